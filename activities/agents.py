@@ -1,0 +1,43 @@
+"""The agents' activities: one leg each, under the name of its role."""
+
+from temporalio import activity
+
+from activities.failures import reported
+from activities.heartbeats import beating, interrupted
+from waystation.agents.loop import AgentLoop
+from waystation.domain.budget import RunTotals
+from waystation.domain.leg import LegOutcome, LegRequest, RunRef
+from waystation.ports import TranscriptStore
+
+
+class AgentActivities:
+    """Legs of agent runs, and what the store says of a run."""
+
+    def __init__(self, loop: AgentLoop, transcripts: TranscriptStore) -> None:
+        self._loop, self._transcripts = loop, transcripts
+
+    @activity.defn(name="RunResearchAgent")
+    async def research(self, request: LegRequest) -> LegOutcome:
+        """One leg of a research agent."""
+        return await self._leg(request)
+
+    @activity.defn(name="RunAnalysisAgent")
+    async def analysis(self, request: LegRequest) -> LegOutcome:
+        """One leg of an analysis agent."""
+        return await self._leg(request)
+
+    @activity.defn(name="RunWritingAgent")
+    async def writing(self, request: LegRequest) -> LegOutcome:
+        """One leg of a writing agent."""
+        return await self._leg(request)
+
+    @activity.defn(name="ReadTotals")
+    async def totals(self, run: RunRef) -> RunTotals:
+        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
+        with reported():
+            return await self._transcripts.totals(run.run_id)
+
+    async def _leg(self, request: LegRequest) -> LegOutcome:
+        async with beating():
+            with reported():
+                return await self._loop.run(request, interrupted)

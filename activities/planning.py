@@ -1,0 +1,70 @@
+"""Activities at a task's beginning: admit it, plan it."""
+
+from temporalio import activity
+
+from activities.failures import reported
+from activities.heartbeats import beating
+from waystation.agents.planner import PlanMade, Planner
+from waystation.domain.errors import WrongStore
+from waystation.domain.redaction import Scope
+from waystation.domain.session import Admitted
+from waystation.domain.task import TaskRef
+from waystation.domain.value import Value
+from waystation.ports import DocumentStore, Redactor, TaskStore
+
+TITLE_CHARACTERS = 120
+
+
+class PlanRequest(Value):
+    """Which task to plan, with which model, for how many tokens at most."""
+
+    ref: TaskRef
+    model: str
+    limit: int
+
+
+class PlanningActivities:
+    """Admission and planning."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        tasks: TaskStore,
+        documents: DocumentStore,
+        redactor: Redactor,
+        *,
+        search_attributes: bool,
+    ) -> None:
+        self._planner, self._tasks, self._documents, self._redactor = planner, tasks, documents, redactor
+        self._search_attributes = search_attributes
+
+    @activity.defn(name="AdmitTask")
+    async def admit(self, ref: TaskRef) -> Admitted:
+        """What the workflows may know of a task: its terms, and its question redacted and shortened."""
+        with reported():
+            store_id = await self._tasks.store_id()
+            if store_id != ref.store_id:
+                raise WrongStore(ref.store_id, store_id)
+            row = await self._tasks.task(ref.task_id)
+            title = row.title or await self._title(row.request.question, ref.tenant)
+            await self._tasks.admit(ref.task_id, title)
+            return Admitted(
+                ref=ref,
+                terms=row.terms,
+                title=title,
+                documents=len(await self._documents.documents(ref.task_id)),
+                finished=row.progress is not None and row.progress.phase.over,
+                search_attributes=self._search_attributes,
+            )
+
+    @activity.defn(name="PlanTask")
+    async def plan(self, request: PlanRequest) -> PlanMade:
+        """A plan that can be run, without its goals."""
+        async with beating():
+            with reported():
+                return await self._planner.plan(request.ref, request.model, request.limit)
+
+    async def _title(self, question: str, tenant: str) -> str:
+        (redacted,) = await self._redactor.redact([question], Scope.MEMORY, tenant)
+        line = " ".join(redacted.text.split())
+        return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 2] + " …"

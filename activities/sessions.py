@@ -1,0 +1,53 @@
+"""The activity that looks after tasks which a session believes to be running."""
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.failures import reported
+from waystation.domain.session import Settlement
+from waystation.domain.value import Value
+from waystation.ports import TaskStore, TranscriptStore
+
+
+class ReconcileRequest(Value):
+    """The tasks that a session has not seen ending."""
+
+    task_ids: tuple[str, ...]
+
+
+class Reconciled(Value):
+    """Those of them that are over, with what they spent."""
+
+    settled: tuple[Settlement, ...]
+
+
+class SessionActivities:
+    """Finds dead tasks: one that was terminated tells nobody, and would keep its reservation for ever."""
+
+    def __init__(self, client: Client, tasks: TaskStore, transcripts: TranscriptStore) -> None:
+        self._client, self._tasks, self._transcripts = client, tasks, transcripts
+
+    @activity.defn(name="ReconcileTasks")
+    async def reconcile(self, request: ReconcileRequest) -> Reconciled:
+        """Describe each task; those that no longer run are settled with what the store says they spent."""
+        with reported():
+            over = [task_id for task_id in request.task_ids if not await self._runs(task_id)]
+            return Reconciled(
+                settled=tuple([Settlement(task_id=task_id, spent=await self._spent(task_id)) for task_id in over])
+            )
+
+    async def _runs(self, task_id: str) -> bool:
+        try:
+            description = await self._client.get_workflow_handle(task_id).describe()
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return description.status is WorkflowExecutionStatus.RUNNING
+
+    async def _spent(self, task_id: str) -> int:
+        plan = await self._tasks.plan(task_id)
+        steps = [step.id for step in plan.steps] if plan else []
+        totals = [await self._transcripts.totals(f"{task_id}/{step_id}") for step_id in ("plan", *steps)]
+        return sum(total.spent for total in totals)

@@ -1,0 +1,38 @@
+"""Submit a task from Python, grant what it asks for once, and print its report.
+
+waystation up
+python examples/submit_and_approve.py "What does it say about deadlines?" notes.md more/
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from waystation.adapters.documents.loading import load_documents
+from waystation.client import Client
+from waystation.domain.task import TaskPhase, TaskRequest
+from waystation.settings import Settings
+
+ALLOWANCE = 50_000
+
+
+async def main(question: str, paths: list[Path]) -> None:
+    documents = load_documents(paths).documents
+    # The same request id finds the same task again, however often this program is started.
+    request = TaskRequest(question=question, request_id=f"example {question}", budget=200_000, agent_budget=40_000)
+    async with await Client.connect(Settings()) as client:
+        task = await client.submit(request, documents)
+        granted = False
+        async for view in client.watch(task.task_id):
+            print(view.progress.phase, f"{view.progress.budget.spent:,} tokens")
+            if view.progress.phase is TaskPhase.PAUSED and not granted:
+                await client.approve(task.task_id, tokens=ALLOWANCE, by="the example")
+                granted = True
+        print(await client.report(task.task_id))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], [Path(argument) for argument in sys.argv[2:]]))
+    sys.stdout.flush()
+    os._exit(0)  # the SDK's native runtime can crash while the interpreter winds down

@@ -1,0 +1,82 @@
+from datetime import timedelta
+
+import pytest
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.failures import application_error, reported
+from waystation.domain.errors import (
+    BadInput,
+    FenceLost,
+    MemoryUnavailable,
+    ModelRejected,
+    ModelUnavailable,
+    RedactionFailed,
+    RequestConflict,
+    StoreError,
+    UnknownTask,
+    VersionConflict,
+    WaystationError,
+    WrongStore,
+)
+
+FINAL = [
+    BadInput("no such file"),
+    UnknownTask("no task x"),
+    ModelRejected("no such model"),
+    RequestConflict("used before"),
+    WrongStore("a", "b"),
+]
+WORTH_A_RETRY = [
+    ModelUnavailable("overloaded"),
+    FenceLost("task-1/research-1", 3),
+    VersionConflict("task-1/research-1", 3, 4),
+    StoreError("no text of this hash"),
+    RedactionFailed("the redactor is down"),
+    MemoryUnavailable("Qdrant does not answer"),
+]
+
+
+@pytest.mark.parametrize("error", FINAL, ids=lambda error: type(error).__name__)
+def test_what_trying_again_cannot_change_ends_at_once(error: WaystationError) -> None:
+    assert application_error(error).non_retryable
+
+
+@pytest.mark.parametrize("error", WORTH_A_RETRY, ids=lambda error: type(error).__name__)
+def test_what_may_pass_is_tried_again(error: WaystationError) -> None:
+    assert not application_error(error).non_retryable
+
+
+@pytest.mark.parametrize("error", FINAL + WORTH_A_RETRY, ids=lambda error: type(error).__name__)
+def test_an_error_keeps_its_name_and_its_message(error: WaystationError) -> None:
+    reported_error = application_error(error)
+    assert (reported_error.type, reported_error.message) == (type(error).__name__, str(error))
+
+
+def test_the_delay_that_a_provider_names_is_the_delay_of_the_next_attempt() -> None:
+    assert application_error(ModelUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
+    assert application_error(ModelUnavailable("busy")).next_retry_delay is None
+    assert application_error(ModelRejected("no")).next_retry_delay is None
+
+
+def test_a_busy_provider_is_no_defect_of_the_workers() -> None:
+    assert application_error(ModelUnavailable("busy")).category is ApplicationErrorCategory.BENIGN
+    assert application_error(StoreError("broken")).category is ApplicationErrorCategory.UNSPECIFIED
+
+
+def fail() -> None:
+    try:
+        raise ValueError("a text that must not be seen")
+    except ValueError as error:
+        raise RedactionFailed("the redactor is down") from error
+
+
+def test_our_errors_are_reported_without_their_cause() -> None:
+    with pytest.raises(ApplicationError, match="the redactor is down") as caught, reported():
+        fail()
+    assert caught.value.__suppress_context__
+    assert caught.value.__cause__ is None
+
+
+def test_errors_that_are_not_ours_pass_as_they_are() -> None:
+    with pytest.raises(ValueError, match="ours to find"), reported():
+        raise ValueError("ours to find")

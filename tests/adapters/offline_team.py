@@ -1,0 +1,245 @@
+"""A small team for tests of the offline model: fake documents and tools, and steps carried out over the real client."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+import httpx2
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
+from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.offline.transport import offline_transport
+from waystation.adapters.offline.wire import OFFLINE_MODEL
+from waystation.domain.budget import Usage
+from waystation.domain.documents import Document
+from waystation.domain.messages import Message, ToolResult, ToolUse, user_text
+from waystation.domain.plan import Plan, Step
+from waystation.domain.work import Analysis, Findings, ReportDraft, Section
+from waystation.ports import ModelRequest, StopReason, ToolSpec
+
+MOST_TURNS = 60
+TOOLS = {
+    "research": "search_documents read_document list_documents recall take_note read_notes submit_findings",
+    "analysis": "read_findings search_documents read_document take_note read_notes submit_analysis",
+    "writing": "read_findings search_documents read_document write_section submit_report",
+}
+
+
+class Refused(Exception):
+    pass
+
+
+class World:
+    """Documents, notes, findings and the report of one task, behind the agents' tools."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+        self.search = Bm25DocumentSearch(self)
+        self.notes: dict[str, list[str]] = {}
+        self.handed_in: dict[str, Findings | Analysis] = {}
+        self.report = ReportDraft()
+
+    async def put_text(self, text: str) -> str:
+        raise NotImplementedError
+
+    async def get_text(self, blob: str) -> str:
+        return self.texts[blob]
+
+    async def documents(self, task_id: str) -> tuple[Document, ...]:
+        return tuple(
+            Document(name=name, blob=name, lines=len(text.splitlines()), characters=len(text))
+            for name, text in self.texts.items()
+        )
+
+    def contract(self, question: str, step: Step | None, plan: Plan | None) -> str:
+        names = "\n".join(f"- {name} ({len(text.splitlines())} lines)" for name, text in self.texts.items())
+        parts = [
+            "<task>",
+            f"<question>\n{question}\n</question>",
+            f'<documents count="{len(self.texts)}">\n{names}\n</documents>',
+        ]
+        if step is not None and plan is not None:
+            parts.append(f'<step id="{step.id}" role="{step.role}" title="{step.title}">\n{step.goal}\n</step>')
+            needs = [
+                f"- step {need} ({plan.step(need).title}): {self._count(need)}read with read_findings"
+                for need in step.needs
+            ]
+            parts.append("\n".join(["<needs>", *needs, "</needs>"]))
+        return "\n".join([*parts, "</task>"])
+
+    def _count(self, step_id: str) -> str:
+        done = self.handed_in.get(step_id)
+        return f"{len(done.findings)} findings, " if isinstance(done, Findings) else ""
+
+    async def run(self, step: Step, call: ToolUse) -> ToolResult:
+        try:
+            return ToolResult(tool_use_id=call.id, content=await self._run(step, call.name, call.input))
+        except Refused as refusal:
+            return ToolResult(tool_use_id=call.id, content=str(refusal), is_error=True)
+
+    async def _run(self, step: Step, tool: str, given: dict[str, JsonValue]) -> str:
+        match tool, given:
+            case "search_documents", {"query": str(query), "limit": int(limit)}:
+                found = await self.search.search("t", query, limit)
+                blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in found]
+                return "\n".join(blocks)[:12_000] or "No passage matches. Try other words, or list_documents."
+            case "read_document", {"name": str(name), "first_line": int(first), "last_line": int(last)}:
+                return self._read(name, first, last)
+            case "take_note", {"text": str(text), "document": str(name), "first_line": int(a), "last_line": int(b)}:
+                kept = self.notes.setdefault(step.id, [])
+                kept.append(f"{len(kept) + 1}. [{name}:{a}-{b}] {text}")
+                return f"note {len(kept)} kept"
+            case "read_notes", {"first": int(first), "count": int(count)}:
+                kept = self.notes.get(step.id, [])[first - 1 : first - 1 + count]
+                return "\n".join(kept) or f"You have no notes from number {first} on."
+            case _:
+                return self._findings_or_end(step, tool, given)
+
+    def _read(self, name: str, first: int, last: int) -> str:
+        if name not in self.texts or name.startswith("locked"):
+            raise Refused(f"There is no document {name!r}.")
+        lines = self.texts[name].splitlines()
+        shown = lines[first - 1 : min(last, first + 79)]
+        numbered = [f"{number}| {line}" for number, line in enumerate(shown, first)]
+        return "\n".join([f"{name}, lines {first}-{first + len(shown) - 1} of {len(lines)}", *numbered])
+
+    def _findings_or_end(self, step: Step, tool: str, given: dict[str, JsonValue]) -> str:
+        match tool, given:
+            case "read_findings", {"step": str(other), "first": int(first), "count": int(count)}:
+                lines = [f"{number}. {line}" for number, line in enumerate(self._lines(other), 1)]
+                shown = lines[first - 1 : first - 1 + count]
+                if not shown:
+                    return f"Step {other} has {len(lines)} findings; none from number {first} on."
+                return "\n".join([f"findings {first}-{first + len(shown) - 1} of {len(lines)} of step {other}", *shown])
+            case "write_section", _:
+                section = Section.model_validate(given)
+                self.report = self.report.with_section(section)
+                number = [known.heading for known in self.report.sections].index(section.heading) + 1
+                return f"section {number} kept: {section.heading}"
+            case "submit_findings", _:
+                self.handed_in[step.id] = Findings.model_validate(given)
+            case "submit_analysis", _:
+                self.handed_in[step.id] = Analysis.model_validate(given)
+            case "submit_report", {"title": str(title), "summary": str(summary)}:
+                self.report = self.report.model_copy(update={"title": title, "summary": summary})
+            case _:
+                raise AssertionError(f"{tool} with {sorted(given)}")
+        return "handed in"
+
+    def _lines(self, step_id: str) -> list[str]:
+        match self.handed_in[step_id]:
+            case Findings() as done:
+                claims = [" ".join([finding.claim, *finding.citations]) for finding in done.findings]
+                return [*claims, *(f"open: {question}" for question in done.open_questions)]
+            case Analysis() as done:
+                conclusions = [" ".join([f"conclusion: {c.claim}", *c.citations]) for c in done.conclusions]
+                return [*conclusions, *(f"gap: {gap}" for gap in done.gaps)]
+
+    def misquoted(self) -> list[str]:
+        """Every quotation of the report that does not stand in the lines that it cites."""
+        text = "\n".join([self.report.summary, *(section.markdown for section in self.report.sections)])
+        wrong: list[str] = []
+        for line in text.splitlines():
+            for quote, cited in re.findall(r'"([^"]+)"((?: \[[^\]]+:\d+-\d+\])+)', line):
+                for name, first, last in re.findall(r"\[([^\]]+):(\d+)-(\d+)\]", cited):
+                    stands = " ".join(" ".join(self.texts[name].splitlines()[int(first) - 1 : int(last)]).split())
+                    wrong += [f"{quote} [{name}:{first}-{last}]"] if quote not in stands else []
+        return wrong
+
+
+def offline_model() -> AnthropicModel:
+    """The real adapter over the transport that answers in process."""
+    return anthropic_model("offline", "http://offline.invalid", httpx2.AsyncClient(transport=offline_transport()))
+
+
+class Team:
+    """Runs the steps of a plan, each with a conversation of its own that may be condensed before given turns."""
+
+    def __init__(self, model: AnthropicModel, world: World, condense_before: Sequence[int] = ()) -> None:
+        self.model, self.world, self.condense_before = model, world, condense_before
+        self.turns: dict[str, int] = {}
+        self.status = ""
+        self.max_output = 8_000
+        self.keep = 2
+        self.usage: list[Usage] = []
+
+    async def work(self, question: str, plan: Plan | None = None) -> Plan:
+        plan = plan or await self.plan(question)
+        for step in plan.steps:
+            await self.carry_out(question, plan, step)
+        return plan
+
+    async def plan(self, question: str) -> Plan:
+        request = ModelRequest(
+            model=OFFLINE_MODEL,
+            system="Plan.",
+            messages=(user_text("m1", self.world.contract(question, None, None)),),
+            tools=(spec("submit_plan"),),
+            max_output=2_000,
+            require_tool="submit_plan",
+        )
+        reply = await self.model.complete(request)
+        (call,) = (block for block in reply.blocks if isinstance(block, ToolUse))
+        return Plan.model_validate(call.input)
+
+    async def carry_out(self, question: str, plan: Plan, step: Step) -> None:
+        messages = [user_text("m1", self.world.contract(question, step, plan))]
+        tools = tuple(spec(name) for name in TOOLS[step.role].split())
+        for turn in range(1, MOST_TURNS):
+            if turn in self.condense_before and len(messages) > 3:
+                messages = [
+                    messages[0],
+                    await self.condensed(messages[1 : len(messages) - self.keep], turn),
+                    *messages[len(messages) - self.keep :],
+                ]
+            reply = await self.model.complete(
+                ModelRequest(
+                    model=OFFLINE_MODEL,
+                    system="Work.",
+                    messages=tuple(messages),
+                    tools=tools,
+                    max_output=self.max_output,
+                    reminder=self.status or f"<status>turn {turn}</status>",
+                )
+            )
+            assert reply.stop is StopReason.TOOL_USE
+            self.usage.append(reply.usage)
+            said = Message(id=f"a{turn}", role="assistant", blocks=reply.blocks)
+            results = [await self.world.run(step, call) for call in said.tool_uses]
+            messages += [said, Message(id=f"u{turn}", role="user", blocks=tuple(results))]
+            self.turns[step.id] = turn
+            if any(call.name.startswith("submit_") for call in said.tool_uses) and not results[-1].is_error:
+                return
+        raise AssertionError(f"{step.id} did not hand in within {MOST_TURNS} turns")
+
+    async def condensed(self, middle: Sequence[Message], turn: int) -> Message:
+        text = "\n".join(rendered(middle))
+        request = ModelRequest(
+            model=OFFLINE_MODEL,
+            system="You condense the middle of an agent's conversation.",
+            messages=(
+                user_text("c", f"<conversation>\n{text}\n</conversation>\nWrite a summary of 400 to 900 tokens."),
+            ),
+            max_output=2_000,
+        )
+        (block,) = (await self.model.complete(request)).blocks
+        assert block.type == "text"
+        return user_text(f"s{turn}", f"<earlier_conversation>\n{block.text}\n</earlier_conversation>")
+
+
+def spec(name: str) -> ToolSpec:
+    return ToolSpec(name=name, description=name.replace("_", " "), input_schema={"type": "object"})
+
+
+def rendered(messages: Sequence[Message]) -> Iterator[str]:
+    calls = {call.id: call.name for message in messages for call in message.tool_uses}
+    for message in messages:
+        for block in message.blocks:
+            match block:
+                case ToolUse():
+                    yield f"[{message.id} assistant calls {block.name}] {json.dumps(block.input)}"
+                case ToolResult():
+                    yield f"[{message.id} result of {calls[block.tool_use_id]}] {block.content}"
+                case _:
+                    yield f"[{message.id} {message.role}] {block.text if block.type == 'text' else ''}"

@@ -1,0 +1,98 @@
+"""A session and a task that only answer, so that the client is tested without any agent."""
+
+from contextlib import suppress
+
+from pydantic import JsonValue
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from waystation.domain import names
+from waystation.domain.session import Admission, SessionStart
+from waystation.domain.task import (
+    Approval,
+    BudgetProgress,
+    Refusal,
+    SourceDocument,
+    TaskPhase,
+    TaskProgress,
+    TaskRef,
+)
+
+DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
+PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
+ASKING = Approval(request_id="r1", agent="research-1", asked_tokens=30_000)
+
+
+@workflow.defn(name=names.SESSION_WORKFLOW)
+class StandInSession:
+    def __init__(self) -> None:
+        self.limit: JsonValue = None
+
+    @workflow.run
+    async def run(self, start: SessionStart) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.update(name=names.SUBMIT_TASK)
+    async def submit_task(self, task: TaskRef) -> Admission:
+        with suppress(WorkflowAlreadyStartedError):
+            child = await workflow.start_child_workflow(
+                names.TASK_WORKFLOW,
+                task,
+                id=task.task_id,
+                parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+                search_attributes=TypedSearchAttributes([SearchAttributePair(PENDING, 1)]),
+            )
+            # Else the end of a cancelled child is logged later on, as an error that nobody looked at.
+            child.add_done_callback(lambda over: over.cancelled() or over.exception())
+        return Admission(task_id=task.task_id, state="started")
+
+    @workflow.signal(name=names.SET_SESSION_LIMIT)
+    def set_session_limit(self, limit: dict[str, JsonValue]) -> None:
+        self.limit = limit["tokens"]
+
+    @workflow.query
+    def limit_now(self) -> JsonValue:
+        return self.limit
+
+
+@workflow.defn(name=names.TASK_WORKFLOW)
+class StandInTask:
+    """Waits for one approval, refuses amounts of one token, and ends."""
+
+    @workflow.init
+    def __init__(self, task: TaskRef) -> None:
+        self.now = TaskProgress(
+            task_id=task.task_id,
+            phase=TaskPhase.PAUSED,
+            title="Which?",
+            model="m",
+            budget=BudgetProgress(limit=1, spent=0, reserved=0),
+            approvals=(ASKING,),
+        )
+
+    @workflow.run
+    async def run(self, task: TaskRef) -> TaskProgress:
+        await workflow.wait_condition(lambda: self.now.phase.over)
+        return self.now
+
+    @workflow.query(name=names.PROGRESS)
+    def progress(self) -> TaskProgress:
+        return self.now
+
+    @workflow.signal(name=names.APPROVE_BUDGET)
+    def approve(self, answer: dict[str, JsonValue]) -> None:
+        answer_id = str(answer.pop("answer_id"))
+        if answer.get("tokens") == 1:
+            refusal = Refusal(signal=names.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
+            self.now = self.now.model_copy(update={"refusals": (*self.now.refusals, refusal)})
+            return
+        changes = {"decision": "approved", "note": str(sorted(answer.items())), "answer_id": answer_id}
+        self.now = self.now.model_copy(
+            update={"phase": TaskPhase.DONE, "approvals": (ASKING.model_copy(update=changes),)}
+        )
+
+    @workflow.signal(name=names.DENY_BUDGET)
+    def deny(self, answer: dict[str, JsonValue]) -> None:
+        denied = ASKING.model_copy(update={"decision": "denied", "answer_id": str(answer["answer_id"])})
+        self.now = self.now.model_copy(update={"phase": TaskPhase.PARTIAL, "approvals": (denied,)})

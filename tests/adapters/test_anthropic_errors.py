@@ -1,0 +1,261 @@
+import httpx2
+import pytest
+
+from waystation.adapters.anthropic.errors import retry_after
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.scripted_server import (
+    Answer,
+    ScriptedServer,
+    cut,
+    dropped,
+    failed_midstream,
+    message_of,
+    page,
+    refused,
+    streamed,
+)
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.messages import Text, ToolUse, user_text
+from waystation.ports import ModelRequest
+from waystation.testing import scripted_reply
+
+SECRET = "the patient is called Ada"
+REQUEST = ModelRequest(model="claude-haiku-5-5", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
+MESSAGE = message_of(scripted_reply(Text(text="Fine."), ToolUse(id="t1", name="search", input={"query": "x"})))
+
+
+async def error_of(answer: Answer) -> ModelError:
+    model = anthropic_model("secret-key", "http://model.test", ScriptedServer([answer]).http_client())
+    with pytest.raises(ModelError) as raised:
+        await model.complete(REQUEST)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (400, "invalid_request_error", "the request was refused"),
+        (401, "authentication_error", "the API key was not accepted"),
+        (402, "billing_error", "the provider's spending limit is reached, or its account has no credit"),
+        (403, "permission_error", "the API key may not do this"),
+        (404, "not_found_error", "there is no such model or endpoint"),
+        (413, "request_too_large", "the request is too large"),
+        (422, "invalid_request_error", "the request was refused"),
+    ],
+)
+async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind: str, words: str) -> None:
+    error = await error_of(refused(status, kind))
+    assert isinstance(error, ModelRejected)
+    assert str(error) == f"{words} (status {status}, {kind}, request req_scripted)"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (408, "timeout_error", "the provider timed out"),
+        (409, "conflict_error", "the provider reports a conflict"),
+        (429, "rate_limit_error", "the provider's rate limit is reached"),
+        (500, "api_error", "the provider failed"),
+        (503, "api_error", "the provider failed"),
+        (504, "timeout_error", "the provider failed"),
+        (529, "overloaded_error", "the provider is overloaded"),
+    ],
+)
+async def test_what_may_pass_is_unavailable(status: int, kind: str, words: str) -> None:
+    error = await error_of(refused(status, kind))
+    assert isinstance(error, ModelUnavailable)
+    assert error.retry_after is None
+    assert str(error) == f"{words} (status {status}, {kind}, request req_scripted)"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(409, "conflict_error"),
+        refused(429, "rate_limit_error"),
+        refused(529, "overloaded_error"),
+        httpx2.ConnectError("refused"),
+        httpx2.ConnectTimeout("silence"),
+        httpx2.PoolTimeout("busy"),
+    ],
+)
+async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Answer) -> None:
+    error = await error_of(answer)
+    assert isinstance(error, ModelUnavailable)
+    assert not error.possibly_billed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(408, "timeout_error"),
+        refused(500, "api_error"),
+        refused(504, "timeout_error"),
+        failed_midstream(MESSAGE, "overloaded_error"),
+        cut(MESSAGE),
+        dropped(MESSAGE),
+        httpx2.ReadTimeout("silence"),
+        httpx2.RemoteProtocolError("closed"),
+    ],
+)
+async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer: Answer) -> None:
+    error = await error_of(answer)
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+
+
+@pytest.mark.parametrize("kind", ["overloaded_error", "api_error", "rate_limit_error", "timeout_error", "a_new_error"])
+async def test_an_error_inside_a_stream_is_told_by_its_kind(kind: str) -> None:
+    error = await error_of(failed_midstream(MESSAGE, kind))
+    assert isinstance(error, ModelUnavailable)
+    assert f"(status 200, {kind}, request req_scripted)" in str(error)
+
+
+@pytest.mark.parametrize("kind", ["invalid_request_error", "authentication_error", "billing_error"])
+async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_been_billed(kind: str) -> None:
+    error = await error_of(failed_midstream(MESSAGE, kind))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert f"(status 200, {kind}, request req_scripted)" in str(error)
+
+
+@pytest.mark.parametrize("after", [0, 1, 2, 4, 8])
+async def test_a_stream_that_ends_early_never_becomes_a_reply(after: int) -> None:
+    error = await error_of(cut(MESSAGE, after))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the model's reply was cut off"
+
+
+async def test_a_stream_without_a_stop_reason_never_becomes_a_reply() -> None:
+    error = await error_of(streamed({**MESSAGE, "stop_reason": None}))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the model's reply was cut off"
+
+
+async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None:
+    error = await error_of(dropped(MESSAGE))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the connection to the provider failed (ReadError)"
+
+
+async def test_no_connection_at_all_is_unavailable() -> None:
+    error = await error_of(httpx2.ConnectError("refused"))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the connection to the provider failed (ConnectError)"
+
+
+async def test_a_time_out_is_unavailable() -> None:
+    error = await error_of(httpx2.ReadTimeout("silence"))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the provider did not answer in time"
+
+
+async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
+    error = await error_of(page("text/html", "<p>Welcome</p>"))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the endpoint answered with something else than an event stream; check its URL"
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        "event: message_start\ndata: {broken\n\n",
+        'event: message_start\ndata: {"type": "message_start", "message": null}\n\n',
+        'event: content_block_delta\ndata: {"type": "content_block_delta"}\n\n',
+    ],
+)
+async def test_a_malformed_stream_is_unavailable(stream: str) -> None:
+    assert isinstance(await error_of(page("text/event-stream", stream)), ModelUnavailable)
+
+
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the SDK's, about what it received
+async def test_a_reply_with_malformed_fields_is_unavailable_and_names_them() -> None:
+    error = await error_of(streamed({**MESSAGE, "content": [{"type": "tool_use", "id": None, "name": 1, "input": {}}]}))
+    assert isinstance(error, ModelUnavailable)
+    assert str(error) == "the model's reply has missing or malformed fields (id, name)"
+
+
+async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_billed() -> None:
+    error = await error_of(streamed({**MESSAGE, "content": [{"type": "hologram", "shape": "cube"}]}))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model's reply has a block of the unknown type hologram"
+
+
+async def test_an_unknown_stop_reason_is_refused_and_counts_as_billed() -> None:
+    error = await error_of(streamed({**MESSAGE, "stop_reason": "pause_turn"}))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model stopped for the unknown reason pause_turn"
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [
+        ("prompt is too long: 210000 tokens > 200000 maximum", "the request is longer than the model's window"),
+        ("Your credit balance is too low to access the API", "the provider's account has no credit"),
+    ],
+)
+async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words: str, meaning: str) -> None:
+    error = await error_of(refused(400, "invalid_request_error", words))
+    assert str(error) == f"{meaning} (status 400, invalid_request_error, request req_scripted)"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(400, "invalid_request_error", f"messages.0: {SECRET}"),
+        refused(400, SECRET, SECRET, {"request-id": SECRET}),
+        refused(500, "api_error", SECRET),
+        page("application/json", SECRET),
+        page("text/event-stream", f"event: message_start\ndata: {SECRET}\n\n"),
+        httpx2.ConnectError(f"secret-key {SECRET}"),
+    ],
+)
+async def test_no_error_repeats_the_request_or_the_key(answer: Answer) -> None:
+    error = await error_of(answer)
+    assert "Ada" not in str(error)
+    assert "secret-key" not in str(error)
+    assert error.__cause__ is None
+    assert error.__suppress_context__ or error.__context__ is None
+
+
+async def test_no_error_inside_a_stream_repeats_the_request() -> None:
+    error = await error_of(failed_midstream(MESSAGE, "api_error", SECRET))
+    assert "Ada" not in str(error)
+
+
+async def test_errors_while_counting_tokens_are_ours_too() -> None:
+    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: refused(529, "overloaded_error")))
+    with pytest.raises(ModelUnavailable, match="overloaded"):
+        await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
+    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: page("text/html", "<p>Welcome</p>")))
+    with pytest.raises(ModelUnavailable, match="could not be read"):
+        await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
+
+
+async def test_the_delay_that_the_provider_names_is_kept() -> None:
+    error = await error_of(refused(429, "rate_limit_error", headers={"retry-after": "12"}))
+    assert isinstance(error, ModelUnavailable)
+    assert error.retry_after == 12.0
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "7"}, 7.0),
+        ({"retry-after": "7", "retry-after-ms": "1500"}, 1.5),
+        ({"retry-after": "86400"}, 86_400.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 10:00:30 GMT", "date": "Sat, 21 Nov 2026 10:00:00 GMT"}, 30.0),
+        ({"retry-after": "Sat, 21 Nov 2026 09:00:00 GMT", "date": "Sat, 21 Nov 2026 10:00:00 GMT"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 2026 10:00:30 GMT"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 10:00:30 -0000", "date": "Sat, 21 Nov 2026 10:00:00 GMT"}, 30.0),
+    ],
+)
+def test_the_delay_is_read_in_every_form_that_it_comes_in(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(httpx2.Headers(headers)) == seconds

@@ -1,0 +1,92 @@
+import logging
+
+import httpx2
+import pytest
+
+from waystation.adapters.anthropic.model import TIMEOUT, anthropic_model
+from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, refused, streamed
+from waystation.domain.errors import ModelRejected, ModelUnavailable
+from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.ports import ModelRequest, StopReason
+from waystation.testing import scripted_reply
+
+REQUEST = ModelRequest(
+    model="claude-haiku-5-5", system="Work.", messages=(user_text("m1", "What changed?"),), max_output=50
+)
+
+
+async def test_a_failed_call_is_not_repeated_in_here() -> None:
+    server = ScriptedServer(
+        [refused(429, "rate_limit_error"), streamed(message_of(scripted_reply(Text(text="Fine."))))]
+    )
+    with pytest.raises(ModelUnavailable):
+        await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    assert len(server.requests) == 1
+
+
+async def test_a_request_waits_ten_minutes_in_silence_and_ten_seconds_for_a_connection() -> None:
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    assert server.requests[0].extensions["timeout"] == {"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 600.0}
+    assert httpx2.Timeout(600.0, connect=10.0) == TIMEOUT
+
+
+async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:
+    thinking = Thinking(thinking="  Größe …\n\n\u2028", signature="c2lnbmVk+/==")
+    asked = ToolUse(id="t1", name="search", input={"query": "x"})
+    said = (scripted_reply(thinking, asked), scripted_reply(Text(text="Fine.")))
+    server = ScriptedServer([streamed(message_of(reply)) for reply in said])
+    model = anthropic_model("key", "http://model.test", server.http_client())
+    reply = await model.complete(REQUEST)
+    loop = (
+        *REQUEST.messages,
+        Message(id="m2", role="assistant", blocks=reply.blocks),
+        Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="t1", content="nothing"),)),
+    )
+    await model.complete(REQUEST.model_copy(update={"messages": loop}))
+    sent = server.bodies[1]["messages"]
+    assert isinstance(sent, list)
+    assert sent[1] == {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": thinking.thinking, "signature": thinking.signature},
+            {"type": "tool_use", "id": "t1", "name": "search", "input": {"query": "x"}},
+        ],
+    }
+
+
+async def test_a_reply_at_its_limit_says_so() -> None:
+    said = scripted_reply(Text(text="And so"), stop=StopReason.MAX_TOKENS)
+    server = ScriptedServer([streamed(message_of(said))])
+    reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    assert reply.stop is StopReason.MAX_TOKENS
+
+
+async def test_missing_cache_counts_are_zero() -> None:
+    message = message_of(scripted_reply(Text(text="Fine.")))
+    server = ScriptedServer([streamed({**message, "usage": {"input_tokens": 3, "output_tokens": 9}})])
+    usage = (await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)).usage
+    assert (usage.input, usage.cache_write, usage.cache_read, usage.output) == (3, 0, 0, 9)
+
+
+async def test_a_block_in_the_wrong_role_is_rejected_before_any_call() -> None:
+    server = ScriptedServer([])
+    model = anthropic_model("key", "http://model.test", server.http_client())
+    astray = Message(id="m1", role="user", blocks=(ToolUse(id="t1", name="search", input={}),))
+    with pytest.raises(ModelRejected, match="no block of type tool_use in a message of the user"):
+        await model.complete(REQUEST.model_copy(update={"messages": (astray,)}))
+    assert server.requests == []
+
+
+async def test_nothing_that_was_said_is_logged_even_when_everything_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Nothing changed."))))])
+    await anthropic_model("secret-key", "http://model.test", server.http_client()).complete(REQUEST)
+    assert "changed" not in caplog.text
+    assert "secret-key" not in caplog.text
+
+
+async def test_closing_the_model_closes_its_connections() -> None:
+    http_client = ScriptedServer([]).http_client()
+    await anthropic_model("key", "http://model.test", http_client).aclose()
+    assert http_client.is_closed

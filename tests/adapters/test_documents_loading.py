@@ -1,0 +1,195 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.documents.loading import Skipped, load_documents
+from waystation.adapters.documents.reading import LARGEST_FILE
+from waystation.domain.errors import BadInput
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def loaded_names(*paths: Path) -> list[str]:
+    return [document.name for document in load_documents(paths).documents]
+
+
+def test_a_folder_is_read_to_the_bottom_by_name_without_hidden_and_generated_files(tmp_path: Path) -> None:
+    for name in (
+        "b.md",
+        "a.txt",
+        "sub/c.py",
+        ".hidden.md",
+        ".git/config",
+        "__pycache__/x.py",
+        "node_modules/y.js",
+        "sub/.env",
+    ):
+        write(tmp_path / name, "text")
+    assert loaded_names(tmp_path) == ["a.txt", "b.md", "sub/c.py"]
+    assert load_documents([tmp_path]).skipped == ()
+
+
+def test_a_hidden_folder_that_is_given_by_itself_is_read(tmp_path: Path) -> None:
+    write(tmp_path / ".notes/a.md", "text")
+    assert loaded_names(tmp_path / ".notes") == ["a.md"]
+
+
+def test_a_file_keeps_the_name_that_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "docs/a.md", "text")
+    monkeypatch.chdir(tmp_path)
+    assert loaded_names(Path("docs/a.md")) == ["docs/a.md"]
+
+
+def test_names_that_clash_keep_the_longer_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("one/readme.md", "two/readme.md", "two/other.md"):
+        write(tmp_path / name, name)
+    monkeypatch.chdir(tmp_path)
+    loaded = load_documents([Path("one"), Path("two")])
+    assert [(d.name, d.text) for d in loaded.documents] == [
+        ("one/readme.md", "one/readme.md"),
+        ("other.md", "two/other.md"),
+        ("two/readme.md", "two/readme.md"),
+    ]
+
+
+def test_names_that_clash_only_without_their_brackets_are_numbered(tmp_path: Path) -> None:
+    write(tmp_path / "[draft].md", "one")
+    write(tmp_path / "(draft).md", "two")
+    names = loaded_names(tmp_path)
+    assert len(set(names)) == 2
+    assert all(name.startswith(f"{tmp_path.as_posix()}/(draft).md") for name in names)
+    assert names[1].endswith("(2)")
+
+
+def test_no_name_can_end_a_citation_or_a_line(tmp_path: Path) -> None:
+    write(tmp_path / "a[1]\nb:c.md", "text")
+    assert loaded_names(tmp_path) == ["a(1) b-c.md"]
+
+
+def test_very_long_names_keep_their_ends_and_stay_apart(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        write(tmp_path / folder / ("x" * 200) / "a.md", "text")
+    names = loaded_names(tmp_path)
+    assert len(set(names)) == 2
+    assert all(name.startswith("…") and "x/a.md" in name and len(name) <= 200 for name in names)
+
+
+def test_a_name_with_bytes_that_are_no_text_becomes_text(tmp_path: Path) -> None:
+    write(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.md")), "text")
+    assert loaded_names(tmp_path) == ["caf\ufffd.md"]
+
+
+def test_a_file_that_is_reached_twice_is_one_document(tmp_path: Path) -> None:
+    file = write(tmp_path / "sub/a.md", "text")
+    assert loaded_names(tmp_path, file, tmp_path / "sub") == ["sub/a.md"]
+
+
+def test_links_may_go_round_in_circles(tmp_path: Path) -> None:
+    write(tmp_path / "sub/a.md", "text")
+    (tmp_path / "sub/up").symlink_to(tmp_path, target_is_directory=True)
+    (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
+    loaded = load_documents([tmp_path])
+    assert [document.name for document in loaded.documents] == ["sub/a.md"]
+    assert loaded.skipped == (Skipped(name="self.md", reason="no such file"),)
+
+
+def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path: Path) -> None:
+    write(tmp_path / "outside/key.txt", "secret")
+    write(tmp_path / "docs/..mounted/real.md", "text")
+    (tmp_path / "docs/a.md").symlink_to("..mounted/real.md")
+    (tmp_path / "docs/b.txt").symlink_to("../outside/key.txt")
+    (tmp_path / "docs/c").symlink_to("../outside", target_is_directory=True)
+    loaded = load_documents([tmp_path / "docs"])
+    assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
+    reason = "a link that leads out of the folder; give its target by itself"
+    assert loaded.skipped == (Skipped(name="b.txt", reason=reason), Skipped(name="c", reason=reason))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8", "naïve café, 東京"),
+        ("utf-8-sig", "with a byte order mark"),
+        ("utf-16", "naïve café, 東京"),
+        ("cp1252", "Größe und Übermut kosten viel Geld, und Straßen auch.\n" * 4),
+        ("cp1251", "Привет, мир. Это обычный текст о бюджете и о моделях.\n" * 4),
+        ("shift_jis", "日本語のテキストです。会議は火曜日に行われます。\n" * 4),
+    ],
+)
+def test_text_is_read_in_the_encoding_that_it_has(tmp_path: Path, encoding: str, text: str) -> None:
+    file = write(tmp_path / "a.txt", text.encode(encoding))
+    assert load_documents([file]).documents[0].text == text.strip()
+
+
+def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.txt", "one\r\ntwo\rthree\x0cfour\u2028five\n\n\n")
+    assert load_documents([file]).documents[0].text == "one\ntwo\nthree\nfour\nfive"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary, not text"),
+        ("a.pdf", b"%PDF-1.7\n", "a PDF; convert it to text or Markdown first"),
+        (
+            "a.docx",
+            b"PK\x03\x04more",
+            "an archive or office file; save it as text, Markdown, HTML or CSV first",
+        ),
+        (
+            "a.txt",
+            bytes(range(1, 256)) * 40,
+            "in no text encoding that can be recognised; save it as UTF-8",
+        ),
+        ("a.md", " \n\t\n", "empty"),
+    ],
+)
+def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    file = write(tmp_path / name, content)
+    write(tmp_path / "readable.md", "text")
+    assert load_documents([tmp_path]).skipped == (Skipped(name=name, reason=reason),)
+    with pytest.raises(BadInput) as refused:
+        load_documents([file])
+    usable = "Give a file or folder of Markdown, text, HTML, CSV, JSON or source code."
+    assert str(refused.value) == f"cannot use {file}: {reason}. {usable}"
+
+
+def test_a_file_over_the_limit_is_refused_with_its_size_and_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "big.txt"
+    with file.open("wb") as big:
+        big.truncate(LARGEST_FILE + 1_500_000)
+    with pytest.raises(BadInput, match=r"21\.5 MB, and 20 MB is the most that one file may have; split it"):
+        load_documents([file])
+
+
+def test_a_missing_path_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot use .*/nowhere\.md: no such file\. Give a file or folder of Markdown"):
+        load_documents([tmp_path / "nowhere.md"])
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadInput, match="neither a file nor a folder"):
+        load_documents([tmp_path / "pipe"])
+
+
+def test_a_folder_without_anything_to_read_is_refused_with_the_first_reason(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"no file in it can be read\. Give a file or folder"):
+        load_documents([tmp_path])
+    write(tmp_path / "a.bin", b"\x00\x01")
+    with pytest.raises(BadInput, match=r"no file in it can be read \(a\.bin: binary, not text\)\."):
+        load_documents([tmp_path])
+
+
+def test_csv_json_and_source_code_stay_as_they_are(tmp_path: Path) -> None:
+    contents = {"a.csv": "x,y\n1,2", "b.json": '{"x": [1,  2]}', "c.rs": 'fn main() {\n    println!("<b>");\n}'}
+    for name, content in contents.items():
+        write(tmp_path / name, content)
+    assert {d.name: d.text for d in load_documents([tmp_path]).documents} == contents

@@ -1,0 +1,53 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.adapters.documents.passages import MOST_CHARACTERS, MOST_LINES, passages_of
+
+LINES = st.lists(
+    st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))
+)
+
+
+def places(text: str) -> list[tuple[int, int]]:
+    return [(passage.first_line, passage.last_line) for passage in passages_of("a.md", text)]
+
+
+@given(LINES)
+def test_passages_hold_every_line_with_text_once_and_stay_in_bounds(lines: list[str]) -> None:
+    passages = list(passages_of("a.md", "\n".join(lines)))
+    for passage in passages:
+        assert passage.last_line - passage.first_line < MOST_LINES
+        assert 0 < len(passage.text) <= MOST_CHARACTERS
+        assert passage.text.count("\n") == passage.last_line - passage.first_line
+    joined = "".join(passage.text for passage in passages).replace("\n", "")
+    assert joined == "".join(line.rstrip() for line in lines)
+    numbers = [(passage.first_line, passage.last_line) for passage in passages]
+    assert numbers == sorted(numbers)
+
+
+def test_small_paragraphs_are_put_together_and_never_torn() -> None:
+    paragraph = "one\ntwo\nthree\n\n"
+    assert places(paragraph * 5) == [(1, 11), (13, 19)]
+
+
+def test_a_long_paragraph_is_cut_at_the_line_limit() -> None:
+    assert places("line\n" * 30) == [(1, 12), (13, 24), (25, 30)]
+
+
+def test_a_heading_starts_a_passage_and_headings_in_a_row_stay_together() -> None:
+    assert places("intro\n\n# Part\n\n## Chapter\n\ntext\n\n## Next\ntext") == [(1, 1), (3, 7), (9, 10)]
+
+
+def test_a_passage_knows_the_heading_above_it() -> None:
+    passages = list(passages_of("a.md", "# Part\n" + "line\n" * 15))
+    assert [(passage.first_line, passage.heading) for passage in passages] == [(1, ""), (13, "# Part")]
+
+
+def test_a_line_that_is_too_long_is_cut_into_passages_with_its_number() -> None:
+    passages = list(passages_of("a.json", "{}\n" + "x" * 4_500 + "\n{}"))
+    assert [(p.first_line, p.last_line, len(p.text)) for p in passages] == [
+        (1, 1, 2),
+        (2, 2, 2_000),
+        (2, 2, 2_000),
+        (2, 3, 503),
+    ]

@@ -1,0 +1,71 @@
+import math
+import subprocess
+import sys
+
+import pytest
+
+from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.embeddings.choice import best_embedder
+from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.domain.errors import MemoryUnavailable
+
+
+def cosine(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
+    assert left is not None
+    assert right is not None
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+async def test_texts_of_one_meaning_are_nearer_than_others() -> None:
+    car, automobile, bread = await WordLlamaEmbedder().embed(["The car is fast", "A quick automobile", "Bread recipe"])
+    assert cosine(car, automobile) > cosine(car, bread)
+
+
+async def test_a_vector_has_the_promised_dimension_and_length_1() -> None:
+    embedder = WordLlamaEmbedder()
+    (vector,) = await embedder.embed(["something to say"])
+    assert vector is not None
+    assert len(vector) == embedder.dimension == 256
+    assert math.isclose(cosine(vector, vector), 1.0, rel_tol=1e-6)
+
+
+async def test_a_text_without_words_has_no_vector_and_its_neighbours_keep_theirs() -> None:
+    alone = await WordLlamaEmbedder().embed(["hello"])
+    together = await WordLlamaEmbedder().embed(["", "hello", "x" * 1_000_000])
+    assert together[0] is None
+    assert cosine(alone[0], together[1]) == pytest.approx(1.0, rel=1e-6)
+
+
+async def test_no_texts_give_no_vectors() -> None:
+    assert await WordLlamaEmbedder().embed([]) == ()
+
+
+async def test_a_model_that_cannot_be_loaded_makes_memory_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wordllama", None)
+    with pytest.raises(MemoryUnavailable, match="ModuleNotFoundError"):
+        await WordLlamaEmbedder().embed(["text"])
+
+
+async def test_loading_the_model_leaves_the_logging_of_the_process_alone() -> None:
+    script = (
+        "import asyncio, logging\n"
+        "from waystation.adapters.embeddings.static import WordLlamaEmbedder\n"
+        "asyncio.run(WordLlamaEmbedder().embed(['text']))\n"
+        "assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+async def test_without_an_embedder_every_text_has_no_vector() -> None:
+    assert await NoEmbedder().embed(["a", "b"]) == (None, None)
+    assert NoEmbedder().dimension is None
+
+
+def test_the_best_embedder_is_the_bundled_one_and_none_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(best_embedder(), WordLlamaEmbedder)
+
+    def no_package(name: str) -> None:
+        return None
+
+    monkeypatch.setattr("waystation.adapters.embeddings.choice.find_spec", no_package)
+    assert isinstance(best_embedder(), NoEmbedder)

@@ -1,0 +1,194 @@
+import random
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.adapters.offline_team import MOST_TURNS, Team, World, offline_model
+from waystation.adapters.anthropic.model import AnthropicModel
+from waystation.domain.plan import plan_errors, standard_plan
+from waystation.domain.work import Analysis, Findings
+
+QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
+LICENCES = ("License-Expression: MIT", "License: Apache-2.0", "License-Expression: LGPL-3.0-or-later")
+STATES = ("5 - Production/Stable", "4 - Beta", "3 - Alpha")
+PURPOSES = ("Fast parsing of dates", "Terminal progress bars", "Typed settings from the environment")
+
+
+def metadata(number: int) -> str:
+    return "\n".join(
+        [
+            "Metadata-Version: 2.4",
+            f"Name: package{number}",
+            f"Summary: {PURPOSES[number % 3]}, edition {number}",
+            LICENCES[number % 3],
+            "License-File: LICENSE",
+            f"Classifier: Development Status :: {STATES[number % 3]}",
+            *(f"Requires-Dist: other{index}" for index in range(number % 7)),
+            "",
+            f"# package{number}",
+            "",
+            f"The package{number} helps teams that ship often. It is small,",
+            "and it has no dependencies of its own.",
+            *(f"Paragraph {index} tells a story about the weather." for index in range(number)),
+            *(["", "The old interface is deprecated and will be removed in 9.0."] if number % 4 == 0 else []),
+        ]
+    )
+
+
+def packages(count: int) -> dict[str, str]:
+    return {f"package{number}.md": metadata(number) for number in range(count)}
+
+
+def cited(team: Team, step: str) -> set[str]:
+    done = team.world.handed_in[step]
+    assert isinstance(done, Findings)
+    return {citation.partition(":")[0].lstrip("[") for finding in done.findings for citation in finding.citations}
+
+
+def headings(team: Team) -> list[str]:
+    return [section.heading for section in team.world.report.sections]
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[AnthropicModel]:
+    made = offline_model()
+    yield made
+    await made.aclose()
+
+
+async def test_a_plan_has_a_research_step_for_each_part_of_the_question(model: AnthropicModel) -> None:
+    plan = await Team(model, World(packages(3))).plan(QUESTION)
+    assert plan_errors(plan) == ()
+    assert [step.goal for step in plan.steps[:3]] == [
+        "Which licences do these packages carry?",
+        "What is each of them for?",
+        "What needs attention before shipping?",
+    ]
+    assert plan.steps[-1].needs == ("research-1", "research-2", "research-3", "analysis")
+
+
+@pytest.mark.parametrize(
+    "question", ["How fast is it?", "Compare the two", "?", "Wie schnell ist es", "这些软件包的许可证是什么？"]
+)
+async def test_a_question_of_one_part_gets_two_research_steps(model: AnthropicModel, question: str) -> None:
+    plan = await Team(model, World(packages(3))).plan(question)
+    assert plan_errors(plan) == ()
+    assert [step.title for step in plan.steps[:2]] == ["Direct evidence", "Exceptions, limits and gaps"]
+
+
+async def test_a_report_quotes_what_was_asked_for_word_for_word(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(12)))
+    plan = await team.work(QUESTION)
+    report = team.world.report
+    assert team.world.misquoted() == []
+    assert headings(team) == [*(step.title for step in plan.steps[:3]), "Conclusions"]
+    for number in range(12):
+        assert (
+            f'- **package{number}**: "{LICENCES[number % 3]}" [package{number}.md:4-4]' in report.sections[0].markdown
+        )
+        assert (
+            f'"Summary: {PURPOSES[number % 3]}, edition {number}" [package{number}.md:3-3]'
+            in report.sections[1].markdown
+        )
+    attention = report.sections[2].markdown
+    assert '"The old interface is deprecated and will be removed in 9.0." [package4.md:' in attention
+    assert '"Classifier: Development Status :: 3 - Alpha"' in attention
+    assert "Production/Stable" not in attention
+    assert '4 of 12 quoted documents say the same: "License-Expression: MIT" [package0.md:4-4]' in report.summary
+    assert "No LLM wrote this" in report.summary
+    assert max(team.turns.values()) <= 20
+
+
+async def test_what_is_not_covered_is_said(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(45)))
+    await team.work("Which licences are there, and what needs attention before shipping?")
+    assert 30 <= len(cited(team, "research-1")) < 45
+    analysis = team.world.handed_in["analysis"]
+    assert isinstance(analysis, Analysis)
+    assert any(re.search(r"\d+ of 45 documents are quoted here", gap) for gap in analysis.gaps)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_work_goes_on_after_compactions_at_any_turns(model: AnthropicModel, seed: int) -> None:
+    chance = random.Random(seed)
+    team = Team(model, World(packages(14)), condense_before=chance.sample(range(2, 25), 3))
+    team.keep = chance.choice([0, 2, 4])
+    plan = await team.work(QUESTION)
+    assert team.world.misquoted() == []
+    assert headings(team) == [*(step.title for step in plan.steps[:3]), "Conclusions"]
+    assert len(cited(team, "research-1")) == len(cited(team, "research-2")) == 14
+    assert len(team.world.notes["research-1"]) == len(set(team.world.notes["research-1"]))
+
+
+async def test_a_window_too_small_for_any_progress_still_ends(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(14)), condense_before=range(1, MOST_TURNS))
+    team.keep = 0
+    await team.work(QUESTION)
+    assert team.world.misquoted() == []
+    assert max(team.turns.values()) < 12
+
+
+async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(5)))
+    team.status = "<status>turn 3; budget left 3,900 tokens; notes 0</status>"
+    await team.work(QUESTION)
+    assert set(team.turns.values()) == {1, 2}
+    assert (
+        "were not read" in team.world.report.sections[0].markdown
+        or "was not read" in team.world.report.sections[0].markdown
+    )
+
+
+async def test_where_nothing_matches_the_report_says_so(model: AnthropicModel) -> None:
+    team = Team(model, World({"weather.md": "It rains.\n\nIt pours."}))
+    await team.work("Which submarines were sold?")
+    done = team.world.handed_in["research-1"]
+    assert isinstance(done, Findings)
+    assert done.findings == ()
+    assert done.open_questions == ("Nothing in the documents matched: Which submarines were sold?",)
+    assert "Nothing in the documents matched" in team.world.report.sections[0].markdown
+
+
+async def test_documents_that_cannot_be_read_are_passed_over(model: AnthropicModel) -> None:
+    locked = {f"locked{number}.md": metadata(number) for number in range(4)}
+    team = Team(model, World(packages(6) | locked))
+    await team.work(QUESTION)
+    assert cited(team, "research-1") == set(packages(6))
+
+
+async def test_the_standard_plan_leads_to_a_report_too(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(6)))
+    await team.work(QUESTION, standard_plan(QUESTION))
+    assert headings(team) == ["Conclusions"]
+    assert "LGPL-3.0-or-later" in team.world.report.sections[0].markdown
+    assert team.world.misquoted() == []
+
+
+async def test_small_replies_make_a_shorter_report_and_no_cut_calls(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(12)))
+    team.max_output = 300
+    await team.work(QUESTION)
+    assert team.world.misquoted() == []
+    assert max(usage.output for usage in team.usage) <= 300
+    done = team.world.handed_in["research-1"]
+    assert isinstance(done, Findings)
+    assert 0 < len(done.findings) < 12
+    assert "more quotations did not fit into the reply" in done.open_questions[0]
+
+
+async def test_other_scripts_are_searched_and_quoted(model: AnthropicModel) -> None:
+    texts = {
+        "租约.md": "租约\n\n租金每月到期。押金为两个月的租金。\n租期为三年。",
+        "天气.md": "今天下雨。明天晴天。",
+    }
+    team = Team(model, World(texts))
+    await team.work("押金是多少租金？")
+    assert '"押金为两个月的租金。" [租约.md:3-3]' in team.world.report.sections[0].markdown
+    assert team.world.misquoted() == []
+
+
+async def test_later_turns_read_the_prefix_from_the_cache(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(12)))
+    await team.work(QUESTION)
+    assert sum(usage.cache_read for usage in team.usage) > sum(usage.fresh for usage in team.usage)

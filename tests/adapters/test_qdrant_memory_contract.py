@@ -1,0 +1,119 @@
+"""What every implementation of the port `Memory` must do. A new one joins by a name in `memory`."""
+
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.domain.errors import MemoryUnavailable
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.ports import Memory
+from waystation.testing import ListMemory
+
+DIMENSION = 4
+EAST, NORTH = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)
+
+
+@pytest.fixture(params=["edge", "list"])
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
+    if request.param == "edge":
+        memory = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", DIMENSION)
+    else:
+        memory = ListMemory(DIMENSION)
+    yield memory
+    await memory.aclose()
+
+
+def passage(text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None):
+    return EmbeddedPassage(
+        passage=Passage(
+            id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}/{session}/{text}")),
+            tenant=tenant,
+            session=session,
+            task_id="task-1",
+            run_id="task-1/r1",
+            step_id="r1",
+            first_message="m1",
+            last_message="m5",
+            text=text,
+            content_hash="0" * 64,
+            created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        ),
+        dense=dense,
+    )
+
+
+def query(
+    text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None, limit: int = 6
+):
+    return MemoryQuery(tenant=tenant, session=session, text=text, dense=dense, limit=limit)
+
+
+async def texts_found(memory: Memory, wanted: MemoryQuery) -> list[str]:
+    return [found.passage.text for found in await memory.search(wanted)]
+
+
+async def test_a_passage_is_found_by_its_words_and_comes_back_whole(memory: Memory) -> None:
+    stored = passage("The deadline for the wheel audit is in March.")
+    await memory.upsert([stored, passage("Nothing about that here.")])
+    (found,) = await memory.search(query("wheel audits"))
+    assert found.passage == stored.passage
+    assert 0 < found.score <= 1
+
+
+async def test_a_passage_without_a_common_word_is_found_by_its_vector(memory: Memory) -> None:
+    await memory.upsert([passage("alpha", dense=EAST), passage("beta", dense=NORTH)])
+    assert (await texts_found(memory, query("gamma", dense=(0.9, 0.1, 0.0, 0.0))))[0] == "alpha"
+
+
+async def test_words_and_vector_together_beat_either_alone(memory: Memory) -> None:
+    both = passage("wheel audit in March", dense=EAST)
+    await memory.upsert([passage("wheel audit in April", dense=NORTH), both, passage("something else", dense=EAST)])
+    assert (await texts_found(memory, query("wheel audit March", dense=EAST)))[0] == both.passage.text
+
+
+async def test_one_tenant_never_sees_the_passages_of_another(memory: Memory) -> None:
+    await memory.upsert([passage("shared secret plan", tenant="t1", dense=EAST)])
+    await memory.upsert([passage("shared secret plan", tenant="t2", dense=EAST)])
+    found = await memory.search(query("shared secret plan", tenant="t1", dense=EAST))
+    assert [recalled.passage.tenant for recalled in found] == ["t1"]
+    assert await memory.search(query("shared secret plan", tenant="t3", dense=EAST)) == ()
+    assert (await memory.count("t1"), await memory.count("t2"), await memory.count("t3")) == (1, 1, 0)
+
+
+async def test_one_session_never_sees_the_passages_of_another(memory: Memory) -> None:
+    await memory.upsert([passage("plan", session="s1", dense=EAST), passage("plan", session="s2", dense=EAST)])
+    found = await memory.search(query("plan", session="s2", dense=EAST))
+    assert [recalled.passage.session for recalled in found] == ["s2"]
+
+
+async def test_the_same_passage_twice_is_one_point(memory: Memory) -> None:
+    for _ in range(2):
+        await memory.upsert([passage("once", dense=EAST)])
+    assert await memory.count("t1") == 1
+
+
+async def test_no_more_passages_come_back_than_asked_for(memory: Memory) -> None:
+    await memory.upsert([passage(f"wheel number {number}") for number in range(9)])
+    assert len(await memory.search(query("wheel", limit=3))) == 3
+
+
+async def test_a_part_of_a_chinese_sentence_finds_it(memory: Memory) -> None:
+    await memory.upsert([passage("我们决定在三月发布新版本的软件"), passage("今天的天气非常好")])
+    assert await texts_found(memory, query("发布新版本")) == ["我们决定在三月发布新版本的软件"]
+
+
+async def test_nothing_to_store_and_nothing_to_look_for_are_no_errors(memory: Memory) -> None:
+    await memory.upsert([])
+    await memory.upsert([passage("the of and")])
+    assert await memory.search(query("")) == ()
+
+
+async def test_a_vector_of_another_length_is_refused_without_a_word_of_its_text(memory: Memory) -> None:
+    with pytest.raises(MemoryUnavailable) as caught:
+        await memory.upsert([passage("sensitive", dense=(1.0, 2.0))])
+    assert "sensitive" not in str(caught.value)
+    assert caught.value.__cause__ is None

@@ -1,0 +1,165 @@
+"""The contract of a task store: one task a request, its plan, its audit, its end."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from tests.store_contract.values import NOON, request, row
+from waystation.adapters.store import SqlStore
+from waystation.domain.documents import Document
+from waystation.domain.errors import RequestConflict, UnknownTask
+from waystation.domain.plan import standard_plan
+from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress
+
+SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
+PENDING = Approval(request_id="ask-1", agent="research-1", asked_tokens=1_000, requested_at=NOON)
+GRANTED = PENDING.model_copy(update={"decision": "approved", "granted_tokens": 500, "answered_at": NOON})
+LATE = Refusal(signal="approve_budget", reason="no request ask-9 waits", at=NOON)
+
+
+def progress(phase: TaskPhase) -> TaskProgress:
+    budget = BudgetProgress(limit=600_000, spent=1_234, reserved=0)
+    return TaskProgress(task_id="task", phase=phase, title="Sky", model="model", budget=budget)
+
+
+async def test_a_registered_task_comes_back_as_it_was_given(store: SqlStore) -> None:
+    task = row(request(instructions="Only physics", accept=("two sources",), window=50_000))
+    assert await store.register(task, [SKY])
+    assert await store.task(task.ref.task_id) == task
+
+
+async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it(store: SqlStore) -> None:
+    task = row(request())
+    newer = task.model_copy(update={"terms": task.terms.model_copy(update={"plan_model": "newer"})})
+    assert await store.register(task, [SKY])
+    assert not await store.register(newer, [SKY])
+    assert await store.tasks() == (task,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"question": "Why is it dark at night?"},
+        {"instructions": "In one sentence"},
+        {"accept": ("a figure",)},
+        {"budget": 5_000},
+        {"agent_budget": 5_000},
+        {"mode": "hard"},
+        {"window": 20_000},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other: dict[str, object]) -> None:
+    await store.register(row(request()), [SKY])
+    with pytest.raises(RequestConflict, match=r"^the request id 'first' was used in this session before.*new request"):
+        await store.register(row(request("first", **other)), [SKY])
+
+
+async def test_a_request_id_with_other_documents_is_refused_and_leaves_no_trace(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [SKY])
+    for documents in ([], [SKY, SKY], [SKY.model_copy(update={"text": "Green"})]):
+        with pytest.raises(RequestConflict):
+            await store.register(task, documents)
+    assert [document.name for document in await store.documents(task.ref.task_id)] == ["sky.md"]
+
+
+async def test_the_same_request_id_in_another_session_is_another_task(store: SqlStore) -> None:
+    here, there = row(request()), row(request(session="elsewhere", question="What else?"))
+    assert await store.register(here, [])
+    assert await store.register(there, [])
+    assert await store.tasks(here.ref.session) == (here,)
+    assert await store.tasks(there.ref.session) == (there,)
+
+
+async def test_documents_are_listed_as_given_with_their_lines_and_characters(store: SqlStore) -> None:
+    given = [
+        SKY,
+        SourceDocument(name="empty.md", text=""),
+        SourceDocument(name="copy.md", text=SKY.text),
+        SourceDocument(name="a.md", text="日本\x00語\r\nzwei"),
+    ]
+    task = row(request())
+    await store.register(task, given)
+    listed = await store.documents(task.ref.task_id)
+    assert [(d.name, d.lines, d.characters) for d in listed] == [
+        ("sky.md", 2, 26),
+        ("empty.md", 1, 0),
+        ("copy.md", 2, 26),
+        ("a.md", 2, 10),
+    ]
+    assert listed[0].blob == listed[2].blob
+    assert [await store.get_text(document.blob) for document in listed] == [document.text for document in given]
+
+
+async def test_five_hundred_documents_and_five_megabytes_are_one_task(store: SqlStore) -> None:
+    given = [SourceDocument(name=f"{n}.md", text=f"Document {n}\n") for n in range(499)]
+    given.append(SourceDocument(name="large.md", text="x" * 5_000_000))
+    task = row(request())
+    await store.register(task, given)
+    listed = await store.documents(task.ref.task_id)
+    assert [document.name for document in listed] == [document.name for document in given]
+    assert listed[-1] == Document(name="large.md", blob=listed[-1].blob, lines=1, characters=5_000_000)
+    assert await store.get_text(listed[-1].blob) == given[-1].text
+
+
+async def test_tasks_come_newest_first_and_are_found_by_the_start_of_their_id(store: SqlStore) -> None:
+    tasks = [row(request(f"request-{n}")) for n in range(3)]
+    for task in tasks:
+        await store.register(task, [])
+    assert await store.tasks() == tuple(reversed(tasks))
+    assert await store.tasks(limit=2) == (tasks[2], tasks[1])
+    assert await store.find_tasks(tasks[0].ref.task_id[:12]) == (tasks[0].ref.task_id,)
+    assert len(await store.find_tasks("task-")) == 3
+    assert await store.find_tasks("TASK-") == await store.find_tasks("task%") == ()
+
+
+async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [])
+    await store.admit(task.ref.task_id, "Sky <PERSON_1>")
+    await store.finish(task.ref.task_id, progress(TaskPhase.PARTIAL))
+    await store.finish(task.ref.task_id, progress(TaskPhase.DONE))
+    ended = {"title": "Sky <PERSON_1>", "progress": progress(TaskPhase.DONE)}
+    assert await store.task(task.ref.task_id) == task.model_copy(update=ended)
+
+
+async def test_the_first_plan_stays(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [])
+    assert await store.plan(task.ref.task_id) is None
+    await store.save_plan(task.ref.task_id, standard_plan("first"))
+    await store.save_plan(task.ref.task_id, standard_plan("second"))
+    assert await store.plan(task.ref.task_id) == standard_plan("first")
+
+
+async def test_the_audit_keeps_the_order_and_each_entry_once(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [])
+    later = LATE.model_copy(update={"at": NOON + timedelta(seconds=1)})
+    same_moment = LATE.model_copy(update={"at": NOON.astimezone(timezone(timedelta(hours=2)))})
+    for entry in (PENDING, LATE, GRANTED, PENDING, same_moment, later):
+        await store.audit(task.ref.task_id, entry)
+    assert await store.audit_trail(task.ref.task_id) == (PENDING, LATE, GRANTED, later)
+
+
+async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
+    for attempt in (
+        store.task("task-0"),
+        store.admit("task-0", "Title"),
+        store.save_plan("task-0", standard_plan("Why?")),
+        store.audit("task-0", LATE),
+        store.finish("task-0", progress(TaskPhase.DONE)),
+    ):
+        with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: list the tasks to see which there are$"):
+            await attempt
+    assert await store.plan("task-0") is None
+    assert await store.audit_trail("task-0") == await store.documents("task-0") == ()
+
+
+async def test_a_moment_keeps_its_time_zone(store: SqlStore) -> None:
+    moment = datetime(2026, 11, 21, 23, 30, 15, 123_456, tzinfo=timezone(timedelta(hours=-5)))
+    task = row(request()).model_copy(update={"submitted_at": moment})
+    await store.register(task, [])
+    found = (await store.task(task.ref.task_id)).submitted_at
+    assert (found, found.tzinfo) == (moment, UTC)

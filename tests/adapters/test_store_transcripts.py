@@ -1,0 +1,230 @@
+"""The contract of a transcript store: append-only, fenced, each commit once."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.store_contract.values import charge, intent, note, opened_run, passage, question, reply, summary
+from waystation.adapters.store import SqlStore
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.errors import FenceLost, StoreError, VersionConflict, WrongStore
+from waystation.domain.leg import Finished, RunRef, Standing, TurnLimit
+from waystation.domain.transcript import Masked, Transcript, Truncated
+from waystation.domain.turn import Fence
+from waystation.domain.work import Findings
+
+FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
+    "record_intent": lambda store, fence: store.record_intent(fence, intent("turn-9")),
+    "drop_intent": lambda store, fence: store.drop_intent(fence, "turn-1"),
+    "commit_reply": lambda store, fence: store.commit_reply(fence, 2, reply(9), charge("turn-9")),
+    "a repeated commit_reply": lambda store, fence: store.commit_reply(fence, 1, reply(1), charge("turn-1")),
+    "commit_message": lambda store, fence: store.commit_message(fence, 2, question(9)),
+    "commit_charge": lambda store, fence: store.commit_charge(fence, charge("plan-1")),
+    "record_tool_intent": lambda store, fence: store.record_tool_intent(fence, "call-1"),
+    "commit_outcome": lambda store, fence: store.commit_outcome(
+        fence, 1, TurnLimit(standing=Standing(totals=RunTotals()))
+    ),
+    "commit_compaction": lambda store, fence: store.commit_compaction(
+        fence, 2, summary(), [passage("p-1")], charge("summary-1")
+    ),
+    "add_note": lambda store, fence: store.add_note(fence, "task-1", note("note-1", fence.run_id)),
+    "hand_in": lambda store, fence: store.hand_in(fence, "task-1", Findings(findings=())),
+}
+
+
+async def everything(store: SqlStore, run_id: str) -> tuple[object, ...]:
+    return (
+        await store.load(run_id),
+        await store.totals(run_id),
+        await store.outcome(run_id, 1),
+        await store.waiting(10),
+        await store.notes("task-1"),
+        await store.deliverable(run_id),
+    )
+
+
+@pytest.mark.parametrize("write", FENCED.values(), ids=FENCED.keys())
+async def test_an_attempt_that_was_taken_over_can_write_nothing(
+    store: SqlStore, write: Callable[[SqlStore, Fence], Awaitable[object]]
+) -> None:
+    old = await opened_run(store)
+    await store.commit_message(old, 0, question(1))
+    await store.record_intent(old, intent("turn-1"))
+    await store.record_intent(old, intent("turn-1"))
+    await store.commit_reply(old, 1, reply(1), charge("turn-1"))
+    new = await store.take_fence(old.run_id)
+    before = await everything(store, old.run_id)
+    with pytest.raises(FenceLost, match=f"^agent run task-1/research-1: fence {old.number} is no longer the newest"):
+        await write(store, old)
+    assert await everything(store, old.run_id) == before
+    assert await store.record_tool_intent(new, "call-1")
+
+
+@pytest.mark.parametrize("write", FENCED.values(), ids=FENCED.keys())
+async def test_the_attempt_with_the_newest_fence_can_write(
+    store: SqlStore, write: Callable[[SqlStore, Fence], Awaitable[object]]
+) -> None:
+    old = await opened_run(store)
+    await store.commit_message(old, 0, question(1))
+    await store.commit_reply(old, 1, reply(1), charge("turn-1"))
+    await write(store, await store.take_fence(old.run_id))
+
+
+async def test_a_run_of_another_store_is_refused(store: SqlStore) -> None:
+    run = RunRef(store_id="other", tenant="t", session="s", task_id="task-1", step_id="x", role="research")
+    with pytest.raises(WrongStore, match=r"^the task lives in store other, this worker has store"):
+        await store.open_run(run)
+
+
+async def test_opening_a_run_again_keeps_what_it_has(store: SqlStore) -> None:
+    first = await opened_run(store)
+    await store.commit_message(first, 0, question(1))
+    second = await opened_run(store)
+    assert second.number == first.number + 1
+    assert (await store.load(first.run_id)).messages == (question(1),)
+
+
+async def test_a_run_that_was_never_opened_has_no_fence_to_take(store: SqlStore) -> None:
+    with pytest.raises(StoreError, match=r"^agent run task-1/none was never opened in this store$"):
+        await store.take_fence("task-1/none")
+
+
+async def test_an_unknown_run_loads_empty(store: SqlStore) -> None:
+    assert await store.load("task-1/none") == Transcript(run_id="task-1/none")
+
+
+async def test_messages_and_records_come_back_in_the_order_of_their_commits(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    records = (
+        summary("a"),
+        Masked(id="c", tool_use_ids=("call-1",)),
+        Truncated(id="b", covered=("reply-1",), marker=question(7)),
+    )
+    await store.commit_message(fence, 0, question(1))
+    await store.commit_reply(fence, 1, reply(1), charge("turn-1"))
+    for version, record in enumerate(records, start=2):
+        await store.commit_compaction(fence, version, record, [], None)
+    await store.commit_message(fence, 5, question(2))
+    assert await store.load(fence.run_id) == Transcript(
+        run_id=fence.run_id, version=6, messages=(question(1), reply(1), question(2)), records=records
+    )
+
+
+async def test_runs_do_not_see_each_other(store: SqlStore) -> None:
+    one, two = await opened_run(store, "one"), await opened_run(store, "two")
+    for fence in (one, two):
+        await store.record_intent(fence, intent("turn-1"))
+        await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    await store.commit_message(two, 1, question(1))
+    assert (await store.load(one.run_id)).messages == (reply(1),)
+    assert (await store.totals(one.run_id)).usage == charge("turn-1").usage
+
+
+async def test_a_commit_on_an_old_version_is_refused_and_leaves_no_trace(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.commit_message(fence, 0, question(1))
+    await store.record_intent(fence, intent("turn-1"))
+    before = await everything(store, fence.run_id)
+    for attempt in (
+        store.commit_message(fence, 0, question(2)),
+        store.commit_reply(fence, 0, reply(1), charge("turn-1")),
+        store.commit_compaction(fence, 0, summary(), [passage("p-1")], charge("summary-1")),
+    ):
+        with pytest.raises(VersionConflict, match=r"^agent run task-1/research-1: version 1, expected 0$"):
+            await attempt
+    assert await everything(store, fence.run_id) == before
+
+
+async def test_a_reply_counts_once_for_its_key_also_after_the_transcript_went_on(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    await store.commit_message(fence, 1, question(1))
+    before = await everything(store, fence.run_id)
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    await store.commit_reply(fence, 2, reply(2), charge("turn-1", cost=99))
+    assert await everything(store, fence.run_id) == before
+
+
+async def test_a_message_id_is_used_once_and_a_refused_reply_costs_nothing(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    before = await everything(store, fence.run_id)
+    with pytest.raises(StoreError, match=r"^agent run task-1/research-1 has another message with the id reply-1$"):
+        await store.commit_reply(fence, 1, reply(1), charge("turn-2"))
+    assert await everything(store, fence.run_id) == before
+
+
+async def test_a_tool_that_must_not_be_repeated_is_announced_once(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    assert await store.record_tool_intent(fence, "call-1")
+    assert not await store.record_tool_intent(await store.take_fence(fence.run_id), "call-1")
+
+
+async def test_the_first_outcome_of_a_leg_stays(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    first = Finished(standing=Standing(totals=RunTotals(turns=3)), partial=True, reason="the model refused")
+    assert await store.outcome(fence.run_id, 1) is None
+    await store.commit_outcome(fence, 1, first)
+    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.commit_outcome(fence, 2, TurnLimit(standing=Standing(totals=RunTotals())))
+    assert await store.outcome(fence.run_id, 1) == first
+    assert await store.outcome(fence.run_id, 2) == TurnLimit(standing=Standing(totals=RunTotals()))
+
+
+async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.record_intent(fence, intent("summary-1"))
+    for version in (0, 0, 1):
+        await store.commit_compaction(fence, version, summary(), [passage("p-1"), passage("p-2")], charge("summary-1"))
+    assert await store.load(fence.run_id) == Transcript(run_id=fence.run_id, version=1, records=(summary(),))
+    assert await store.waiting(10) == (passage("p-1"), passage("p-2"))
+    totals = await store.totals(fence.run_id)
+    assert (totals.usage, totals.possibly_billed, totals.turns) == (charge("summary-1").usage, 0, 0)
+
+
+async def test_nothing_spent_costs_nothing(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    assert await store.totals(fence.run_id) == RunTotals(cost_micro_usd=0)
+
+
+async def test_totals_add_up_every_charge_and_know_the_newest_prompt(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1", usage=Usage(input=100, output=1)))
+    await store.commit_reply(fence, 1, reply(2), charge("turn-2", usage=Usage(input=1, cache_read=90, cache_write=9)))
+    await store.commit_charge(fence, charge("summary-1", usage=Usage(input=5_000, output=3)))
+    assert await store.totals(fence.run_id) == RunTotals(
+        usage=Usage(input=5_101, cache_write=9, cache_read=90, output=4),
+        turns=2,
+        last_prompt=100,
+        cost_micro_usd=21,
+    )
+
+
+async def test_a_charge_without_a_price_makes_the_whole_cost_unknown(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.commit_charge(fence, charge("summary-1"))
+    await store.commit_charge(fence, charge("summary-2", cost=None))
+    assert (await store.totals(fence.run_id)).cost_micro_usd is None
+
+
+async def test_intents_of_repeated_attempts_add_up_and_a_charge_closes_the_newest(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    for worst_case in (1_000, 2_000, 4_000):
+        await store.record_intent(fence, intent("turn-1", worst_case))
+    await store.record_intent(fence, intent("turn-2", 8_000))
+    assert (await store.totals(fence.run_id)).possibly_billed == 15_000
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    assert (await store.totals(fence.run_id)).possibly_billed == 11_000
+    await store.commit_charge(fence, charge("turn-1"))
+    assert (await store.totals(fence.run_id)).possibly_billed == 11_000
+
+
+async def test_a_call_that_was_not_billed_takes_the_newest_intent_back(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    await store.record_intent(fence, intent("turn-1", 1_000))
+    await store.record_intent(fence, intent("turn-1", 2_000))
+    await store.drop_intent(fence, "turn-1")
+    assert (await store.totals(fence.run_id)).possibly_billed == 1_000
+    await store.drop_intent(fence, "turn-1")
+    await store.drop_intent(fence, "turn-1")
+    assert (await store.totals(fence.run_id)).possibly_billed == 0

@@ -1,0 +1,219 @@
+"""The client against a real server and a real store; two small workflows stand in for the ones that do the work."""
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from temporalio.client import Client as TemporalClient
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from tests.adapters.stand_ins import ASKING, StandInSession, StandInTask
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.connect import Target
+from waystation.client import Client
+from waystation.domain import names
+from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable
+from waystation.domain.task import (
+    SourceDocument,
+    TaskPhase,
+    TaskRequest,
+    session_workflow_id,
+    task_id_of,
+)
+from waystation.seen import Answer, TaskView
+from waystation.settings import Settings
+
+DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
+
+SHORT = timedelta(seconds=0.5)
+
+
+@pytest.fixture
+async def client(temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Client]:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    async with await Client.connect(Settings(home=tmp_path, temporal_ui=temporal_server.ui_url)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def worker(temporal: TemporalClient) -> AsyncGenerator[None]:
+    async with Worker(
+        temporal,
+        task_queue=names.WORKFLOWS_QUEUE,
+        workflows=[StandInSession, StandInTask],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    ):
+        yield
+
+
+def asked(question: str = "Which?", request_id: str | None = None) -> TaskRequest:
+    return TaskRequest(question=question, session=uuid4().hex, request_id=request_id or uuid4().hex)
+
+
+async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_repeating_is_safe(
+    client: Client, temporal_client: TemporalClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    request = asked()
+    with pytest.raises(Unreachable, match=r"unknown whether task-[0-9a-f]{16} was accepted.*request id is safe"):
+        await client.submit(request, DOCUMENTS, start_timeout=SHORT)
+    stored = await client.progress(task_id_of(request))
+    assert stored.progress.phase is TaskPhase.SUBMITTED
+    assert stored.remark == "the server does not know this task: no worker has admitted it yet"
+    async with worker(temporal_client):
+        submitted = await client.submit(request, DOCUMENTS)
+    assert submitted.task_id == task_id_of(request)
+    gc.collect()
+    assert [message for message in caplog.messages if "Future exception was never retrieved" in message] == []
+
+
+async def test_a_submitted_task_is_found_on_the_server_and_in_its_ui(
+    client: Client, temporal_client: TemporalClient, temporal_server: Target
+) -> None:
+    async with worker(temporal_client):
+        submitted = await client.submit(asked(), DOCUMENTS)
+        seen = await client.progress(submitted.task_id)
+    assert seen.progress.phase is TaskPhase.PAUSED
+    assert seen.run_id == submitted.run_id
+    assert submitted.ui_url == f"{temporal_server.ui_url}/namespaces/default/workflows/{submitted.task_id}"
+
+
+async def test_a_request_id_is_not_used_for_another_question(client: Client, temporal_client: TemporalClient) -> None:
+    first = asked()
+    async with worker(temporal_client):
+        await client.submit(first, DOCUMENTS)
+        with pytest.raises(RequestConflict):
+            await client.submit(first.model_copy(update={"question": "Why?"}), DOCUMENTS)
+
+
+async def test_a_task_is_followed_until_it_is_over(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        phases: list[TaskPhase] = []
+        async for view in client.watch(task_id):
+            phases.append(view.progress.phase)
+            if view.progress.phase is TaskPhase.PAUSED:
+                await client.approve(task_id)
+    assert phases == [TaskPhase.PAUSED, TaskPhase.DONE]
+
+
+async def test_answers_are_told_when_they_had_effect_and_when_they_were_refused(
+    client: Client, temporal_client: TemporalClient
+) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        assert await client.approve(task_id, tokens=1) == Answer(outcome="refused", reason="too few")
+        approved = await client.approve(task_id, request_id="r1", tokens=5_000, by="ada")
+        assert approved == Answer(outcome="approved", reason="[('by', 'ada'), ('request_id', 'r1'), ('tokens', 5000)]")
+        with pytest.raises(BadInput, match=f"{task_id} does not run: it has ended"):
+            await client.deny(task_id)
+
+
+async def test_a_denial_is_told(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        assert (await client.deny(task_id, finish="cancel")).outcome == "denied"
+
+
+async def test_what_waits_is_listed_over_all_tasks(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        task_ids = {(await client.submit(asked(), DOCUMENTS)).task_id for _ in range(2)}
+        waiting: set[str] = set()
+        # The server's search index follows its workflows a little later.
+        while not task_ids <= waiting:
+            waiting = {one.task_id for one in await client.approvals() if one.approval == ASKING}
+            await asyncio.sleep(0.05)
+
+
+async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
+    client: Client, temporal_client: TemporalClient
+) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+    seen = await client.progress(task_id)
+    assert seen.progress.phase is TaskPhase.WORKING
+    assert seen.remark.startswith("no worker answers: it goes on when one runs")
+
+
+async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+    await temporal_client.get_workflow_handle(task_id).terminate()
+    seen = await client.progress(task_id)
+    assert (seen.progress.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
+    with pytest.raises(BadInput, match=f"{task_id} has no report \\(it is cancelled\\)"):
+        await client.report(task_id)
+
+
+async def test_cancelling_reaches_the_task(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        await client.cancel(task_id)
+        phases = [view.progress.phase async for view in client.watch(task_id)]
+    assert phases[-1] is TaskPhase.CANCELLED
+
+
+async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_the_server_knows_it(
+    client: Client, temporal_client: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with worker(temporal_client):
+        submitted = await client.submit(asked(), DOCUMENTS)
+    store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
+    over = (await client.progress(submitted.task_id)).progress.model_copy(
+        update={"phase": TaskPhase.PARTIAL, "report": await store.put_text("# Report")}
+    )
+    await store.finish(submitted.task_id, over)
+    await store.aclose()
+    seen = TaskView(progress=over, run_id=submitted.run_id, ui_url=submitted.ui_url)
+    assert await client.progress(submitted.task_id) == seen
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    async with await Client.connect(Settings(home=tmp_path)) as cut_off:
+        assert await cut_off.progress(submitted.task_id) == TaskView(progress=over)
+        assert await cut_off.report(submitted.task_id) == "# Report"
+
+
+async def test_a_limit_starts_the_session_that_it_is_for(client: Client, temporal_client: TemporalClient) -> None:
+    session = uuid4().hex
+    async with worker(temporal_client):
+        await client.set_session_limit(session, 2_000_000)
+        handle = temporal_client.get_workflow_handle(session_workflow_id("local", session))
+        assert await handle.query("limit_now") == 2_000_000
+        await client.set_session_limit(session, None)
+        assert await handle.query("limit_now") is None
+
+
+async def test_queues_without_a_worker_are_named(client: Client, temporal_client: TemporalClient) -> None:
+    async with worker(temporal_client):
+        while names.WORKFLOWS_QUEUE in await client.unattended_queues():
+            await asyncio.sleep(0.05)
+        assert await client.unattended_queues() == (names.AGENTS_QUEUE, names.CONTEXT_QUEUE)
+
+
+async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(client: Client) -> None:
+    for request in (requests := [asked() for _ in range(3)]):
+        with pytest.raises(Unreachable):
+            await client.submit(request, DOCUMENTS, start_timeout=timedelta(milliseconds=1))
+    task_id = task_id_of(requests[0])
+    assert await client.resolve(task_id) == task_id
+    assert await client.resolve(task_id.removeprefix("task-")) == task_id
+    with pytest.raises(BadInput, match=r"'task-' could be task-[0-9a-f]{16}, "):
+        await client.resolve("task-")
+    with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
+        await client.resolve("xyz")
+
+
+async def test_tasks_are_listed_without_a_server(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Unreachable):
+        await client.submit(asked(), DOCUMENTS, start_timeout=SHORT)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    async with await Client.connect(Settings(home=tmp_path)) as cut_off:
+        (view,) = await cut_off.tasks()
+    assert view.remark.startswith("no Temporal server answers at 127.0.0.1:1")
+    assert view.progress.phase is TaskPhase.SUBMITTED

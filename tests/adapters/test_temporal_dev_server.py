@@ -1,0 +1,81 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+
+from waystation.adapters.temporal import dev_server
+from waystation.adapters.temporal.connect import Target, connect
+from waystation.adapters.temporal.dev_server import running_dev_server
+from waystation.adapters.temporal.search_attributes import ensure_search_attributes, unusable_search_attributes
+from waystation.domain.errors import Unreachable
+
+STARTS_A_SERVER_AND_WAITS = """
+import asyncio, sys
+from pathlib import Path
+from waystation.adapters.temporal.dev_server import running_dev_server
+
+async def main():
+    async with running_dev_server(Path(sys.argv[1], "t.db"), Path(sys.argv[1], "t.log"), 0, 0) as server:
+        print(server.pid, flush=True)
+        await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_server_serves_while_it_is_wanted_and_leaves_no_process(tmp_path: Path) -> None:
+    async with running_dev_server(tmp_path / "temporal.db", tmp_path / "logs" / "temporal.log", 0, 0) as server:
+        assert await server.client.count_workflows()
+        process = psutil.Process(server.pid)
+        assert Path(process.exe()).name == "temporal"
+    assert not process.is_running()
+    with pytest.raises(Unreachable, match=f"no Temporal server answers at {server.target.address}: start one with"):
+        await connect(server.target)
+
+
+def test_a_server_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTS_A_SERVER_AND_WAITS, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        server = psutil.Process(int(parent.stdout.readline()))
+        assert server.is_running()
+        parent.kill()
+    _, alive = psutil.wait_procs([server], timeout=20)
+    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
+    database = tmp_path / "temporal.db"
+    database.write_text("this is no database")
+    with pytest.raises(Unreachable, match=rf"the dev server ended with exit code \d+: {tmp_path}/temporal.log"):
+        async with running_dev_server(database, tmp_path / "temporal.log", 0, 0):
+            pass
+
+
+def test_a_port_that_is_taken_is_left_alone() -> None:
+    with dev_server.socket.socket() as taken:
+        taken.bind((dev_server.HOST, 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert dev_server.free_port(port) != port
+    assert dev_server.free_port(port) == port
+
+
+async def test_search_attributes_are_registered_once_and_a_name_with_another_type_is_noticed(tmp_path: Path) -> None:
+    async with running_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
+        request = AddSearchAttributesRequest(
+            namespace="default", search_attributes={"WaystationPhase": IndexedValueType.INDEXED_VALUE_TYPE_INT}
+        )
+        await server.client.operator_service.add_search_attributes(request)
+        assert not await ensure_search_attributes(server.client)
+        assert await unusable_search_attributes(server.client) == ("WaystationPhase",)
+
+
+async def test_search_attributes_that_are_there_stay(temporal_server: Target) -> None:
+    client = await connect(temporal_server)
+    assert await unusable_search_attributes(client) == ()
+    assert await ensure_search_attributes(client)

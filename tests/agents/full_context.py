@@ -1,0 +1,47 @@
+"""A research agent whose context is full, and compactions of it."""
+
+import json
+from collections.abc import Sequence
+
+from tests.agents.office import NAME, Office
+from tests.unit.histories import calls, prose, research, results
+from waystation.agents.roles import prompt
+from waystation.domain.budget import Usage
+from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.compaction.tokens import fixed_tokens, request_tokens
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, Text, user_text
+from waystation.ports import ModelReply, StopReason
+from waystation.testing import ScriptedModel, scripted_reply
+
+SPENT_BEFORE = 13 * 120
+"""What the turns of the conversation cost."""
+
+
+def summary(text: str = f"The keeper {NAME} let it silt up.", stop: StopReason | None = None) -> ModelReply:
+    said = f"{text} {prose(300)}" if text else ""
+    return scripted_reply(Text(text=said), usage=Usage(input=9_000, output=400), stop=stop)
+
+
+def conversation(tool: str = "recall", result_tokens: int = 1_300) -> Sequence[Message]:
+    """Thirteen turns; in the fifth a person is named."""
+    turns = research(13, result_tokens, tool=tool)
+    turns[8:10] = calls("m10", "c5", tool=tool), results("m11", c5=f"{NAME} kept the harbour. {prose(result_tokens)}")
+    return (user_text("m1", "Why did it silt up?"), *turns)
+
+
+async def request_size(office: Office) -> int:
+    """Estimated tokens of the next request of the research agent."""
+    toolbox = office.desk.toolbox("research")
+    tools = json.dumps([spec.model_dump(mode="json") for spec in toolbox.specs])
+    return request_tokens(fixed_tokens(prompt("research"), tools), view(await office.transcript()))
+
+
+async def compressed(office: Office, model: ScriptedModel, **changes: object) -> CompactionOutcome:
+    office.model = model
+    tokens = {"request_tokens": await request_size(office), **changes}
+    return await office.condenser.compress(office.compaction(0).model_copy(update=tokens))
+
+
+def passages_of(office: Office) -> list[str]:
+    return [item.passage.text for item in office.memory.passages.values()]

@@ -1,0 +1,217 @@
+"""An office for agents: a real store, real document search, and doubles for model, redactor and memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.store import SqlStore
+from waystation.agents.archive import Archive
+from waystation.agents.condenser import Condenser
+from waystation.agents.contract import ContractWriter
+from waystation.agents.loop import AgentLoop
+from waystation.agents.metered import MeteredModel
+from waystation.agents.planner import Planner
+from waystation.agents.publisher import Publisher
+from waystation.agents.recollection import Recollection
+from waystation.agents.roles import Desk
+from waystation.agents.tools.tool import CallSite
+from waystation.domain.budget import Mode, Usage
+from waystation.domain.compaction.request import CompactionRequest
+from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
+from waystation.domain.messages import Message, ToolUse
+from waystation.domain.plan import Plan, Role, Step
+from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms
+from waystation.domain.transcript import Transcript
+from waystation.domain.turn import Charge
+from waystation.testing import ListMemory, PlainRedactor, ScriptedModel
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TASK = "task-1"
+SECRET, SECRET_PLACEHOLDER = "sk-live-4711", "<SECRET_0123456789ab>"
+"""Replaced before every model call."""
+NAME, NAME_PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
+"""Replaced on the way to summariser and memory only."""
+DOCUMENTS = (
+    SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt silted up within ten years.\n"),
+    SourceDocument(name="keeper.md", text=f"The keeper was {NAME}.\nHer key is {SECRET}.\n"),
+)
+TERMS = AgentTerms(model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500)
+
+
+class MovingClock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, step: timedelta) -> None:
+        self.now += step
+
+
+def step(step_id: str, role: Role, *needs: str) -> Step:
+    return Step(id=step_id, role=role, title=f"The {step_id}", goal=f"Do the {role}.", needs=needs)
+
+
+PLAN = Plan(
+    steps=(
+        step("research-1", "research"),
+        step("research-2", "research"),
+        step("analysis", "analysis", "research-1", "research-2"),
+        step("writing", "writing", "analysis"),
+    )
+)
+
+
+def use(name: str, call_id: str = "c1", /, **arguments: object) -> ToolUse:
+    """A call of a tool."""
+    return ToolUse.model_validate({"id": call_id, "name": name, "input": arguments})
+
+
+def never() -> bool:
+    """Nobody interrupts."""
+    return False
+
+
+@dataclass
+class Office:
+    """Everything that the agents' code is wired to."""
+
+    store: SqlStore
+    clock: MovingClock
+    store_id: str
+    model: ScriptedModel = field(default_factory=lambda: ScriptedModel([]))
+    redactor: PlainRedactor = field(
+        default_factory=lambda: PlainRedactor({SECRET: SECRET_PLACEHOLDER}, {NAME: NAME_PLACEHOLDER})
+    )
+    memory: ListMemory = field(default_factory=ListMemory)
+    embedder: NoEmbedder = field(default_factory=NoEmbedder)
+    terms: AgentTerms = TERMS
+    limit: int = 100_000
+    task_id: str = TASK
+    offline: bool = False
+
+    async def open_task(
+        self, documents: Sequence[SourceDocument] = DOCUMENTS, plan: Plan | None = PLAN, **changes: object
+    ) -> None:
+        """Register the task with its documents and its plan."""
+        asked = {"question": "Why did it silt up?", "request_id": self.task_id, **changes}
+        terms = TaskTerms(
+            budget=600_000,
+            agent_budget=100_000,
+            mode=Mode.APPROVAL,
+            agent=self.terms,
+            plan_model="claude-sonnet-5-5",
+            offline=self.offline,
+        )
+        request = TaskRequest.model_validate(asked)
+        row = TaskRow(ref=self.ref, request=request, terms=terms, title="Why?", submitted_at=NOON)
+        assert await self.store.register(row, documents)
+        if plan is not None:
+            await self.store.save_plan(self.task_id, plan)
+
+    @property
+    def ref(self) -> TaskRef:
+        return TaskRef(store_id=self.store_id, tenant="tenant", session="session", task_id=self.task_id)
+
+    def run_ref(self, step_id: str = "research-1") -> RunRef:
+        return RunRef(**self.ref.model_dump(), step_id=step_id, role=PLAN.step(step_id).role)
+
+    @property
+    def metered(self) -> MeteredModel:
+        return MeteredModel(model=self.model, transcripts=self.store, clock=self.clock)
+
+    @property
+    def recollection(self) -> Recollection:
+        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor)
+
+    @property
+    def desk(self) -> Desk:
+        store = self.store
+        return Desk(
+            transcripts=store,
+            documents=store,
+            search=Bm25DocumentSearch(store),
+            work=store,
+            tasks=store,
+            recollection=self.recollection,
+            redactor=self.redactor,
+        )
+
+    @property
+    def contracts(self) -> ContractWriter:
+        store = self.store
+        return ContractWriter(
+            tasks=store, documents=store, work=store, recollection=self.recollection, redactor=self.redactor
+        )
+
+    @property
+    def loop(self) -> AgentLoop:
+        return AgentLoop(model=self.metered, desk=self.desk, contracts=self.contracts, clock=self.clock)
+
+    @property
+    def archive(self) -> Archive:
+        return Archive(outbox=self.store, embedder=self.embedder, memory=self.memory)
+
+    @property
+    def condenser(self) -> Condenser:
+        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=self.clock)
+
+    @property
+    def planner(self) -> Planner:
+        store = self.store
+        return Planner(model=self.metered, transcripts=store, documents=store, tasks=store, redactor=self.redactor)
+
+    @property
+    def publisher(self) -> Publisher:
+        return Publisher(tasks=self.store, documents=self.store, work=self.store)
+
+    async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
+        """Carry out a leg with this model."""
+        self.model = model
+        request = LegRequest(run=self.run_ref(step_id), leg=number, limit=self.limit, terms=self.terms)
+        return await self.loop.run(request, never)
+
+    async def site(self, step_id: str = "research-1", call_id: str = "c1", window: int = 20_000) -> CallSite:
+        """Where a tool is called, with a right to write that is taken now."""
+        run = self.run_ref(step_id)
+        await self.store.open_run(run)
+        fence = await self.store.take_fence(run.run_id)
+        return CallSite(run=run, fence=fence, call_id=call_id, window=window)
+
+    async def call(self, call: ToolUse, step_id: str = "research-1", window: int = 20_000) -> str:
+        """A tool's result as the agent sees it; errors are marked."""
+        site = await self.site(step_id, call.id, window)
+        result = await self.desk.toolbox(site.run.role).run(call, site)
+        return f"ERROR {result.content}" if result.is_error else result.content
+
+    async def transcript(self, step_id: str = "research-1") -> Transcript:
+        return await self.store.load(f"{self.task_id}/{step_id}")
+
+    async def said(self, messages: Sequence[Message]) -> None:
+        """Let the research agent have had this conversation, each of its replies at a small charge."""
+        fence, transcript = (await self.site()).fence, await self.transcript()
+        for message in messages:
+            if message.role == "user":
+                await self.store.commit_message(fence, transcript.version, message)
+            else:
+                key, usage = f"turn-{transcript.turns + 1}", Usage(input=100, output=20)
+                charge = Charge(key=key, kind="turn", model="m", usage=usage, cost_micro_usd=0, at=NOON)
+                await self.store.commit_reply(fence, transcript.version, message, charge)
+            transcript = transcript.with_message(message)
+
+    def compaction(self, request_tokens: int, **changes: object) -> CompactionRequest:
+        return CompactionRequest.model_validate(
+            {
+                "run": self.run_ref(),
+                "terms": self.terms,
+                "limit": self.limit,
+                "request_tokens": request_tokens,
+                "known_records": 0,
+                **changes,
+            }
+        )

@@ -1,0 +1,225 @@
+from datetime import timedelta
+
+import pytest
+
+from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TERMS, Office, never, use
+from waystation.agents.loop import LEG_TIME
+from waystation.domain.budget import Usage
+from waystation.domain.compaction.legality import violations
+from waystation.domain.errors import RedactionFailed
+from waystation.domain.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
+from waystation.domain.messages import Text, Thinking
+from waystation.domain.work import Finding, Findings
+from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.testing import ScriptedModel, scripted_reply
+
+FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
+SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[FINDING]))
+READ = scripted_reply(use("read_document", "c1", name="harbour.md"))
+NOTE = scripted_reply(
+    Text(text="I keep that."),
+    use("take_note", "c2", text="It silted up.", document="harbour.md", first_line=2, last_line=2),
+    use("search_documents", "c3", query="harbour"),
+)
+IDLE = scripted_reply(Text(text="Let me think."))
+
+
+async def test_a_whole_leg_ends_with_what_the_agent_handed_in(office: Office) -> None:
+    outcome = await office.leg(ScriptedModel([READ, NOTE, SUBMIT]))
+    assert isinstance(outcome, Finished)
+    assert not outcome.partial
+    assert outcome.standing.totals.turns == 3
+    assert outcome.standing.totals.usage == Usage(input=300, output=60)
+    assert outcome.standing.totals.possibly_billed == 0
+    assert outcome.standing.totals.cost_micro_usd == 3 * (100 * 2 + 20 * 10)
+    finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
+    assert await office.store.deliverable("task-1/research-1") == Findings(findings=(finding,))
+    assert [note.text for note in await office.store.notes("task-1", "task-1/research-1")] == ["It silted up."]
+
+
+async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the_calls(office: Office) -> None:
+    await office.leg(ScriptedModel([READ, NOTE, SUBMIT]))
+    transcript = await office.transcript()
+    assert violations(transcript.messages) == ()
+    assert [message.id for message in transcript.messages] == [f"m{number}" for number in range(1, 8)]
+    assert [result.tool_use_id for result in transcript.messages[4].tool_results] == ["c2", "c3"]
+    assert "2| It silted up within ten years." in transcript.messages[2].tool_results[0].content
+
+
+async def test_what_the_model_is_sent(office: Office) -> None:
+    model = ScriptedModel([READ, SUBMIT])
+    await office.leg(model)
+    first, second = model.requests
+    assert first.model == "claude-sonnet-5-5"
+    assert first.system == second.system
+    assert first.tools == second.tools
+    assert (first.max_output, first.require_tool) == (4_000, None)
+    assert (first.reminder, second.reminder) == ("<status>turn 1</status>", "<status>turn 2</status>")
+    assert second.messages[: len(first.messages)] == first.messages
+    assert len(second.messages) == 3
+
+
+async def test_in_mode_hard_the_agent_sees_what_it_has_left(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"hard": True})
+    model = ScriptedModel([READ, SUBMIT])
+    await office.leg(model)
+    assert [request.reminder for request in model.requests] == [
+        "<status>turn 1; budget left 100,000 tokens</status>",
+        "<status>turn 2; budget left 99,880 tokens</status>",
+    ]
+
+
+async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"trigger": 2_500, "target": 1_200})
+    model = ScriptedModel([scripted_reply(Text(text="word " * 1_500), usage=Usage(input=1_500, output=2_000))])
+    outcome = await office.leg(model)
+    assert isinstance(outcome, ContextFull)
+    assert outcome.request_tokens >= 2_500
+    assert model.calls == 1
+
+
+async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"turn_limit": 1})
+    outcome = await office.leg(
+        ScriptedModel([scripted_reply(Text(text="Hm."), usage=Usage(input=700, cache_read=1_300, output=5))])
+    )
+    assert isinstance(outcome, TurnLimit)
+    assert 1.0 < outcome.standing.scale <= 2.0
+
+
+async def test_the_scale_of_the_request_decides_when_the_context_is_full(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"trigger": 2_500, "target": 1_000, "turn_limit": 1})
+    office.model = ScriptedModel([IDLE])
+    plain = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=office.terms)
+    assert isinstance(await office.loop.run(plain.model_copy(update={"scale": 2.0}), never), ContextFull)
+    assert isinstance(await office.loop.run(plain.model_copy(update={"leg": 2}), never), TurnLimit)
+    assert office.model.calls == 1
+
+
+async def test_a_leg_ends_after_its_turns_and_the_next_one_goes_on(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"turn_limit": 2})
+    first = await office.leg(ScriptedModel([READ, NOTE]))
+    assert isinstance(first, TurnLimit)
+    assert first.standing.totals.turns == 2
+    second = ScriptedModel([SUBMIT])
+    assert isinstance(await office.leg(second, 2), Finished)
+    assert second.calls == 1
+
+
+async def test_a_leg_ends_after_its_time(office: Office) -> None:
+    def slowly(request: ModelRequest) -> ModelReply:
+        office.clock.move(LEG_TIME / 2 + timedelta(seconds=1))
+        return READ if len(request.messages) == 1 else NOTE
+
+    model = ScriptedModel(slowly)
+    assert isinstance(await office.leg(model), TurnLimit)
+    assert model.calls == 2
+
+
+async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(office: Office) -> None:
+    office.model = ScriptedModel([READ, NOTE, SUBMIT])
+    request = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=TERMS)
+    outcome = await office.loop.run(request, lambda: office.model.calls == 2)
+    assert isinstance(outcome, Yielded)
+    assert outcome.standing.totals.turns == 2
+    assert (await office.transcript()).messages[-1].tool_results
+
+
+async def test_an_agent_that_has_handed_in_finishes_even_when_the_worker_stops(office: Office) -> None:
+    office.model = ScriptedModel([SUBMIT])
+    request = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=TERMS)
+    assert isinstance(await office.loop.run(request, lambda: office.model.calls == 1), Finished)
+
+
+@pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED])
+async def test_a_tool_call_that_was_cut_is_not_run(office: Office, stop: StopReason) -> None:
+    cut = scripted_reply(
+        use("search_documents", "c1", query="harbour"), use("submit_findings", "c2", findings=[]), stop=stop
+    )
+    outcome = await office.leg(ScriptedModel([cut, SUBMIT]))
+    assert isinstance(outcome, Finished)
+    transcript = await office.transcript()
+    assert [call.id for call in transcript.messages[1].tool_uses] == ["c1"]
+    assert "was cut here" in transcript.messages[1].text
+    assert [result.tool_use_id for result in transcript.messages[2].tool_results] == ["c1"]
+
+
+async def test_three_replies_without_tools_end_the_run_partial(office: Office) -> None:
+    model = ScriptedModel([IDLE] * 5)
+    outcome = await office.leg(model)
+    assert isinstance(outcome, Finished)
+    assert (outcome.partial, model.calls) == (True, 3)
+    assert outcome.reason == "the model gave 3 replies in a row without handing in a result"
+
+
+async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Office) -> None:
+    outcome = await office.leg(ScriptedModel([IDLE, IDLE, READ, IDLE, IDLE, SUBMIT]))
+    assert isinstance(outcome, Finished)
+    assert not outcome.partial
+    assert (await office.transcript()).messages[2].text == "Go on. When you are done, hand in with submit_findings."
+
+
+@pytest.mark.parametrize(
+    "blocks", [(), (Text(text=" "),), (Thinking(thinking="Hm.", signature="c2ln"),)], ids=["none", "blank", "thinking"]
+)
+async def test_an_empty_reply_is_kept_and_the_next_request_is_legal(
+    office: Office, blocks: tuple[Text | Thinking, ...]
+) -> None:
+    model = ScriptedModel([scripted_reply(*blocks), SUBMIT])
+    assert isinstance(await office.leg(model), Finished)
+    assert violations(model.requests[1].messages) == ()
+
+
+async def test_a_refusal_ends_the_run_partial(office: Office) -> None:
+    refusal = scripted_reply(Text(text="I will not."), stop=StopReason.REFUSAL)
+    outcome = await office.leg(ScriptedModel([READ, refusal]))
+    assert isinstance(outcome, Finished)
+    assert (outcome.partial, outcome.reason) == (True, "the model refused to go on")
+
+
+async def test_a_hand_in_that_fails_does_not_end_the_run(office: Office) -> None:
+    bad = scripted_reply(use("submit_findings", "c1", findings="none"))
+    outcome = await office.leg(ScriptedModel([bad, SUBMIT]))
+    assert isinstance(outcome, Finished)
+    assert outcome.standing.totals.turns == 2
+
+
+async def test_results_are_redacted_before_they_are_stored(office: Office) -> None:
+    await office.leg(ScriptedModel([scripted_reply(use("read_document", name="keeper.md")), SUBMIT]))
+    stored = (await office.transcript()).model_dump_json()
+    assert SECRET not in stored
+    assert SECRET_PLACEHOLDER in stored
+    assert NAME in stored
+    assert office.redactor.tenants == {"tenant"}
+
+
+async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_stored(office: Office) -> None:
+    def answer(_: ModelRequest) -> ModelReply:
+        office.redactor.failing = True
+        return READ
+
+    with pytest.raises(RedactionFailed):
+        await office.leg(ScriptedModel(answer))
+    assert [message.role for message in (await office.transcript()).messages] == ["user", "assistant"]
+    office.redactor.failing = False
+    again = ScriptedModel([SUBMIT])
+    assert isinstance(await office.leg(again), Finished)
+    assert again.calls == 1
+
+
+async def test_a_redactor_that_fails_at_the_start_leaves_no_contract(office: Office) -> None:
+    office.redactor.failing = True
+    with pytest.raises(RedactionFailed):
+        await office.leg(ScriptedModel([]))
+    assert (await office.transcript()).messages == ()
+
+
+async def test_memory_that_does_not_answer_is_noted_once_and_stops_nothing(office: Office) -> None:
+    office.memory.failing = True
+    recalls = scripted_reply(use("recall", "c1", query="harbour"), use("recall", "c2", query="tide"))
+    outcome = await office.leg(ScriptedModel([recalls, SUBMIT]))
+    assert isinstance(outcome, Finished)
+    assert outcome.standing.notes == (
+        "Memory did not answer at the start of a run; the agent went on without it.",
+        "Memory did not answer a recall; the agent went on without it.",
+    )

@@ -1,0 +1,169 @@
+"""Crashes, retries and rival attempts: a committed turn is never paid again, and only the newest attempt writes."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.agents.office import TASK, TERMS, Office, never, use
+from waystation.adapters.store import SqlStore
+from waystation.domain.budget import RunTotals
+from waystation.domain.documents import DocumentHit
+from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable
+from waystation.domain.leg import Finished, LegOutcome, LegRequest, Standing, TurnLimit
+from waystation.domain.turn import Fence
+from waystation.ports import ModelReply, ModelRequest
+from waystation.testing import ScriptedModel, scripted_reply
+
+RUN_ID = f"{TASK}/research-1"
+SUBMIT = scripted_reply(use("submit_findings", "c9", findings=[]))
+SEARCH = scripted_reply(
+    use("take_note", "c1", text="Kept.", document="harbour.md", first_line=1, last_line=1),
+    use("search_documents", "c2", query="harbour"),
+)
+
+
+class Crash(Exception):
+    pass
+
+
+class CrashingSearch:
+    async def search(self, task_id: str, query: str, limit: int) -> tuple[DocumentHit, ...]:
+        raise Crash
+
+
+class Rivalled(ScriptedModel):
+    """While it answers, something else happens."""
+
+    def __init__(self, script: Sequence[ModelReply], meanwhile: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(script)
+        self._meanwhile = meanwhile
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        await self._meanwhile()
+        return await super().complete(request)
+
+
+async def crashed_leg(office: Office, model: ScriptedModel) -> None:
+    """A first attempt that dies in the second tool of its first turn."""
+    office.model = model
+    loop = replace(office.loop, desk=replace(office.desk, search=CrashingSearch()))
+    with pytest.raises(Crash):
+        await loop.run(LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=office.terms), never)
+
+
+async def test_reply_and_charge_are_committed_before_any_tool_runs(office: Office) -> None:
+    await crashed_leg(office, ScriptedModel([SEARCH]))
+    totals = await office.store.totals(RUN_ID)
+    assert (totals.turns, totals.usage, totals.possibly_billed) == (1, SEARCH.usage, 0)
+    assert (await office.transcript()).messages[-1].tool_uses
+
+
+async def test_the_next_attempt_makes_no_call_for_the_committed_turn_and_keeps_one_note(office: Office) -> None:
+    await crashed_leg(office, ScriptedModel([SEARCH]))
+    second = ScriptedModel([SUBMIT])
+    outcome = await office.leg(second)
+    assert isinstance(outcome, Finished)
+    assert second.calls == 1
+    assert outcome.standing.totals.turns == 2
+    assert len(await office.store.notes(TASK, RUN_ID)) == 1
+    assert len((await office.transcript()).messages[2].tool_results) == 2
+
+
+async def test_a_leg_whose_outcome_was_committed_makes_no_call_and_gives_that_outcome(office: Office) -> None:
+    first = await office.leg(ScriptedModel([SEARCH, SUBMIT]))
+    again = ScriptedModel([])
+    assert await office.leg(again) == first
+    assert again.calls == 0
+
+
+async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobody(office: Office) -> None:
+    office.terms = TERMS.model_copy(update={"turn_limit": 1})
+    await office.leg(ScriptedModel([SEARCH]))
+    late = ScriptedModel([])
+
+    async def late_attempt() -> LegOutcome:
+        request = LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=office.terms)
+        loop = replace(office.loop, model=replace(office.metered, model=late))
+        return await loop.run(request, never)
+
+    assert isinstance(await office.leg(Rivalled([SUBMIT], late_attempt), 2), Finished)
+    assert late.calls == 0
+
+
+class StoreWithRival(SqlStore):
+    """Another attempt ends the leg in the moment before this one takes the run over."""
+
+    async def take_fence(self, run_id: str) -> Fence:
+        rival = await super().take_fence(run_id)
+        await self.commit_outcome(rival, 1, TurnLimit(standing=Standing(totals=RunTotals(turns=7))))
+        return await super().take_fence(run_id)
+
+
+async def test_an_outcome_that_is_committed_while_an_attempt_begins_is_still_seen(office: Office) -> None:
+    office.store = StoreWithRival(office.store.database, office.clock, office.store_id)
+    model = ScriptedModel([])
+    outcome = await office.leg(model)
+    assert isinstance(outcome, TurnLimit)
+    assert (outcome.standing.totals.turns, model.calls) == (7, 0)
+
+
+async def test_an_attempt_that_was_taken_over_writes_nothing_more(office: Office) -> None:
+    async def take_over() -> None:
+        await office.store.take_fence(RUN_ID)
+
+    zombie = Rivalled([SEARCH, SUBMIT], take_over)
+    with pytest.raises(FenceLost):
+        await office.leg(zombie)
+    assert [message.role for message in (await office.transcript()).messages] == ["user"]
+    assert await office.store.notes(TASK, RUN_ID) == ()
+    assert await office.store.outcome(RUN_ID, 1) is None
+    totals = await office.store.totals(RUN_ID)
+    assert totals.turns == 0
+    assert totals.possibly_billed > 0
+
+
+async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further_call(office: Office) -> None:
+    class TakingOver(CrashingSearch):
+        async def search(self, task_id: str, query: str, limit: int) -> tuple[DocumentHit, ...]:
+            await office.store.take_fence(RUN_ID)
+            return ()
+
+    office.model = ScriptedModel([SEARCH, SUBMIT])
+    loop = replace(office.loop, desk=replace(office.desk, search=TakingOver()))
+    with pytest.raises(FenceLost):
+        await loop.run(LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=TERMS), never)
+    assert office.model.calls == 1
+
+
+async def test_a_cut_stream_leaves_its_intent_open_and_counted(office: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
+    once = (await office.store.totals(RUN_ID)).possibly_billed
+    assert once > 4_000
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
+    outcome = await office.leg(ScriptedModel([SUBMIT]))
+    assert outcome.standing.totals.possibly_billed == 2 * once
+    assert outcome.standing.totals.spent == 2 * once + SUBMIT.usage.fresh
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [ModelUnavailable("rate limit", retry_after=3, possibly_billed=False), ModelRejected("no such model")],
+    ids=["rate limit", "rejected"],
+)
+async def test_a_call_that_was_certainly_refused_leaves_no_trace(
+    office: Office, refused: ModelUnavailable | ModelRejected
+) -> None:
+    with pytest.raises(type(refused)):
+        await office.leg(ScriptedModel([refused]))
+    assert await office.store.totals(RUN_ID) == RunTotals(cost_micro_usd=0)
+
+
+async def test_what_happened_before_a_failed_call_is_kept(office: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([SEARCH, ModelUnavailable("overloaded", possibly_billed=False)]))
+    last = ScriptedModel([SUBMIT])
+    assert isinstance(await office.leg(last), Finished)
+    assert (last.calls, len(last.requests[0].messages)) == (1, 3)

@@ -1,0 +1,155 @@
+import pytest
+from pydantic import JsonValue
+
+from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.agents.planner import PlanMade
+from waystation.domain.compaction.legality import violations
+from waystation.domain.errors import ModelUnavailable, RedactionFailed
+from waystation.domain.messages import Text
+from waystation.domain.plan import Plan, standard_plan
+from waystation.ports import ModelReply, StopReason
+from waystation.testing import ScriptedModel, scripted_reply
+
+RUN_ID = f"{TASK}/plan"
+GOOD_STEPS: list[JsonValue] = [step.model_dump(mode="json") for step in PLAN.steps]
+
+
+def planning(steps: JsonValue, call_id: str = "p1") -> ModelReply:
+    return scripted_reply(use("submit_plan", call_id, steps=steps))
+
+
+GOOD, BAD = planning(GOOD_STEPS), planning(GOOD_STEPS[:2])
+
+
+async def made(office: Office, model: ScriptedModel, limit: int = 60_000) -> PlanMade:
+    office.model = model
+    return await office.planner.plan(office.ref, "claude-sonnet-5-5", limit)
+
+
+@pytest.fixture
+async def unplanned(bare_office: Office) -> Office:
+    await bare_office.open_task(plan=None)
+    return bare_office
+
+
+async def stored_plan(office: Office) -> Plan:
+    plan = await office.store.plan(TASK)
+    assert plan is not None
+    return plan
+
+
+async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplanned: Office) -> None:
+    model = ScriptedModel([GOOD])
+    plan = await made(unplanned, model)
+    assert plan.plan == PLAN.without_goals()
+    assert (plan.notes, plan.totals.usage) == ((), GOOD.usage)
+    assert await stored_plan(unplanned) == PLAN
+    (request,) = model.requests
+    assert (request.require_tool, [tool.name for tool in request.tools]) == ("submit_plan", ["submit_plan"])
+    assert "<question>\nWhy did it silt up?\n</question>" in request.messages[0].text
+
+
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (BAD, "- a plan has 3 to 12 steps, this one has 2"),
+        (planning("none"), "- steps: Input should be a valid"),
+        (planning([{"id": "a", "role": "chief", "title": "x"}]), "- steps.0.role: Input should be 'research'"),
+        (scripted_reply(Text(text="My plan: look.")), "- answer with one call of submit_plan"),
+        (scripted_reply(stop=StopReason.REFUSAL), "- answer with one call of submit_plan"),
+    ],
+    ids=["too short", "no list", "unknown role", "no call", "nothing"],
+)
+async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
+    unplanned: Office, bad: ModelReply, complaint: str
+) -> None:
+    model = ScriptedModel([bad, planning(GOOD_STEPS, "p2")])
+    assert (await made(unplanned, model)).plan == PLAN.without_goals()
+    told = model.requests[1].messages
+    assert violations(told) == ()
+    last = told[-1]
+    shown = last.text or last.tool_results[0].content
+    assert complaint in shown
+    assert shown.endswith("Hand in a corrected one.")
+
+
+async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: Office) -> None:
+    plan = await made(unplanned, ScriptedModel([BAD, planning([], "p2")]))
+    assert plan.plan == standard_plan("").without_goals()
+    assert plan.notes == ("The model's plan could not be run, also after one repair; the standard plan is used.",)
+    assert plan.totals.usage.fresh == 240
+    assert "Why did it silt up?" in (await stored_plan(unplanned)).steps[0].goal
+
+
+async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_without_a_call(unplanned: Office) -> None:
+    model = ScriptedModel([])
+    plan = await made(unplanned, model, limit=600)
+    assert plan.plan == standard_plan("").without_goals()
+    assert plan.notes == ("The budget is too small for planning by a model; the standard plan is used.",)
+    assert (model.calls, plan.totals.spent) == (0, 0)
+
+
+async def test_a_repair_that_does_not_fit_the_budget_leads_to_the_standard_plan(unplanned: Office) -> None:
+    model = ScriptedModel([BAD, GOOD])
+    request = await first_request(unplanned)
+    plan = await made(unplanned, model, limit=await model.count_tokens(request) + 520)
+    assert (model.calls, plan.plan) == (1, standard_plan("").without_goals())
+    assert model.requests[0].max_output == 520
+
+
+async def first_request(office: Office):
+    probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
+    with pytest.raises(ModelUnavailable):
+        await made(office, probe)
+    return probe.requests[0]
+
+
+async def test_a_saved_plan_is_given_again_without_a_call(unplanned: Office) -> None:
+    first = await made(unplanned, ScriptedModel([GOOD]))
+    again = ScriptedModel([])
+    assert await made(unplanned, again) == first
+    assert again.calls == 0
+
+
+async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await made(unplanned, ScriptedModel([BAD, ModelUnavailable("cut", possibly_billed=False)]))
+    second = ScriptedModel([planning(GOOD_STEPS, "p2")])
+    plan = await made(unplanned, second)
+    assert (second.calls, plan.plan) == (1, PLAN.without_goals())
+    assert plan.totals.usage.fresh == 240
+
+
+async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplanned: Office) -> None:
+    def answer(_: object) -> ModelReply:
+        unplanned.redactor.failing = True
+        return GOOD
+
+    with pytest.raises(RedactionFailed):
+        await made(unplanned, ScriptedModel(answer))
+    assert await unplanned.store.plan(TASK) is None
+    unplanned.redactor.failing = False
+    again = ScriptedModel([])
+    assert (await made(unplanned, again)).plan == PLAN.without_goals()
+
+
+async def test_titles_are_redacted_as_everything_in_the_history_and_the_question_as_everything_sent(
+    bare_office: Office,
+) -> None:
+    await bare_office.open_task(plan=None, question=f"Whose key is {SECRET}?")
+    titled = [step.model_copy(update={"title": f"Ask {NAME} " + "x" * 80}) for step in PLAN.steps]
+    model = ScriptedModel([planning([step.model_dump(mode="json") for step in titled])])
+    plan = await made(bare_office, model)
+    assert SECRET not in model.requests[0].model_dump_json()
+    assert SECRET_PLACEHOLDER in model.requests[0].model_dump_json()
+    for step in plan.plan.steps:
+        assert step.title.startswith(f"Ask {NAME_PLACEHOLDER} x")
+        assert len(step.title) == 60
+
+
+async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]))
+    plan = await made(unplanned, ScriptedModel([GOOD]))
+    assert plan.totals.possibly_billed > 2_000
+    assert plan.totals.usage == GOOD.usage

@@ -1,0 +1,111 @@
+from inline_snapshot import snapshot
+
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.agents.publisher import Published
+from waystation.domain.budget import Usage
+from waystation.domain.report import OFFLINE_WARNING
+from waystation.domain.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+
+PROGRESS = TaskProgress(
+    task_id=TASK,
+    phase=TaskPhase.DONE,
+    title="Why?",
+    model="claude-sonnet-5-5",
+    budget=BudgetProgress(limit=600_000, spent=12_000, reserved=0),
+)
+DRAFT = ReportDraft(
+    title="The harbour",
+    summary="Silt closed it [harbour.md:2-2].",
+    sections=(
+        Section(
+            heading="Causes",
+            markdown='It says "silted up within ten years" [harbour.md:2-2], "and was dredged" [harbour.md:1-2].\n'
+            f'Also "Her key is {SECRET_PLACEHOLDER}." [keeper.md:2-2] and [log.md:1-1], [harbour.md:2-9].',
+        ),
+    ),
+)
+
+
+async def published(office: Office, progress: TaskProgress = PROGRESS) -> tuple[Published, str]:
+    outcome = await office.publisher.publish(office.ref, progress)
+    return outcome, await office.store.get_text(outcome.report)
+
+
+async def hand_in(office: Office, step_id: str, work: Findings | Analysis | ReportDraft) -> None:
+    await office.store.hand_in((await office.site(step_id)).fence, TASK, work)
+
+
+async def test_citations_are_checked_against_the_documents_and_those_that_fail_are_listed(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    outcome, report = await published(office)
+    assert (outcome.citations, outcome.failed) == (6, 3)
+    assert report.split("\n\n## How this report came about")[0].split("## Citations")[1] == snapshot("""\
+ that did not check
+
+3 of 6 citations do not hold:
+
+- [harbour.md:1-2]: the quoted words do not stand there
+- [log.md:1-1]: there is no such document
+- [harbour.md:2-9]: the document has 2 lines\
+""")
+    assert SECRET not in report
+
+
+async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    outcome, _ = await published(office)
+    assert (await office.store.task(TASK)).progress == PROGRESS.model_copy(update={"report": outcome.report})
+
+
+async def test_publishing_again_gives_the_same_report(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    assert await published(office) == await published(office)
+
+
+async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_partial_report(office: Office) -> None:
+    found = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
+    await hand_in(office, "research-1", Findings(findings=(found,)))
+    note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
+    await office.call(note, "research-2")
+    await hand_in(office, "analysis", Analysis(conclusions=(found,)))
+    await hand_in(office, "writing", DRAFT.model_copy(update={"title": "", "summary": "", "sections": ()}))
+    stopped = StepProgress(
+        id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more tokens"
+    )
+    outcome, report = await published(office, PROGRESS.model_copy(update={"steps": (stopped,)}))
+    assert report.split("\n\n## Citations")[0] == snapshot("""\
+# Why?
+
+> **Partial.** This report was not finished (writing: a person denied it more tokens). What was found follows.
+
+**Question.** Why?
+
+## Findings: The research-1
+
+- It silted up. [harbour.md:2-2]
+
+## Findings: The research-2
+
+- Dug in 1811. [harbour.md:1-1]
+
+## Conclusions
+
+- It silted up. [harbour.md:2-2]\
+""")
+    assert (outcome.citations, outcome.failed) == (2, 0)
+
+
+async def test_a_task_that_could_not_be_planned_has_a_report_too(bare_office: Office) -> None:
+    await bare_office.open_task(plan=None)
+    outcome, report = await published(bare_office, PROGRESS.model_copy(update={"phase": TaskPhase.FAILED}))
+    assert "Nothing was found before the work stopped." in report
+    assert outcome.citations == 0
+
+
+async def test_a_report_of_the_offline_model_opens_with_a_warning(bare_office: Office) -> None:
+    bare_office.offline = True
+    await bare_office.open_task()
+    await hand_in(bare_office, "writing", DRAFT)
+    _, report = await published(bare_office)
+    assert report.startswith(f"{OFFLINE_WARNING}\n\n# The harbour")

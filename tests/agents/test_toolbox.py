@@ -1,0 +1,166 @@
+import json
+
+import pytest
+
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
+from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.domain.compaction.offload import is_too_large
+from waystation.domain.errors import FenceLost, RedactionFailed
+from waystation.domain.messages import ToolResult
+from waystation.domain.plan import AgentRole
+
+
+class SayInput(ToolInput):
+    text: str
+    times: int = 1
+
+
+class Say(TypedTool[SayInput]):
+    name = "say"
+    description = "Says it."
+    rereadable = True
+    input_model = SayInput
+
+    async def run(self, arguments: SayInput, at: CallSite) -> str:
+        if arguments.text == "refuse":
+            raise ToolRefused(f"Not that: {SECRET}.")
+        return arguments.text * arguments.times
+
+
+class Send(TypedTool[SayInput]):
+    """Doing it twice does more than doing it once."""
+
+    name = "send"
+    description = "Sends it."
+    repeatable = False
+    ends_run = True
+    input_model = SayInput
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def run(self, arguments: SayInput, at: CallSite) -> str:
+        self.sent.append(arguments.text)
+        return "sent"
+
+
+@pytest.fixture
+def send() -> Send:
+    return Send()
+
+
+@pytest.fixture
+def box(office: Office, send: Send) -> Toolbox:
+    return Toolbox(tools=[Say(), send], transcripts=office.store, texts=office.store, redactor=office.redactor)
+
+
+def test_a_box_knows_its_tools(box: Toolbox) -> None:
+    assert [spec.name for spec in box.specs] == ["say", "send"]
+    assert (box.rereadable, box.ending) == ({"say"}, {"send"})
+
+
+@pytest.mark.parametrize("role", ["research", "analysis", "writing"])
+def test_every_role_has_one_tool_that_ends_its_run_and_no_name_twice(office: Office, role: AgentRole) -> None:
+    toolbox = office.desk.toolbox(role)
+    names = [spec.name for spec in toolbox.specs]
+    assert len(set(names)) == len(names)
+    assert len(toolbox.ending) == 1
+    assert {"list_documents", "search_documents", "read_document", "recall", "read_stored"} <= set(names)
+    assert [spec.name for spec in office.desk.toolbox(role).specs] == names
+
+
+def test_every_argument_is_described_by_a_schema_that_allows_no_other(office: Office) -> None:
+    for role in ("research", "analysis", "writing"):
+        for spec in office.desk.toolbox(role).specs:
+            assert spec.input_schema["type"] == "object"
+            assert spec.input_schema["additionalProperties"] is False
+
+
+async def test_a_call_gives_its_result(office: Office, box: Toolbox) -> None:
+    result = await box.run(use("say", "c7", text="hello"), await office.site())
+    assert result == ToolResult(tool_use_id="c7", content="hello")
+
+
+async def test_an_unknown_tool_is_an_error_that_names_the_known_ones(office: Office, box: Toolbox) -> None:
+    result = await box.run(use("shout", text="hello"), await office.site())
+    assert (result.is_error, result.content) == (True, "There is no tool 'shout'. Yours are: say, send.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({}, "text: Field required"),
+        ({"text": "x", "times": "a private thing"}, "times: Input should be a valid integer"),
+        ({"text": ["a private thing"]}, "text: Input should be a valid string"),
+        ({"text": "x", "loud": "a private thing"}, "loud: Extra inputs are not permitted"),
+    ],
+)
+async def test_bad_arguments_are_an_error_that_says_what_is_wrong_without_their_values(
+    office: Office, box: Toolbox, arguments: dict[str, object], complaint: str
+) -> None:
+    result = await box.run(use("say", **arguments), await office.site())
+    assert result.is_error
+    assert result.content.startswith(f"These arguments cannot be used. {complaint}")
+    assert "private" not in result.content
+
+
+async def test_a_refusal_is_an_error_and_redacted_like_any_result(office: Office, box: Toolbox) -> None:
+    result = await box.run(use("say", text="refuse"), await office.site())
+    assert (result.is_error, result.content) == (True, f"Not that: {SECRET_PLACEHOLDER}.")
+
+
+async def test_a_tool_that_may_not_be_repeated_is_run_once(office: Office, box: Toolbox, send: Send) -> None:
+    first = await box.run(use("send", "c1", text="a"), await office.site())
+    again = await box.run(use("send", "c1", text="a"), await office.site())
+    other = await box.run(use("send", "c2", text="b"), await office.site())
+    assert (first.content, other.content) == ("sent", "sent")
+    assert (again.is_error, again.content) == (True, OUTCOME_UNKNOWN)
+    assert send.sent == ["a", "b"]
+
+
+async def test_an_attempt_that_lost_its_run_does_not_run_such_a_tool(office: Office, box: Toolbox, send: Send) -> None:
+    lost = await office.site()
+    await office.site()
+    with pytest.raises(FenceLost):
+        await box.run(use("send", text="a"), lost)
+    assert send.sent == []
+
+
+async def test_what_cannot_be_redacted_is_not_given(office: Office, box: Toolbox) -> None:
+    office.redactor.failing = True
+    for text in ("hello", "refuse"):
+        with pytest.raises(RedactionFailed):
+            await box.run(use("say", text=text), await office.site())
+
+
+@pytest.mark.parametrize("words", ["harbour ", "港が埋まった", f"{SECRET} "], ids=["prose", "wide", "secret"])
+@pytest.mark.parametrize("window", [2_000, 12_000])
+async def test_a_large_result_is_stored_and_its_pointer_leads_through_the_whole_of_it(
+    office: Office, box: Toolbox, words: str, window: int
+) -> None:
+    times = 2 * window // len(words)
+    site = await office.site(window=window)
+    shown = (await box.run(use("say", text=words, times=times), site)).content
+    assert len(shown) < 4_300
+    blob = shown.split("read_stored with id ")[1].split()[0]
+    whole = words.replace(SECRET, SECRET_PLACEHOLDER) * times
+    read = ""
+    while len(read) < len(whole):
+        piece = await office.call(use("read_stored", id=blob, first=len(read)), window=window)
+        assert not is_too_large(piece, window)
+        read += piece.partition("\ncontinues at character ")[0]
+    assert read == whole
+
+
+def test_a_page_holds_whole_lines_and_at_least_one() -> None:
+    assert page(["aaaa", "bbbb", "cccc"], 10) == (["aaaa", "bbbb"], False)
+    assert page(["aaaa", "bbbb"], 10) == (["aaaa", "bbbb"], True)
+    assert page(["a" * 20, "b"], 10) == (["a" * 10 + " …"], False)
+    assert page([], 10) == ([], True)
+
+
+async def test_schemas_do_not_change_between_two_boxes(office: Office) -> None:
+    boxes = [office.desk.toolbox("writing") for _ in range(2)]
+    first, second = (json.dumps([spec.model_dump() for spec in box.specs]) for box in boxes)
+    assert first == second

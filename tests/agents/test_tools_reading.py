@@ -1,0 +1,223 @@
+import pytest
+from inline_snapshot import snapshot
+
+from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, Office, use
+from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.task import SourceDocument
+from waystation.domain.work import Analysis, Finding, Findings, Note, ReportDraft, Section
+
+LONG = SourceDocument(name="long.md", text="\n".join(f"line {number}" for number in range(1, 451)))
+EMPTY = SourceDocument(name="empty.md", text="")
+WIDE = SourceDocument(name="wide.md", text="x" * 5_000 + "\nshort\n")
+
+
+@pytest.fixture
+async def library(bare_office: Office) -> Office:
+    await bare_office.open_task((*DOCUMENTS, LONG, EMPTY, WIDE))
+    return bare_office
+
+
+async def test_documents_are_listed_page_by_page(library: Office) -> None:
+    assert await library.call(use("list_documents")) == snapshot("""\
+harbour.md (2 lines, 60 characters)
+keeper.md (2 lines, 54 characters)
+long.md (450 lines, 3,941 characters)
+empty.md (1 lines, 0 characters)
+wide.md (2 lines, 5,007 characters)\
+""")
+    assert await library.call(use("list_documents", first=2, count=1)) == snapshot("""\
+keeper.md (2 lines, 54 characters)
+continues at number 3 of 5\
+""")
+    assert await library.call(use("list_documents", first=9)) == snapshot(
+        "There are 5 documents; none from number 9 on."
+    )
+
+
+async def test_a_document_is_read_with_numbered_lines(library: Office) -> None:
+    assert await library.call(use("read_document", name="harbour.md")) == snapshot("""\
+harbour.md, lines 1-2 of 2
+1| The harbour was dug in 1811.
+2| It silted up within ten years.\
+""")
+    assert await library.call(use("read_document", name="harbour.md", first_line=2, last_line=9)) == snapshot("""\
+harbour.md, lines 2-2 of 2
+2| It silted up within ten years.\
+""")
+
+
+async def test_a_long_document_is_read_in_pages_that_say_where_to_go_on(library: Office) -> None:
+    lines, start = list[str](), 1
+    while True:
+        header, *page = (await library.call(use("read_document", name="long.md", first_line=start))).splitlines()
+        assert header.startswith(f"long.md, lines {start}-")
+        if not page[-1].startswith("continues at line "):
+            break
+        start = int(page.pop().rsplit(" ", 1)[1])
+        lines += page
+    assert lines + page == [f"{number}| line {number}" for number in range(1, 451)]
+
+
+async def test_a_small_window_makes_small_pages(library: Office) -> None:
+    assert len(await library.call(use("read_document", name="long.md"), window=2_000)) < 2_000 * 4 // 6 + 100
+
+
+async def test_a_line_that_is_too_long_is_cut_and_says_so(library: Office) -> None:
+    text = await library.call(use("read_document", name="wide.md"))
+    assert "x" * 2_000 + " … (5,000 characters in all)\n2| short" in text
+
+
+async def test_an_empty_document_is_read_as_one_empty_line(library: Office) -> None:
+    assert await library.call(use("read_document", name="empty.md")) == "empty.md, lines 1-1 of 1\n1| "
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (
+            {"name": "harbor.md"},
+            snapshot("ERROR There is no document 'harbor.md'. Did you mean harbour.md?"),
+        ),
+        ({"name": "zzz"}, snapshot("ERROR There is no document 'zzz'. list_documents names them all.")),
+        (
+            {"name": "harbour.md", "first_line": 3},
+            snapshot("ERROR harbour.md has 2 lines; there is no line 3."),
+        ),
+        ({"name": "harbour.md", "first_line": 2, "last_line": 1}, snapshot("ERROR last_line is before first_line.")),
+    ],
+)
+async def test_what_cannot_be_read_is_said_with_what_to_do(
+    library: Office, arguments: dict[str, object], error: str
+) -> None:
+    assert await library.call(use("read_document", **arguments)) == error
+
+
+async def test_a_name_close_to_a_private_one_does_not_give_it_away(bare_office: Office) -> None:
+    await bare_office.open_task([SourceDocument(name=f"{SECRET}.md", text="x")])
+    assert SECRET not in await bare_office.call(use("read_document", name="sk-live-471.md"))
+
+
+async def test_a_search_gives_passages_headed_by_their_citation(library: Office) -> None:
+    found = await library.call(use("search_documents", query="harbour silted"))
+    assert found.startswith("[harbour.md:1-2]\nThe harbour was dug in 1811.")
+    assert await library.call(use("search_documents", query="zeppelin")) == snapshot(
+        "No passage matches. Try other words, or list_documents."
+    )
+
+
+async def test_a_search_that_finds_too_much_says_how_much_is_left_out(bare_office: Office) -> None:
+    many = [SourceDocument(name=f"{n}.md", text="harbour " * 100) for n in range(20)]
+    await bare_office.open_task(many)
+    found = await bare_office.call(use("search_documents", query="harbour", limit=20), window=4_000)
+    assert found.count("[") == 3
+    assert found.endswith("17 more passages; narrow the query")
+
+
+async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_refused(library: Office) -> None:
+    assert await library.call(use("read_stored", id="abc")) == snapshot(
+        "ERROR Nothing is stored under 'abc'. Use the whole id of the pointer."
+    )
+    blob = await library.store.put_text("short")
+    assert await library.call(use("read_stored", id=blob, first=2)) == "ort"
+    assert await library.call(use("read_stored", id=blob, first=5)) == snapshot(
+        "ERROR It has 5 characters; there is none from number 5 on."
+    )
+
+
+def passage(text: str, tenant: str = "tenant") -> EmbeddedPassage:
+    return EmbeddedPassage(
+        passage=Passage(
+            id=f"{tenant}/{text}",
+            tenant=tenant,
+            session="session",
+            task_id=TASK,
+            run_id=f"{TASK}/research-1",
+            step_id="research-1",
+            first_message="m2",
+            last_message="m6",
+            text=text,
+            content_hash="",
+            created=NOON,
+        ),
+        dense=None,
+    )
+
+
+async def test_recalled_passages_are_labelled_and_of_the_same_tenant(library: Office) -> None:
+    await library.memory.upsert([passage("the harbour silted"), passage("the harbour silted up", tenant="other")])
+    assert await library.call(use("recall", query="harbour")) == snapshot("""\
+<passage id="tenant/the harbour silted" step="research-1" messages="m2-m6">
+the harbour silted
+</passage>\
+""")
+    assert await library.call(use("recall", query="zeppelin")) == snapshot("Nothing like that is remembered.")
+
+
+async def test_a_query_is_redacted_as_the_passages_were(library: Office) -> None:
+    await library.memory.upsert([passage("<PERSON_7f3a2c91d04e> kept it")])
+    assert "kept it" in await library.call(use("recall", query=NAME))
+
+
+async def test_a_memory_that_does_not_answer_is_told_to_the_agent_and_to_people(library: Office) -> None:
+    library.memory.failing = True
+    site = await library.site()
+    result = await library.desk.toolbox("research").run(use("recall", query="x"), site)
+    assert (result.is_error, result.content) == (
+        False,
+        snapshot("Memory does not answer now. Go on without it, or read the documents again."),
+    )
+    assert site.notices == snapshot(["Memory did not answer a recall; the agent went on without it."])
+
+
+async def test_findings_of_an_earlier_step_are_read_page_by_page(library: Office) -> None:
+    findings = tuple(Finding(claim=f"Claim\n{n}.", citations=(f"[harbour.md:{n}-{n}]",)) for n in range(1, 51))
+    site = await library.site("research-1")
+    await library.store.hand_in(site.fence, TASK, Findings(findings=findings, open_questions=("Who dug?",)))
+    text = await library.call(use("read_findings", step="research-1"), "analysis")
+    assert text.startswith("findings 1-40 of 51 of step research-1\n1. Claim 1. [harbour.md:1-1]\n2. ")
+    rest = await library.call(use("read_findings", step="research-1", first=50), "analysis")
+    assert rest == snapshot("""\
+findings 50-51 of 51 of step research-1
+50. Claim 50. [harbour.md:50-50]
+51. open: Who dug?\
+""")
+    assert await library.call(use("read_findings", step="research-1", first=90), "analysis") == snapshot(
+        "Step research-1 has 51 findings; none from number 90 on."
+    )
+
+
+async def test_a_step_that_was_stopped_is_represented_by_its_notes(library: Office) -> None:
+    site = await library.site("research-2")
+    note = Note(id="n", run_id=site.run.run_id, text="Silt.", document="harbour.md", first_line=2, last_line=2)
+    await library.store.add_note(site.fence, TASK, note)
+    assert await library.call(use("read_findings", step="research-2"), "analysis") == snapshot("""\
+findings 1-1 of 1 of step research-2
+1. Silt. [harbour.md:2-2]\
+""")
+
+
+async def test_an_analysis_and_a_draft_are_read_too(library: Office) -> None:
+    analysis = Analysis(
+        conclusions=(Finding(claim="Silt closed it.", citations=("[harbour.md:2-2]",)),),
+        contradictions=("The years differ.",),
+        gaps=("Nobody says who dug.",),
+    )
+    await library.store.hand_in((await library.site("analysis")).fence, TASK, analysis)
+    assert await library.call(use("read_findings", step="analysis"), "writing") == snapshot("""\
+findings 1-3 of 3 of step analysis
+1. conclusion: Silt closed it. [harbour.md:2-2]
+2. contradiction: The years differ.
+3. gap: Nobody says who dug.\
+""")
+    draft = ReportDraft(sections=(Section(heading="Why", markdown="Silt."),))
+    await library.store.hand_in((await library.site("writing")).fence, TASK, draft)
+    assert await library.call(use("read_findings", step="writing"), "writing") == snapshot("""\
+findings 1-1 of 1 of step writing
+1. Silt.\
+""")
+
+
+async def test_an_unknown_step_is_refused(library: Office) -> None:
+    assert await library.call(use("read_findings", step="research-9"), "analysis") == snapshot(
+        "ERROR There is no step 'research-9'. Your contract names the steps that you build on."
+    )

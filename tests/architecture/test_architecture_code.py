@@ -1,0 +1,106 @@
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("waystation", "workflows", "activities", "workers")
+MODULE_LINES = {"workflows": 150, "activities": 80, "waystation": 300, "workers": 300, "tests": 300}
+FUNCTION_LINES = 40
+ENTRY_POINTS = {"waystation/cli/main.py", "workers/__main__.py"}
+EMPTY_NAMES = r"managers?|helpers?|utils?|handlers?"
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def python_files(*folders: str) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
+
+
+def nodes(*folders: str) -> Iterator[tuple[str, ast.AST]]:
+    for name, text in python_files(*folders):
+        for node in ast.walk(ast.parse(text)):
+            yield name, node
+
+
+def lines_of(function: Function) -> int:
+    """Length without decorators and docstring."""
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    docstring = (first.end_lineno or 0) - first.lineno + 1 if is_docstring else 0
+    return (function.end_lineno or 0) - function.lineno + 1 - docstring
+
+
+def test_imports_keep_to_the_layers() -> None:
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
+    linted = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+def test_the_domain_imports_only_itself_the_standard_library_and_pydantic() -> None:
+    allowed = sys.stdlib_module_names | {"pydantic"}
+    foreign: list[str] = []
+    for name, node in nodes("waystation/domain"):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        foreign += [
+            f"{name}: {module}"
+            for module in modules
+            if module.split(".")[0] not in allowed and not f"{module}.".startswith("waystation.domain.")
+        ]
+    assert foreign == []
+
+
+def test_no_module_is_longer_than_its_folder_allows() -> None:
+    too_long = [
+        f"{name}: {lines} lines, {limit} allowed"
+        for folder, limit in MODULE_LINES.items()
+        for name, text in python_files(folder)
+        if (lines := len(text.splitlines())) > limit
+    ]
+    assert too_long == []
+
+
+def test_no_function_is_too_long_to_be_read_at_once() -> None:
+    too_long = [
+        f"{name}:{node.lineno} {node.name}: {lines} lines, {FUNCTION_LINES} allowed"
+        for name, node in nodes(*PACKAGES)
+        if isinstance(node, Function) and (lines := lines_of(node)) > FUNCTION_LINES
+    ]
+    assert too_long == []
+
+
+def test_only_the_entry_points_keep_every_exception() -> None:
+    catching = [
+        f"{name}:{node.lineno}"
+        for name, node in nodes(*PACKAGES)
+        if isinstance(node, ast.ExceptHandler) and name not in ENTRY_POINTS and _keeps_everything(node)
+    ]
+    assert catching == []
+
+
+def _keeps_everything(handler: ast.ExceptHandler) -> bool:
+    """Cleaning up after anything is fine where the handler ends in a bare `raise`."""
+    caught = {node.id for node in ast.walk(handler.type) if isinstance(node, ast.Name)} if handler.type else {""}
+    last = handler.body[-1]
+    passes_on = isinstance(last, ast.Raise) and last.exc is None
+    return not passes_on and not caught.isdisjoint({"", "Exception", "BaseException"})
+
+
+def test_no_name_says_nothing() -> None:
+    modules = [
+        name
+        for name, _ in python_files(*PACKAGES)
+        if any(re.fullmatch(rf"_?({EMPTY_NAMES}|data|info|process)", part) for part in Path(name).with_suffix("").parts)
+        or re.search(rf"_({EMPTY_NAMES})$", Path(name).stem)
+    ]
+    classes = [
+        f"{name}: {node.name}"
+        for name, node in nodes(*PACKAGES)
+        if isinstance(node, ast.ClassDef) and re.search(rf"({EMPTY_NAMES})$", node.name, re.IGNORECASE)
+    ]
+    assert modules + classes == []

@@ -1,0 +1,37 @@
+"""What all tests share: a clean environment, and one Temporal dev server for the whole session."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+
+import pytest
+from temporalio.client import Client
+
+from waystation.adapters.temporal.connect import Target, connect
+from waystation.adapters.temporal.dev_server import running_dev_server
+from waystation.adapters.temporal.search_attributes import ensure_search_attributes
+
+FOREIGN = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
+
+
+@pytest.fixture(autouse=True)
+def environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(FOREIGN):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    folder = tmp_path_factory.mktemp("temporal")
+    with asyncio.Runner() as runner:
+        server = running_dev_server(folder / "temporal.db", folder / "temporal.log", port=0, ui_port=0)
+        started = runner.run(server.__aenter__())
+        assert runner.run(ensure_search_attributes(started.client))
+        yield started.target
+        runner.run(server.__aexit__(None, None, None))
+
+
+@pytest.fixture
+async def temporal_client(temporal_server: Target) -> Client:
+    return await connect(temporal_server)

@@ -1,0 +1,86 @@
+"""Records the histories that `test_replay.py` replays: `python -m tests.replay.record`, from the repository's root.
+
+Record again only when workflows change on purpose in a way that running tasks cannot follow: a history that no longer
+replays is a task that hangs after the upgrade. The task works with the offline model on documents made up here; its
+budget and window are so small that contexts are compacted and it pauses for approvals, which are given at once.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from temporalio.client import WorkflowHistory
+
+from tests.running import KEY, SESSION, TENANT, Counter, at_work, dev_server, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.task import SourceDocument, TaskRequest
+from waystation.settings import Settings
+from waystation.terms import task_terms
+from workers.models import model_switch
+from workflows.task import TaskWorkflow
+
+HISTORIES = Path(__file__).parent / "histories"
+ASKED = TaskRequest(
+    question="Which harbours can be entered at low water, and what guards their entrances?",
+    tenant=TENANT,
+    session=SESSION,
+    request_id="first",
+    budget=13_000,
+    agent_budget=13_000,
+    window=4_400,
+)
+COASTS = ("northern", "eastern", "southern", "western", "inner", "outer")
+
+
+def _document(coast: str) -> SourceDocument:
+    lines = [
+        f"Harbour {number} of the {coast} coast can be entered at low water with {number % 7 + 2} fathoms, and a "
+        f"{'white' if number % 2 else 'red'} beacon guards the {coast} entrance {number} cables off the mole."
+        for number in range(1, 121)
+    ]
+    return SourceDocument(name=f"{coast}.md", text="\n".join(lines))
+
+
+async def _granted(counter: Counter) -> bool:
+    """Grant what is asked for; whether the task is over."""
+    task = counter.task()
+    progress = await task.query(TaskWorkflow.progress)
+    for approval in progress.approvals:
+        if approval.decision == "pending":
+            await task.signal(APPROVE_BUDGET, {"request_id": approval.request_id, "by": "Ada"})
+    return progress.phase.over
+
+
+def _written(history: WorkflowHistory) -> str:
+    """One event a line, without the name of the machine that recorded it."""
+    events = [json.dumps(event) for event in history.to_json_dict()["events"]]
+    whole = '{"events": [\n' + ",\n".join(events) + "\n]}\n"
+    return re.sub(r'"identity": "[^"]*"', '"identity": "recorder"', whole)
+
+
+async def record(folder: Path) -> None:
+    """Run one task to its end and keep the histories of its workflow and of its session."""
+    settings = Settings(home=folder)
+    redactor = PresidioRedactor(KEY)
+    async with dev_server() as client, at_work(client, folder, redactor, model_switch(settings)) as counter:
+        await counter.submit(ASKED, task_terms(ASKED, settings), [_document(coast) for coast in COASTS])
+        await until(lambda: _granted(counter))
+        progress = await counter.task().result()
+        task, session = await counter.task().fetch_history(), await counter.session.fetch_history()
+    redactor.close()
+    (HISTORIES / "task.json").write_text(_written(task), encoding="utf-8")
+    (HISTORIES / "session.json").write_text(_written(session), encoding="utf-8")
+    counted = f"{len(progress.compactions)} compactions, {len(progress.approvals)} approvals"
+    sys.stdout.write(f"{progress.phase}: {counted}\n")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        asyncio.run(record(Path(made)))
+    sys.stdout.flush()
+    os._exit(0)  # the SDK's native runtime can crash while the interpreter winds down

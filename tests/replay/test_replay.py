@@ -1,0 +1,58 @@
+from pathlib import Path
+
+import pytest
+from temporalio import workflow
+from temporalio.client import WorkflowHistory
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer
+
+from waystation.domain.task import TaskProgress
+from waystation.domain.task_state import TaskStart
+from workers.sandbox import sandboxed
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+HISTORIES = Path(__file__).parent / "histories"
+
+
+def recorded(name: str) -> WorkflowHistory:
+    return WorkflowHistory.from_json(name, (HISTORIES / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def replayer(*workflows: type) -> Replayer:
+    return Replayer(
+        workflows=workflows,
+        data_converter=pydantic_data_converter,
+        workflow_runner=sandboxed(),
+    )
+
+
+@workflow.defn(name="Task")
+class HastyTask(TaskWorkflow):
+    """The same task, which waits a moment before it plans: one command that the history does not have."""
+
+    @workflow.init
+    def __init__(self, start: TaskStart) -> None:
+        super().__init__(start)
+
+    @workflow.run
+    async def run(self, start: TaskStart) -> TaskProgress:
+        await workflow.sleep(1)
+        return await super().run(start)
+
+
+@pytest.mark.parametrize("name", ["task", "session"])
+async def test_recorded_histories_replay(name: str) -> None:
+    await replayer(TaskWorkflow, SessionWorkflow).replay_workflow(recorded(name))
+
+
+def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
+    written = (HISTORIES / "task.json").read_text(encoding="utf-8")
+    for activity in ("PlanTask", "RunResearchAgent", "CompressAndStoreContext", "RecordAudit", "StoreReport"):
+        assert f'"name": "{activity}"' in written
+    assert '"signalName": "approve_budget"' in written
+
+
+async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:
+    with pytest.raises(workflow.NondeterminismError):
+        await replayer(HastyTask).replay_workflow(recorded("task"))

@@ -1,0 +1,238 @@
+"""What tests need to let workflows really run: a dev server, the workers with real adapters, and a way to submit."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.plugin import SimplePlugin
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import WorkerConfig, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
+from temporalio.workflow import NondeterminismError
+
+from tests.crew import terms
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.embeddings.choice import best_embedder
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.adapters.temporal.search_attributes import ensure_search_attributes
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.session import Admission, SessionStart
+from waystation.domain.task import (
+    SourceDocument,
+    TaskProgress,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    session_hash,
+    session_workflow_id,
+    task_id_of,
+    tenant_hash,
+)
+from waystation.ports import ChatModel
+from workers.sandbox import sandboxed
+from workers.wiring import Parts, workers
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+PATIENCE = 10.0
+"""Seconds until a state that does not come fails the test."""
+POLL = 0.02
+KEY = bytes(range(32))
+
+
+def strict() -> SandboxedWorkflowRunner:
+    """A sandbox that shares none of our packages, so that it also polices their clock, randomness and state."""
+    return SandboxedWorkflowRunner()
+
+
+RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {"production": sandboxed, "strict": strict}
+
+
+async def until(met: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for a state. Raises TimeoutError where it does not come."""
+    async with asyncio.timeout(PATIENCE):
+        while not await met():
+            await asyncio.sleep(POLL)
+
+
+# ------------------------------------------------------------------------------------------------------- the server
+
+
+class Watched(SimplePlugin):
+    """Workers under test: a workflow that is not deterministic fails instead of hanging.
+
+    Without a cache every workflow task replays the whole history; and a task that a stopped worker had in its cache
+    is given to the next worker at once instead of ten seconds later.
+    """
+
+    def __init__(self, *, cached: bool) -> None:
+        super().__init__("watched")  # pyright: ignore[reportUnknownMemberType]: a bare generic
+        self._cached = cached
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """See base class."""
+        config["workflow_failure_exception_types"] = [NondeterminismError]
+        if not self._cached:
+            config["max_cached_workflows"] = 0
+        return config
+
+
+@asynccontextmanager
+async def dev_server(
+    *settings: str, database: Path | None = None, search_attributes: bool = True, cached: bool = True
+) -> AsyncGenerator[Client]:
+    """A server of its own: queue names are constants, so that two tests on one server would do each other's work.
+
+    `settings` are dynamic configuration values, as `limit.historyCount.suggestContinueAsNew=50`.
+    """
+    extra = [part for setting in settings for part in ("--dynamic-config-value", setting)]
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
+        dev_server_existing_path=find_temporal(),
+        dev_server_database_filename=str(database) if database else None,
+        dev_server_extra_args=extra,
+        dev_server_log_level="error",
+        data_converter=pydantic_data_converter,
+        plugins=[Watched(cached=cached)],
+    ) as environment:
+        if search_attributes:
+            assert await ensure_search_attributes(environment.client)
+        yield environment.client
+
+
+# -------------------------------------------------------------------------------------------------------- the parts
+
+
+@asynccontextmanager
+async def opened_store(folder: Path) -> AsyncGenerator[SqlStore]:
+    """The store of a folder."""
+    store = await SqlStore.open(f"sqlite+aiosqlite:///{folder / 'waystation.db'}", utc_now)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@asynccontextmanager
+async def opened_parts(folder: Path, redactor: PresidioRedactor, model: ChatModel) -> AsyncGenerator[Parts]:
+    """Real adapters on the files of a folder, with the given model."""
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(opened_store(folder))
+        embedder = best_embedder()
+        memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
+        stack.push_async_callback(memory.aclose)
+        yield Parts(
+            store=store,
+            model=model,
+            redactor=redactor,
+            embedder=embedder,
+            memory=memory,
+            search=Bm25DocumentSearch(store),
+        )
+
+
+@asynccontextmanager
+async def working(
+    client: Client, parts: Parts, *, runner: WorkflowRunner | None = None, search_attributes: bool = True
+) -> AsyncGenerator[None]:
+    """All workers, polling."""
+    async with AsyncExitStack() as stack:
+        for worker in workers(
+            client,
+            parts,
+            search_attributes=search_attributes,
+            runner=runner or sandboxed(),
+        ):
+            await stack.enter_async_context(worker)
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------- the work
+
+DOCUMENTS = (
+    SourceDocument(name="pilot.md", text="Keep the white beacon to starboard.\nThe bar carries two fathoms.\n"),
+)
+TENANT, SESSION = "pilots", "autumn"
+
+
+def request(
+    request_id: str = "first", question: str = "How is the bar crossed?", instructions: str = ""
+) -> TaskRequest:
+    """What a person asks for."""
+    return TaskRequest(
+        question=question, instructions=instructions, tenant=TENANT, session=SESSION, request_id=request_id
+    )
+
+
+@asynccontextmanager
+async def at_work(
+    client: Client,
+    folder: Path,
+    redactor: PresidioRedactor,
+    model: ChatModel,
+    *,
+    runner: WorkflowRunner | None = None,
+    search_attributes: bool = True,
+) -> AsyncGenerator["Counter"]:
+    """Parts and workers together, and the counter where they get their tasks."""
+    async with (
+        opened_parts(folder, redactor, model) as parts,
+        working(client, parts, runner=runner, search_attributes=search_attributes),
+    ):
+        yield Counter(client, parts.store)
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Where tasks are handed in, as the client does it."""
+
+    client: Client
+    store: SqlStore
+
+    async def submit(
+        self,
+        asked: TaskRequest | None = None,
+        under: TaskTerms | None = None,
+        documents: Sequence[SourceDocument] = DOCUMENTS,
+    ) -> Admission:
+        """Store the task and hand it to its session. Raises what the session answers."""
+        asked = asked or request()
+        start = await self._session_start()
+        ref = TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(asked))
+        row = TaskRow(ref=ref, request=asked, terms=under or terms(), submitted_at=utc_now())
+        await self.store.register(row, documents)
+        return await self._tasks.admit(start, self.session.id, ref, timedelta(seconds=PATIENCE))
+
+    async def limit(self, tokens: int | None) -> None:
+        """Set what the session may spend."""
+        await self._tasks.set_session_limit(await self._session_start(), self.session.id, tokens)
+
+    async def _session_start(self) -> SessionStart:
+        return SessionStart(
+            store_id=await self.store.store_id(), tenant=tenant_hash(TENANT), session=session_hash(TENANT, SESSION)
+        )
+
+    @property
+    def _tasks(self) -> TemporalTasks:
+        address = self.client.service_client.config.target_host
+        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+
+    def task(self, request_id: str = "first") -> WorkflowHandle[TaskWorkflow, TaskProgress]:
+        """The workflow of that request."""
+        return self.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request(request_id)))
+
+    @property
+    def session(self) -> WorkflowHandle[SessionWorkflow, None]:
+        """The workflow of the session of all requests."""
+        return self.client.get_workflow_handle_for(SessionWorkflow.run, session_workflow_id(TENANT, SESSION))

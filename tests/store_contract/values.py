@@ -1,0 +1,93 @@
+"""Values that the store's tests write."""
+
+from datetime import UTC, datetime
+
+from waystation.adapters.store import SqlStore
+from waystation.domain.budget import Mode, Usage
+from waystation.domain.leg import AgentTerms, RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
+from waystation.domain.transcript import Summarised
+from waystation.domain.turn import Charge, Fence, Intent
+from waystation.domain.work import Note
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+TERMS = TaskTerms(
+    budget=600_000,
+    agent_budget=100_000,
+    mode=Mode.APPROVAL,
+    agent=AgentTerms(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
+    plan_model="model",
+    offline=False,
+)
+
+
+def request(request_id: str = "first", /, **changes: object) -> TaskRequest:
+    return TaskRequest.model_validate({"question": "Why is the sky blue?", "request_id": request_id, **changes})
+
+
+def row(asked: TaskRequest) -> TaskRow:
+    ref = TaskRef(
+        store_id="store",
+        tenant=tenant_hash(asked.tenant),
+        session=session_hash(asked.tenant, asked.session),
+        task_id=task_id_of(asked),
+    )
+    return TaskRow(ref=ref, request=asked, terms=TERMS, submitted_at=NOON)
+
+
+async def opened_run(store: SqlStore, step_id: str = "research-1") -> Fence:
+    run = RunRef(
+        store_id=await store.store_id(),
+        tenant="tenant",
+        session="session",
+        task_id="task-1",
+        step_id=step_id,
+        role="research",
+    )
+    await store.open_run(run)
+    return await store.take_fence(run.run_id)
+
+
+def reply(number: int) -> Message:
+    return Message(id=f"reply-{number}", role="assistant", blocks=(Text(text=f"Reply {number} – “so”"),))
+
+
+def question(number: int) -> Message:
+    return user_text(f"question-{number}", f"Question {number}")
+
+
+def charge(key: str, *, cost: int | None = 7, usage: Usage | None = None) -> Charge:
+    kind = "turn" if key.startswith("turn") else "summary"
+    used = usage or Usage(input=10, cache_write=20, cache_read=30, output=5)
+    return Charge(key=key, kind=kind, model="model", usage=used, cost_micro_usd=cost, at=NOON)
+
+
+def intent(key: str, worst_case: int = 1_000) -> Intent:
+    return Intent(key=key, model="model", worst_case=worst_case, at=NOON)
+
+
+def summary(record_id: str = "summary-1") -> Summarised:
+    message = user_text(f"{record_id}-message", "What happened so far")
+    return Summarised(id=record_id, strategy="summarise", covered=("question-1", "reply-1"), summary=message)
+
+
+def passage(passage_id: str, run_id: str = "task-1/research-1", task_id: str = "task-1") -> Passage:
+    return Passage(
+        id=passage_id,
+        tenant="tenant",
+        session="session",
+        task_id=task_id,
+        run_id=run_id,
+        step_id="research-1",
+        first_message="question-1",
+        last_message="reply-1",
+        text="Question 1, Reply 1",
+        content_hash="hash",
+        created=NOON,
+    )
+
+
+def note(note_id: str, run_id: str) -> Note:
+    return Note(id=note_id, run_id=run_id, text="Blue scatters most.", document="sky.md", first_line=1, last_line=2)

@@ -1,0 +1,53 @@
+"""A process that writes to two agent runs with others: `write_turns.py URL TALLY_RUN RUN WRITER TURNS`."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime
+
+from sqlalchemy import select, update
+
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.schema import runs
+from waystation.domain.budget import Usage
+from waystation.domain.errors import VersionConflict
+from waystation.domain.messages import user_text
+from waystation.domain.turn import Charge, Fence
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def count_one(store: SqlStore, tally_run: str) -> None:
+    """Read a number and write the next one, in one transaction and without compare-and-set."""
+    mine = runs.c.run_id == tally_run
+    async with store.database.write() as connection:
+        number: int = (await connection.execute(select(runs.c.version).where(mine))).scalar_one()
+        await connection.execute(update(runs).where(mine).values(version=number + 1))
+
+
+async def write_turn(store: SqlStore, fence: Fence, message_id: str) -> None:
+    """Append to the transcript by compare-and-set, until nobody came between."""
+    message, usage = user_text(message_id, "text"), Usage(output=1)
+    charge = Charge(key=f"turn-{message_id}", kind="turn", model="model", usage=usage, cost_micro_usd=1, at=now())
+    while True:
+        version = (await store.load(fence.run_id)).version
+        try:
+            return await store.commit_reply(fence, version, message, charge)
+        except VersionConflict:
+            continue
+
+
+async def main(url: str, tally_run: str, run: str, writer: str, turns: str) -> None:
+    store = await SqlStore.open(url, now)
+    fence = Fence(run_id=run, number=1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for turn in range(int(turns)):
+        await count_one(store, tally_run)
+        await write_turn(store, fence, f"{writer}-{turn}")
+    await store.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

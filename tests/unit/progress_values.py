@@ -1,0 +1,71 @@
+"""What the tests of report and details show: one task in the middle of its life, with something of everything."""
+
+from datetime import UTC, datetime
+
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.compaction.outcome import AgentCompaction, Status
+from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, TaskPhase, TaskProgress
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+USAGE = Usage(input=12_000, cache_write=3_000, cache_read=90_000, output=4_500)
+ASKING = Approval(
+    request_id="research-2-1",
+    agent="research-2",
+    asked_tokens=30_000,
+    spent=29_500,
+    task_spent=41_200,
+    steps_left=3,
+    requested_at=NOON,
+)
+APPROVED = Approval(
+    request_id="research-1-1",
+    agent="research-1",
+    asked_tokens=20_000,
+    granted_tokens=15_000,
+    decision="approved",
+    by="Ada",
+    note="go on",
+)
+DENIED = Approval(request_id="research-1-2", agent="research-1", asked_tokens=20_000, decision="denied", by="Ada")
+
+
+def step(step_id: str, state: str, /, **changes: object) -> StepProgress:
+    role = step_id.partition("-")[0]
+    values = {"id": step_id, "role": role, "title": f"The {role}", "state": state, "legs": 0, "usage": Usage()}
+    return StepProgress.model_validate({**values, **changes})
+
+
+def compaction(status: Status = Status.COMPRESSED) -> AgentCompaction:
+    return AgentCompaction(
+        agent="research-1",
+        compaction_id="c1",
+        status=status,
+        strategy="window",
+        tokens_before=40_000,
+        tokens_after=18_000,
+        covered=14,
+        passages=6,
+        redactions=2,
+        totals=RunTotals(),
+    )
+
+
+PAUSED = TaskProgress(
+    task_id="task-0123456789abcdef",
+    phase=TaskPhase.PAUSED,
+    title="Why did the harbour silt up?",
+    model="claude-sonnet-5-5",
+    steps=(
+        step("research-1", "partial", legs=3, limit=35_000, spent=11_700, reason="a person denied it more tokens"),
+        step("research-2", "paused", legs=1, limit=30_000, spent=29_500),
+        step("analysis", "waiting", limit=30_000),
+        step("writing", "waiting", limit=30_000),
+    ),
+    budget=BudgetProgress(limit=200_000, spent=41_200, reserved=60_500),
+    totals=RunTotals(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),
+    legs=4,
+    compactions=(compaction(), compaction(Status.NOOP)),
+    approvals=(APPROVED, DENIED, ASKING),
+    refusals=(Refusal(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),),
+    notes=("Memory did not answer a recall; the agent went on without it.",),
+)

@@ -1,0 +1,62 @@
+"""Tasks in all states, as the tests of a task's state begin with them."""
+
+from datetime import UTC, datetime
+
+from waystation.domain.budget import Mode, RunTotals, Usage
+from waystation.domain.ledger import Account
+from waystation.domain.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
+from waystation.domain.plan import Plan, standard_plan
+from waystation.domain.task import TaskRef, TaskTerms
+from waystation.domain.task_state import TaskState
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+REF = TaskRef(store_id="s", tenant="t", session="s", task_id="task-1")
+TERMS = TaskTerms(
+    budget=200_000,
+    agent_budget=30_000,
+    mode=Mode.APPROVAL,
+    agent=AgentTerms(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
+    plan_model="m",
+    offline=False,
+)
+PLAN = standard_plan("Why?").without_goals()
+
+
+def totals(tokens: int, *, cost: int | None = 7, possibly: int = 0) -> RunTotals:
+    return RunTotals(usage=Usage(input=tokens), turns=1, cost_micro_usd=cost, possibly_billed=possibly)
+
+
+def standing(tokens: int, *notes: str) -> Standing:
+    return Standing(totals=totals(tokens), notes=notes)
+
+
+def planned(budget: int = 200_000, plan: Plan = PLAN) -> TaskState:
+    return TaskState(account=Account(limit=budget)).planned(plan, totals(2_000), ("planned",), TERMS.agent_budget)
+
+
+def working(*step_ids: str, budget: int = 200_000) -> TaskState:
+    """Planned, with these steps started."""
+    state = planned(budget)
+    for step_id in step_ids or ("research-1", "research-2"):
+        state = state.started(PLAN.step(step_id), REF, TERMS)
+    return state
+
+
+def after_leg(state: TaskState, step_id: str, outcome: LegOutcome) -> TaskState:
+    return state.with_run(state.runs[step_id].after_leg(outcome))
+
+
+def spent(state: TaskState, step_id: str, tokens: int = 29_500, needed: int = 900) -> TaskState:
+    return after_leg(state, step_id, AllowanceSpent(standing=standing(tokens), needed=needed))
+
+
+def finished(state: TaskState, step_id: str, tokens: int = 10_000) -> TaskState:
+    return after_leg(state, step_id, Finished(standing=standing(tokens)))
+
+
+def asking(state: TaskState, *step_ids: str) -> TaskState:
+    """These agents spent their budgets, and a person is asked for each."""
+    for step_id in step_ids:
+        state = spent(state, step_id)
+        state = state.asked(state.request_for(step_id, NOON))
+    return state

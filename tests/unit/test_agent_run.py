@@ -1,0 +1,186 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.agent_run import MAX_FUTILE_COMPACTIONS, AgentRun, AskMoney, Compact, Deliver, RunLeg
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.leg import (
+    AgentTerms,
+    AllowanceSpent,
+    ContextFull,
+    Finished,
+    LegOutcome,
+    RunRef,
+    Standing,
+    TurnLimit,
+    Yielded,
+)
+
+TERMS = AgentTerms(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
+REF = RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research")
+FRESH = AgentRun(run=REF, terms=TERMS, limit=30_000, share=30_000)
+
+
+def after_turns(turns: int, *notes: str, scale: float = 1.0) -> Standing:
+    totals = RunTotals(usage=Usage(input=1_000 * turns), turns=turns, cost_micro_usd=7 * turns)
+    return Standing(totals=totals, scale=scale, notes=notes)
+
+
+def compaction(status: Status, turns: int = 0, *notes: str) -> CompactionOutcome:
+    return CompactionOutcome(
+        compaction_id="c1",
+        status=status,
+        strategy="window",
+        tokens_before=40_000,
+        tokens_after=18_000,
+        covered=10,
+        passages=3,
+        totals=after_turns(turns).totals,
+        notes=notes,
+    )
+
+
+def test_a_fresh_run_starts_with_its_first_leg() -> None:
+    move = FRESH.next_move()
+    assert isinstance(move, RunLeg)
+    assert (move.request.leg, move.request.limit, move.request.run, move.request.scale) == (1, 30_000, REF, 1.0)
+
+
+def test_a_leg_that_finished_delivers() -> None:
+    run = FRESH.after_leg(Finished(standing=after_turns(3)))
+    assert run.next_move() == Deliver(partial=False)
+    assert (run.totals.turns, run.leg) == (3, 2)
+
+
+def test_a_leg_that_finished_without_a_result_delivers_what_there_is_and_says_why() -> None:
+    run = FRESH.after_leg(Finished(standing=after_turns(3), partial=True, reason="the model refused to go on"))
+    assert run.next_move() == Deliver(partial=True, reason="the model refused to go on")
+
+
+def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -> None:
+    full = FRESH.after_leg(ContextFull(standing=after_turns(5, scale=1.3), request_tokens=38_000))
+    assert full.next_move() == Compact(request_tokens=38_000)
+    move = full.after_compaction(compaction(Status.COMPRESSED, 5)).next_move()
+    assert isinstance(move, RunLeg)
+    assert (move.request.leg, move.request.scale) == (2, 1.3)
+
+
+def test_a_spent_budget_asks_for_as_much_as_the_run_started_with_or_for_what_one_call_needs() -> None:
+    small = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900))
+    large = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=45_000))
+    assert (small.next_move(), large.next_move()) == (AskMoney(tokens=30_000), AskMoney(tokens=45_000))
+
+
+def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
+    move = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900)).after_grant(12_000).next_move()
+    assert isinstance(move, RunLeg)
+    assert (move.request.leg, move.request.limit) == (2, 42_000)
+
+
+def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> None:
+    run = FRESH.after_leg(TurnLimit(standing=after_turns(12))).after_leg(Yielded(standing=after_turns(14)))
+    move = run.next_move()
+    assert isinstance(move, RunLeg)
+    assert move.request.leg == 3
+
+
+def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> None:
+    full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    assert full.after_compaction(compaction(Status.CANNOT_FIT, 5)).next_move() == Deliver(
+        partial=True, reason="its context cannot be made smaller (CANNOT_FIT)"
+    )
+
+
+def test_compactions_without_a_turn_between_them_end_the_run() -> None:
+    run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    for _ in range(MAX_FUTILE_COMPACTIONS):
+        assert isinstance(run.next_move(), Compact)
+        run = run.after_compaction(compaction(Status.TRUNCATED, 5))
+        run = run.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    assert run.next_move() == Deliver(partial=True, reason="3 compactions in a row made no room for a turn")
+    assert len(run.compactions) == MAX_FUTILE_COMPACTIONS
+
+
+def test_a_turn_between_compactions_lets_them_go_on_for_as_long_as_there_is_work() -> None:
+    run = FRESH
+    for turn in range(1, 20):
+        run = run.after_leg(ContextFull(standing=after_turns(turn), request_tokens=38_000))
+        run = run.after_compaction(compaction(Status.COMPRESSED, turn))
+    assert isinstance(run.next_move(), RunLeg)
+
+
+def test_notes_of_legs_and_compactions_are_kept_once_in_order() -> None:
+    run = FRESH.after_leg(TurnLimit(standing=after_turns(1, "memory was down", "slow")))
+    run = run.after_leg(ContextFull(standing=after_turns(2, "memory was down"), request_tokens=1))
+    run = run.after_compaction(compaction(Status.COMPRESSED, 2, "passages wait", "slow"))
+    assert run.notes == ("memory was down", "slow", "passages wait")
+
+
+def test_a_failed_leg_is_settled_by_what_the_store_says() -> None:
+    run = FRESH.settled(after_turns(7).totals).cannot_go_on("ModelRejected: no key")
+    assert (run.totals.turns, run.next_move()) == (7, Deliver(partial=True, reason="ModelRejected: no key"))
+
+
+def test_a_run_survives_being_stored_in_any_phase() -> None:
+    full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    spent = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900))
+    for run in (FRESH, full, full.after_compaction(compaction(Status.MASKED, 5)), spent, spent.cannot_go_on("x")):
+        assert AgentRun.model_validate_json(run.model_dump_json()) == run
+
+
+ENDINGS = st.sampled_from(["finished", "full", "spent", "turns", "yielded"])
+
+
+@given(st.data())
+def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: st.DataObject) -> None:
+    """A world that never gives a turn, and gives money at most five times: the run must come to its end."""
+    run, grants, moves = FRESH, 0, 0
+    while not isinstance(move := run.next_move(), Deliver):
+        moves += 1
+        assert moves < 60
+        match move:
+            case RunLeg():
+                assert move.request.leg == run.leg
+                run = run.after_leg(_ended(data.draw(st.sampled_from(["full", "spent"])), run.totals.turns))
+            case Compact():
+                run = run.after_compaction(compaction(data.draw(st.sampled_from(Status)), run.totals.turns))
+            case AskMoney():
+                assert move.tokens > 0
+                grants += 1
+                run = run.after_grant(move.tokens) if grants <= 5 else run.cannot_go_on("denied")
+    assert move.partial
+    assert move.reason
+
+
+@given(st.lists(st.tuples(ENDINGS, st.integers(0, 3)), max_size=30))
+def test_each_leg_has_a_number_of_its_own_and_totals_only_grow(legs: list[tuple[str, int]]) -> None:
+    run, turns, numbers = FRESH, 0, list[int]()
+    for ending, worked in legs:
+        match run.next_move():
+            case RunLeg(request=request):
+                numbers.append(request.leg)
+                turns += worked
+                run = run.after_leg(_ended(ending, turns))
+            case Compact():
+                run = run.after_compaction(compaction(Status.COMPRESSED, turns))
+            case AskMoney(tokens=tokens):
+                run = run.after_grant(tokens)
+            case Deliver():
+                break
+        assert run.totals.turns == turns
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def _ended(kind: str, turns: int) -> LegOutcome:
+    standing = after_turns(turns)
+    match kind:
+        case "finished":
+            return Finished(standing=standing)
+        case "full":
+            return ContextFull(standing=standing, request_tokens=38_000)
+        case "spent":
+            return AllowanceSpent(standing=standing, needed=500)
+        case "turns":
+            return TurnLimit(standing=standing)
+        case _:
+            return Yielded(standing=standing)

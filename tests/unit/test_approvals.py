@@ -1,0 +1,146 @@
+from datetime import UTC, datetime
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import JsonValue
+
+from waystation.domain.approvals import HIGHEST_GRANT, approve, deny
+from waystation.domain.task import Approval, Refusal
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+ONE = Approval(request_id="research-1-1", agent="research-1", asked_tokens=20_000, requested_at=NOON)
+TWO = Approval(request_id="research-2-1", agent="research-2", asked_tokens=30_000, requested_at=NOON)
+
+
+def answered(answer: Approval | Refusal) -> Approval:
+    assert isinstance(answer, Approval), answer
+    return answer
+
+
+def reason(answer: Approval | Refusal) -> str:
+    assert isinstance(answer, Refusal), answer
+    assert answer.at == NOON
+    return answer.reason
+
+
+def test_an_approval_grants_what_was_asked_for_unless_it_names_an_amount() -> None:
+    whole = answered(approve([ONE], {"request_id": "research-1-1", "by": "Ada", "note": "go on"}, NOON))
+    assert (whole.decision, whole.granted_tokens, whole.by, whole.note) == ("approved", 20_000, "Ada", "go on")
+    assert (whole.asked_tokens, whole.requested_at, whole.answered_at) == (20_000, NOON, NOON)
+    assert answered(approve([ONE], {"request_id": "research-1-1", "tokens": 5_000}, NOON)).granted_tokens == 5_000
+
+
+def test_a_denial_keeps_how_the_step_or_the_task_shall_end() -> None:
+    partial = answered(deny([ONE], {"request_id": "research-1-1", "by": "Ada"}, NOON))
+    assert (partial.decision, partial.finish, partial.granted_tokens, partial.by) == ("denied", "partial", 0, "Ada")
+    assert answered(deny([ONE], {"finish": "cancel"}, NOON)).finish == "cancel"
+
+
+def test_the_only_open_request_need_not_be_named() -> None:
+    closed = TWO.model_copy(update={"decision": "denied"})
+    assert answered(approve([closed, ONE], {}, NOON)).request_id == "research-1-1"
+
+
+@pytest.mark.parametrize(
+    ("open_requests", "expected"),
+    [
+        ([], snapshot("request_id is missing, and no request is open")),
+        ([ONE, TWO], snapshot("request_id is missing, and open: research-1-1, research-2-1")),
+    ],
+)
+def test_an_answer_without_an_id_needs_exactly_one_open_request(open_requests: list[Approval], expected: str) -> None:
+    assert reason(approve(open_requests, {}, NOON)) == expected
+    assert reason(deny(open_requests, {}, NOON)) == expected
+
+
+MALFORMED: dict[str, tuple[JsonValue, str]] = {
+    "a bare string": ("yes", snapshot("the signal: Input should be a valid dictionary or instance of ApproveInput")),
+    "nothing": (None, snapshot("the signal: Input should be a valid dictionary or instance of ApproveInput")),
+    "a number": (20_000, snapshot("the signal: Input should be a valid dictionary or instance of ApproveInput")),
+    "a list": ([20_000], snapshot("the signal: Input should be a valid dictionary or instance of ApproveInput")),
+    "an id that is a number": ({"request_id": 7}, snapshot("request_id: Input should be a valid string")),
+    "tokens in words": ({"tokens": "20000"}, snapshot("tokens: Input should be a valid integer")),
+    "tokens that are true": ({"tokens": True}, snapshot("tokens: Input should be a valid integer")),
+    "tokens with a fraction": ({"tokens": 20_000.0}, snapshot("tokens: Input should be a valid integer")),
+    "zero tokens": ({"tokens": 0}, snapshot("tokens: Input should be greater than 0")),
+    "negative tokens": ({"tokens": -20_000}, snapshot("tokens: Input should be greater than 0")),
+    "too many tokens": (
+        {"tokens": HIGHEST_GRANT + 1},
+        snapshot("tokens: Input should be less than or equal to 1000000000"),
+    ),
+    "absurdly many tokens": (
+        {"tokens": 10**40},
+        snapshot("tokens: Input should be less than or equal to 1000000000"),
+    ),
+    "unknown fields": ({"token": 20_000, "sk-secret-0001": 1}, snapshot("a field that is not known here")),
+    "a name of 201 characters": ({"by": "x" * 201}, snapshot("by: String should have at most 200 characters")),
+    "several faults": (
+        {"tokens": "sk-secret-0001", "by": ["sk-secret-0001"]},
+        snapshot("tokens: Input should be a valid integer; by: Input should be a valid string"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("sent", "expected"), MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_approval_is_refused_with_a_reason_and_without_what_was_typed(
+    sent: JsonValue, expected: str
+) -> None:
+    refusal = approve([ONE], sent, NOON)
+    assert reason(refusal) == expected
+    assert "sk-secret" not in refusal.model_dump_json()
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        ([], snapshot("the signal: Input should be a valid dictionary or instance of DenyInput")),
+        ({"finish": "sk-secret-0001"}, snapshot("finish: Input should be 'partial' or 'cancel'")),
+        ({"tokens": 5}, snapshot("a field that is not known here")),
+    ],
+)
+def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: str) -> None:
+    assert reason(deny([ONE], sent, NOON)) == expected
+
+
+@pytest.mark.parametrize("asked", [[], [ONE, TWO]])
+def test_an_unknown_request_is_refused_and_not_repeated(asked: list[Approval]) -> None:
+    expected = {
+        0: snapshot("there is no request of this request_id; no request is open"),
+        2: snapshot("there is no request of this request_id; open: research-1-1, research-2-1"),
+    }
+    for refused in (approve(asked, {"request_id": "ada@example.com"}, NOON), deny(asked, {"request_id": "x"}, NOON)):
+        assert reason(refused) == expected[len(asked)]
+
+
+def test_a_request_is_answered_once() -> None:
+    approved = answered(approve([ONE], {}, NOON))
+    denied = answered(deny([TWO], {}, NOON))
+    requests = [approved, denied]
+    assert reason(approve(requests, {"request_id": "research-1-1"}, NOON)) == snapshot(
+        "research-1-1 was already approved"
+    )
+    assert reason(deny(requests, {"request_id": "research-1-1"}, NOON)) == snapshot("research-1-1 was already approved")
+    assert reason(approve(requests, {"request_id": "research-2-1"}, NOON)) == snapshot(
+        "research-2-1 was already denied"
+    )
+
+
+def test_a_task_that_is_ending_takes_no_answers() -> None:
+    assert reason(approve([ONE], {}, NOON, ending=True)) == snapshot("the task is ending, or over")
+    assert reason(deny([ONE], {}, NOON, ending=True)) == snapshot("the task is ending, or over")
+
+
+def test_a_refusal_names_its_signal() -> None:
+    refused = (approve([], {}, NOON), deny([], {}, NOON))
+    assert [answer.signal for answer in refused if isinstance(answer, Refusal)] == ["approve_budget", "deny_budget"]
+
+
+def test_an_answer_is_recognised_by_the_id_that_its_sender_chose() -> None:
+    request = Approval(request_id="research-1-1", agent="research-1", asked_tokens=1_000)
+    granted = approve([request], {"request_id": "research-1-1", "answer_id": "first"}, NOON)
+    assert isinstance(granted, Approval)
+    late = approve([granted], {"request_id": "research-1-1", "tokens": 9, "answer_id": "second"}, NOON)
+    malformed = approve([granted], {"tokens": "many", "answer_id": "third"}, NOON)
+    assert [granted.answer_id, late.answer_id, malformed.answer_id] == ["first", "second", "third"]
+    assert granted.decision == "approved"
+    assert isinstance(late, Refusal)

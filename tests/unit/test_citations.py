@@ -1,0 +1,110 @@
+import pytest
+
+from waystation.domain.citations import Citation, citations_in, fault
+
+DOCUMENTS = {
+    "harbour.md": [
+        "The harbour was dug in 1811.",
+        "It silted up within   ten years,",
+        "and nobody dredged it again.",
+        "",
+        "Its keeper was <PERSON_7f3a2c91d04e> of <LOCATION_0123456789ab>.",
+    ],
+    "a:b (1).txt": ["One line."],
+}
+
+
+def cited(first: int, last: int, quotation: str | None = None, document: str = "harbour.md") -> Citation:
+    return Citation(document=document, first_line=first, last_line=last, quotation=quotation)
+
+
+def test_every_citation_is_found_in_order_and_each_once() -> None:
+    markdown = "# Report\n\nDug early [harbour.md:1-1]. Silted up [harbour.md:2-3].\n- Again [harbour.md:1-1]\n"
+    assert citations_in(markdown) == (cited(1, 1), cited(2, 3))
+
+
+def test_a_document_name_may_hold_colons_and_spaces() -> None:
+    assert citations_in("So it is [a:b (1).txt:1-1].") == (cited(1, 1, document="a:b (1).txt"),)
+
+
+@pytest.mark.parametrize("text", ["[harbour.md]", "[harbour.md:1]", "[link](harbour.md:1-2)", "[a:b]", "[1-2]"])
+def test_what_is_no_citation_is_left_alone(text: str) -> None:
+    assert citations_in(text) == ()
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    ['"The harbour was dug in 1811."', "“The harbour was dug in 1811.”", '"The harbour was dug in 1811."  '],
+)
+def test_a_quotation_belongs_to_the_citation_directly_after_it(quoted: str) -> None:
+    markdown = f"They write {quoted}[harbour.md:1-1][harbour.md:2-2] and more [harbour.md:3-3]."
+    assert citations_in(markdown) == (cited(1, 1, "The harbour was dug in 1811."), cited(2, 2), cited(3, 3))
+
+
+def test_two_quotations_on_one_line_each_belong_to_their_own_citation() -> None:
+    markdown = (
+        '"The harbour was dug" [harbour.md:1-1] but “nobody dredged it” [harbour.md:3-3], it "silted" [harbour.md:2-2]'
+    )
+    assert citations_in(markdown) == (
+        cited(1, 1, "The harbour was dug"),
+        cited(3, 3, "nobody dredged it"),
+        cited(2, 2),
+    )
+
+
+def test_a_quotation_on_the_line_before_does_not_belong_to_a_citation() -> None:
+    assert citations_in('"The harbour was dug in 1811."\n[harbour.md:1-1]') == (cited(1, 1),)
+
+
+@pytest.mark.parametrize(
+    ("citation", "expected"),
+    [
+        (cited(1, 5), None),
+        (cited(1, 1, "The harbour was dug in 1811."), None),
+        (cited(2, 3, "silted up within ten years, and nobody"), None),
+        (cited(2, 2, "silted up\twithin\n ten years"), None),
+        (cited(1, 1, "The harbour was dug in 1911."), "the quoted words do not stand there"),
+        (cited(1, 1, "nobody dredged it again."), "the quoted words do not stand there"),
+        (cited(0, 1), "the document has 5 lines"),
+        (cited(2, 6), "the document has 5 lines"),
+        (cited(3, 2), "the document has 5 lines"),
+        (cited(1, 1, document="harbor.md"), "there is no such document"),
+    ],
+)
+def test_a_citation_holds_where_its_lines_and_its_words_are_there(citation: Citation, expected: str | None) -> None:
+    assert fault(citation, DOCUMENTS) == expected
+
+
+ORIGINALS = {"keepers.md": ["Its keeper was Ada Lovelace of London, then Mary Shelley of Bath."]}
+
+
+@pytest.mark.parametrize(
+    ("quotation", "holds"),
+    [
+        ("Its keeper was <PERSON_7f3a2c91d04e> of <LOCATION_0123456789ab>,", True),
+        ("<PERSON_7f3a2c91d04e> of London, then <PERSON_00112233aabb> of Bath.", True),
+        ("keeper was <PERSON_7f3a2c91d04e>", True),
+        ("<PERSON_7f3a2c91d04e> <PERSON_00112233aabb>", True),
+        ("Its keeper was <PERSON_7f3a2c91d04e> of Paris", False),
+        ("Its keeper was Ada Lovelace<PERSON_7f3a2c91d04e> of London", False),
+        ("of Bath.<PERSON_7f3a2c91d04e>", False),
+    ],
+)
+def test_a_placeholder_in_a_quotation_stands_for_some_words(quotation: str, holds: bool) -> None:
+    assert (fault(cited(1, 1, quotation, "keepers.md"), ORIGINALS) is None) == holds
+
+
+def test_a_placeholder_stands_for_no_more_than_400_characters() -> None:
+    for gap, holds in ((400, True), (401, False)):
+        documents = {"d": ["from" + "x" * gap + "to"]}
+        assert (fault(cited(1, 1, "from<SECRET_7f3a2c91d04e>to", "d"), documents) is None) == holds
+
+
+def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:
+    quotation = " ".join(["<PERSON_7f3a2c91d04e>"] * 40) + " nowhere"
+    documents = {"d": ["a b " * 2_000]}
+    assert fault(cited(1, 1, quotation, "d"), documents) == "the quoted words do not stand there"
+
+
+def test_a_citation_is_written_as_it_is_read() -> None:
+    assert citations_in(str(cited(2, 3))) == (cited(2, 3),)

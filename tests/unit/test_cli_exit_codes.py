@@ -1,0 +1,115 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from waystation.cli.main import COMMANDS, build_app, run
+
+HEAVY = ("temporalio", "sqlalchemy", "spacy", "presidio_analyzer", "anthropic", "qdrant_client", "pydantic_settings")
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> str:
+    (tmp_path / "a.md").write_text("# A\n\nSomething.\n")
+    return str(tmp_path / "a.md")
+
+
+def test_help_comes_without_loading_what_only_commands_need() -> None:
+    script = f"""
+import sys
+from waystation.cli.main import run
+code = run(["--help"])
+sys.exit(code or ", ".join(name for name in {HEAVY} if name in sys.modules) or 0)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert [command for command in COMMANDS if command not in told.stdout] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_is_listed_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == 0
+    assert f"waystation {command}" in capsys.readouterr().out
+
+
+def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> None:
+    command = [sys.executable, "-m", "waystation.cli.main", "submit", "What?", "--docs", documents, "--budget=-5k"]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert told.stderr == (
+        "waystation: --budget takes 2,000 to 1,000,000,000 tokens, written like 30k, 1.5M or 600_000; "
+        "'-5k' is no such amount\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["submit", "What?"], "give the documents to work on: --docs PATH"),
+        (["submit", "What?", "--docs", "/nowhere/at/all"], "/nowhere/at/all"),
+        (["submit", "", "--docs", "DOCUMENTS"], "question: String should have at least 1 character"),
+        (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
+        (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
+        (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),
+        (["approve", "abc", "--add", "0"], "--add takes 1 to"),
+        (["session", "set", "s", "--budget", "much"], "--budget takes 1 to"),
+        (["demo", "--live"], "--live needs a key: set ANTHROPIC_API_KEY"),
+        (["submt"], "No such command 'submt'"),
+        (["show"], "Missing argument 'TASK'"),
+    ],
+)
+def test_bad_usage_is_code_2_with_the_cause(
+    arguments: list[str], words: str, documents: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([documents if argument == "DOCUMENTS" else argument for argument in arguments]) == 2
+    told = capsys.readouterr()
+    assert words in " ".join(told.err.split())
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.parametrize("command", [["approvals"], ["submit", "What?", "--docs", "DOCUMENTS"], ["status"]])
+def test_an_unreachable_server_is_code_3_with_the_next_step(
+    command: list[str], documents: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert run([documents if argument == "DOCUMENTS" else argument for argument in command]) == 3
+    told = capsys.readouterr()
+    assert "no server answers at 127.0.0.1:1" in told.out or "no Temporal server answers at 127.0.0.1:1" in told.err
+    assert "waystation up" in told.out + told.err
+
+
+@pytest.mark.parametrize("command", ["dev", "up"])
+def test_no_server_is_started_where_the_environment_names_one(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert run([command]) == 2
+    assert "unset it, or run `waystation worker`" in capsys.readouterr().err
+
+
+def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", "abc", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_empty_store_has_an_empty_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["list", "--json"]) == 0
+    assert capsys.readouterr().out == "[]\n"
+
+
+def test_nothing_to_stop_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["down"]) == 0
+    assert "nothing runs here" in capsys.readouterr().err
+
+
+def test_only_the_called_command_is_imported() -> None:
+    assert len(build_app("show").registered_groups) == 1
+    assert len(build_app(None).registered_commands) == len(COMMANDS)

@@ -1,0 +1,269 @@
+"""Which rung the ladder takes, and what it does then."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.histories import (
+    calls,
+    prose,
+    research,
+    results,
+    says,
+    small_policy,
+    transcript,
+    working,
+)
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.ladder import (
+    CannotFit,
+    Nothing,
+    Rung,
+    Summarise,
+    Truncate,
+    next_rung,
+    summary_length,
+)
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Summarised, Transcript
+
+FIXED = Measure(fixed=500)
+POLICY = small_policy()
+NOTHING_REREADABLE = frozenset[str]()
+
+
+def rung(over: Transcript, *, measure: Measure = FIXED, policy: Policy = POLICY, skip_summary: bool = False) -> Rung:
+    return next_rung(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
+
+
+def summarised(over: Transcript, made: Summarise, text: str = "What was found.") -> Transcript:
+    message = summary_message(made.compaction_id, text)
+    return with_record(
+        over, Summarised(id=made.compaction_id, strategy="window", covered=made.covered, summary=message)
+    )
+
+
+@pytest.mark.parametrize("over", [transcript(), transcript(user_text("m1", "Go.")), working(4)])
+def test_a_context_under_the_target_is_left_alone(over: Transcript) -> None:
+    before = FIXED.request(view(over))
+    assert rung(over) == Nothing(tokens_before=before, status=Status.NOOP)
+
+
+def test_a_context_between_target_and_trigger_with_little_to_gain_is_left_alone() -> None:
+    over = transcript(user_text("m1", prose(6_000)), *research(2, 800))
+    assert POLICY.target < FIXED.request(view(over)) < POLICY.trigger
+    assert rung(over) == Nothing(tokens_before=FIXED.request(view(over)), status=Status.NOOP_LITTLE_TO_GAIN)
+
+
+# ------------------------------------------------------------------------------------------------------------- mask
+
+
+def test_the_whole_middle_is_summarised_in_whole_units() -> None:
+    over = working(12)
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    # Half the target is 3,750 tokens: the contract, one turn of primers and one of recents.
+    assert made.covered == tuple(f"m{number}" for number in range(4, 24))
+    assert made.middle == over.messages[3:23]
+    assert made.tokens_before == FIXED.request(view(over))
+    assert made.middle_tokens == sum(FIXED.request([message]) - FIXED.fixed for message in made.middle)
+
+
+def test_after_a_summary_the_request_is_under_the_target_and_the_next_turn_does_not_compact_again() -> None:
+    over = working(12)
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    after = summarised(over, made, prose(made.summary_tokens[1]))
+    assert FIXED.request(view(after)) <= POLICY.target
+    assert isinstance(rung(after), Nothing)
+
+
+def test_primers_and_recents_are_maxima_in_messages() -> None:
+    over = working(40, 100)
+    policy = small_policy().model_copy(update={"trigger": 4_000, "target": 3_500, "recents": 5})
+    made = rung(over, policy=policy)
+    assert isinstance(made, Summarise)
+    # Five recent messages are two whole turns; three primers are the contract and one turn.
+    assert made.covered == tuple(f"m{number}" for number in range(4, 78))
+
+
+def test_parallel_calls_and_their_results_go_or_stay_together() -> None:
+    wide = [calls("m2", "a", "b", "c"), results("m3", a=prose(900)), results("m4", b=prose(900), c=prose(900))]
+    over = transcript(user_text("m1", "Go."), *wide, *research(10, start=3))
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    assert {"m2", "m3"} <= set(made.covered)
+
+
+def test_the_users_latest_message_stays_wherever_it_is() -> None:
+    turns = research(12)
+    over = transcript(user_text("m1", "Go."), *turns[:8], user_text("n1", "Do it by Friday."), *turns[8:])
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    assert "n1" not in made.covered
+    assert {"m8", "m12"} <= set(made.covered)
+    assert user_text("n1", "Do it by Friday.") in view(summarised(over, made))
+
+
+def test_a_pending_call_is_never_summarised() -> None:
+    over = transcript(*working(12).messages, calls("m26", "x", thinking=prose(9_000)))
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    assert "m26" not in made.covered
+    assert view(summarised(over, made))[-1] == over.messages[-1]
+
+
+def test_the_newest_result_stays_also_where_it_is_over_half_the_target() -> None:
+    over = transcript(*working(9).messages, *research(1, 4_000, start=10))
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    assert made.covered[-1] == "m19"
+
+
+def test_an_earlier_summary_goes_into_the_next_one() -> None:
+    over = working(12)
+    first = rung(over)
+    assert isinstance(first, Summarise)
+    over = summarised(over, first, prose(1_000))
+    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    second = rung(over)
+    assert isinstance(second, Summarise)
+    assert second.covered[0] == f"s-{first.compaction_id}"
+    assert second.middle[0] == view(over)[3]
+    shown = [message.id for message in view(summarised(over, second))]
+    assert shown == ["m1", "m2", "m3", f"s-{second.compaction_id}", "m44", "m45"]
+
+
+def test_an_earlier_summary_is_neither_a_primer_nor_recent() -> None:
+    over = working(16)
+    covered = tuple(f"m{number}" for number in range(2, 24))
+    earlier = Summarised(id="x", strategy="window", covered=covered, summary=summary_message("x", prose(200)))
+    over = with_record(over, earlier)
+    made = rung(over, policy=Policy(window=10_000, trigger=7_500, target=6_000))
+    assert isinstance(made, Summarise)
+    assert made.covered[0] == "s-x"
+
+
+def test_a_summary_is_not_made_of_a_summary_alone() -> None:
+    over = working(12)
+    made = rung(over)
+    assert isinstance(made, Summarise)
+    over = summarised(over, made, prose(8_000))
+    assert not isinstance(rung(over), Summarise)
+
+
+def test_where_a_summary_would_save_too_little_none_is_asked_for() -> None:
+    over = transcript(user_text("m1", prose(9_000)), *research(4, 1_200), user_text("m9", prose(1_000)))
+    policy = POLICY.model_copy(update={"window": 100_000})
+    assert FIXED.request(view(over)) >= policy.trigger
+    assert isinstance(rung(over), Summarise)
+    assert isinstance(rung(over, policy=policy), Truncate)
+
+
+@pytest.mark.parametrize(
+    ("middle", "length"),
+    [(1_200, (200, 400)), (3_000, (400, 800)), (12_000, (600, 1_200)), (150_000, (1_000, 2_000))],
+)
+def test_the_length_asked_for_grows_with_the_middle_and_is_never_over_a_third(
+    middle: int, length: tuple[int, int]
+) -> None:
+    assert summary_length(middle) == length
+
+
+def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy() -> None:
+    over = working(12)
+    first, again = rung(over), rung(over)
+    other = rung(over, policy=POLICY.model_copy(update={"mask_keep": 4}))
+    elsewhere = rung(over.model_copy(update={"run_id": "task-1/step-2"}))
+    assert isinstance(first, Summarise)
+    assert isinstance(other, Summarise)
+    assert isinstance(elsewhere, Summarise)
+    assert first == again
+    assert len({first.compaction_id, other.compaction_id, elsewhere.compaction_id}) == 3
+
+
+def test_the_correction_counts_for_every_threshold() -> None:
+    over = working(5)
+    assert isinstance(rung(over, measure=Measure(fixed=500, scale=0.8)), Nothing)
+    corrected = rung(over, measure=Measure(fixed=500, scale=2.0))
+    assert isinstance(corrected, Summarise)
+    assert corrected.tokens_before == Measure(fixed=500, scale=2.0).request(view(over))
+
+
+# --------------------------------------------------------------------------------------------------------- truncate
+
+
+def test_without_a_summariser_the_oldest_half_is_hidden_behind_a_true_marker() -> None:
+    over = working(12)
+    made = rung(over, skip_summary=True)
+    assert isinstance(made, Truncate)
+    assert made.record.covered == tuple(f"m{number}" for number in range(2, 14))
+    after = with_record(over, made.record)
+    assert [message.id for message in view(after)][:3] == ["m1", f"t-{made.record.id}", "m14"]
+    assert made.tokens_after == FIXED.request(view(after)) < made.tokens_before
+    assert made.record.marker.text.startswith(
+        "[12 earlier messages are hidden here to save space: m2, m3, m4 … m11, m12, m13. "
+    )
+
+
+def test_truncation_hides_more_than_half_where_the_context_would_still_be_full() -> None:
+    over = transcript(user_text("m1", "Go."), *research(4, 100), *research(4, 4_500, start=5))
+    made = rung(over, skip_summary=True)
+    assert isinstance(made, Truncate)
+    assert made.tokens_after < POLICY.trigger
+    assert "m11" in made.record.covered
+
+
+def test_truncation_after_a_compaction_counts_what_the_summary_stood_for() -> None:
+    over = working(12)
+    first = rung(over)
+    assert isinstance(first, Summarise)
+    over = summarised(over, first, prose(1_000))
+    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    second = rung(over, skip_summary=True)
+    assert isinstance(second, Truncate)
+    assert f"s-{first.compaction_id}" in second.record.covered
+    after = with_record(over, second.record)
+    still = {message.id for message in view(after)}
+    hidden = [message.id for message in over.messages if message.id not in still]
+    assert second.record.marker.text.startswith(f"[{len(hidden)} earlier messages ")
+    assert FIXED.request(view(after)) < FIXED.request(view(over))
+
+
+def test_a_marker_of_few_messages_names_them_all() -> None:
+    over = transcript(user_text("m1", "Go."), *research(2, 8_000))
+    made = rung(over, skip_summary=True)
+    assert isinstance(made, Truncate)
+    assert "[2 earlier messages are hidden here to save space: m2, m3. " in made.record.marker.text
+
+
+# ------------------------------------------------------------------------------------------------------- cannot fit
+
+
+@pytest.mark.parametrize(
+    ("messages", "fixed", "parts"),
+    [
+        ((), 16_000, (16_000, 0, 0, 0)),
+        ((user_text("m1", "Go."),), 16_000, (16_000, 6, 0, 0)),
+        ((user_text("m1", prose(15_000)), says("m2", prose(500))), 100, (100, 15_005, 0, 0)),
+        (
+            (user_text("m1", prose(6_000)), *research(2), user_text("m6", prose(9_000)), calls("m7", "x")),
+            100,
+            (100, 6_005, 9_005, 15),
+        ),
+    ],
+)
+def test_what_cannot_be_made_smaller_is_named_with_its_size(
+    messages: Sequence[Message], fixed: int, parts: tuple[int, int, int, int]
+) -> None:
+    over = transcript(*messages)
+    for skip_summary in (False, True):
+        unfit = rung(over, measure=Measure(fixed=fixed), skip_summary=skip_summary)
+        assert isinstance(unfit, CannotFit)
+        assert (unfit.fixed, unfit.contract, unfit.latest, unfit.pending) == parts
+        assert unfit.least >= unfit.limit == POLICY.trigger

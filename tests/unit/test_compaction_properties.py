@@ -1,0 +1,108 @@
+"""What holds for any conversation, however often and by whichever rung it is compacted."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.gate import Accepted, check_summary
+from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Summarised, Transcript
+
+CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+POLICY = small_policy(8_000)
+
+
+def compacted(over: Transcript, measure: Measure, *, skip_summary: bool, summary: str) -> Transcript:
+    """The transcript after whatever the ladder says now."""
+    match next_rung(over, measure, POLICY, REREADABLE, skip_summary=skip_summary):
+        case Nothing() | CannotFit():
+            return over
+        case Mask() as masked:
+            after = with_record(over, masked.record)
+            assert measure.request(view(after)) == masked.tokens_after <= POLICY.target
+            return after
+        case Truncate() as truncated:
+            after = with_record(over, truncated.record)
+            assert measure.request(view(after)) == truncated.tokens_after < truncated.tokens_before
+            return after
+        case Summarise() as asked:
+            text = "\n".join(message.text for message in asked.middle)
+            constraints = user_constraints(asked.middle)
+            checked = check_summary(summary, text, asked.middle_tokens, constraints, asked.summary_tokens[1])
+            if not isinstance(checked, Accepted):
+                return over
+            message = summary_message(asked.compaction_id, checked.text)
+            record = Summarised(id=asked.compaction_id, strategy="window", covered=asked.covered, summary=message)
+            after = with_record(over, record)
+            assert set(constraints) <= set(user_constraints(view(after)))
+            return after
+
+
+def said_by_the_user(over: Transcript) -> list[Message]:
+    return [message for message in over.messages if message.role == "user" and message.text]
+
+
+steps = st.lists(
+    st.tuples(more_messages(first=0), st.booleans(), st.sampled_from([prose(200), prose(3_000), "", "Short."])),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(deadline=None)
+@given(steps, st.sampled_from([0.5, 1.0, 2.0]))
+def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and_keeps_what_the_user_wants(
+    steps: list[tuple[tuple[Message, ...], bool, str]], scale: float
+) -> None:
+    measure = Measure(fixed=200, scale=scale)
+    over = transcript(CONTRACT)
+    for number, (added, skip_summary, summary) in enumerate(steps):
+        over = over.model_copy(update={"messages": (*over.messages, *(_renamed(message, number) for message in added))})
+        before = view(over)
+        over = compacted(over, measure, skip_summary=skip_summary, summary=summary)
+        shown = view(over)
+        assert violations(shown) == ()
+        assert measure.request(shown) <= measure.request(before)
+        assert shown[0] == CONTRACT
+        assert said_by_the_user(over)[-1].text in [message.text for message in shown]
+        assert compacted(over, measure, skip_summary=True, summary="").messages == over.messages
+
+
+@settings(deadline=None)
+@given(more_messages(first=2, most=12), st.booleans())
+def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summary: bool) -> None:
+    over = transcript(CONTRACT, *messages)
+    measure = Measure(fixed=200)
+    stored = Transcript.model_validate_json(over.model_dump_json())
+    assert next_rung(over, measure, POLICY, REREADABLE, skip_summary=skip_summary) == next_rung(
+        stored, measure, POLICY, REREADABLE, skip_summary=skip_summary
+    )
+
+
+@settings(deadline=None)
+@given(more_messages(first=2, most=16))
+def test_repeated_truncation_makes_the_view_strictly_smaller_until_nothing_is_left_to_do(
+    messages: tuple[Message, ...],
+) -> None:
+    over, measure = transcript(CONTRACT, *messages), Measure(fixed=200)
+    for _ in range(12):
+        size = measure.request(view(over))
+        after = compacted(over, measure, skip_summary=True, summary="")
+        if after is over:
+            return
+        assert measure.request(view(after)) < size
+        over = after
+    raise AssertionError("truncation goes on and on")
+
+
+def _renamed(message: Message, step: int) -> Message:
+    """Ids are used once in a run; the strategy draws each step on its own."""
+    raw = message.model_dump_json().replace('"id":"', f'"id":"{step}.').replace('_use_id":"', f'_use_id":"{step}.')
+    return Message.model_validate_json(raw)

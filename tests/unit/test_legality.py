@@ -1,0 +1,82 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+
+from tests.unit.histories import calls, results, says, wild_messages
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.repair import legal
+from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse, user_text
+
+ASKS = user_text("m1", "Go.")
+
+
+@pytest.mark.parametrize(
+    ("messages", "fault"),
+    [
+        ((says("m1", "Hi"),), "m1: the first message is not the user's"),
+        ((ASKS, says("m1", "Hi")), "a message id occurs twice"),
+        ((ASKS, calls("m2", "a", "a"), results("m3", a="1")), "a call id occurs twice"),
+        ((Message(id="m1", role="user", blocks=()),), "m1: no blocks"),
+        ((user_text("m1", " \n"),), "m1: blank text"),
+        ((Message(id="m1", role="user", blocks=(ToolUse(id="a", name="t", input={}),)),), "tool_use in a message of"),
+        (
+            (ASKS, Message(id="m2", role="assistant", blocks=(ToolResult(tool_use_id="a", content="1"),))),
+            "m2: tool_result in a message of the assistant",
+        ),
+        (
+            (ASKS, Message(id="m2", role="assistant", blocks=(Thinking(thinking="Hm", signature="s"),))),
+            "m2: reasoning is the last block",
+        ),
+        ((ASKS, results("m2", a="1")), "m2: a result whose call is not in the message before"),
+        ((ASKS, calls("m2", "a"), ASKS, results("m3", a="1")), "m3: a result whose call is not in the message before"),
+        ((ASKS, calls("m2", "a"), says("m3", "Hi")), "m3: results of the message before are missing"),
+        ((ASKS, calls("m2", "a", "b"), results("m3", a="1")), "m3: results of the message before are missing"),
+        (
+            (ASKS, calls("m2", "a"), results("m3", ToolResult(tool_use_id="a", content="2"), a="1")),
+            "m3: two results of one call",
+        ),
+        (
+            (
+                ASKS,
+                calls("m2", "a"),
+                Message(id="m3", role="user", blocks=(Text(text="x"), ToolResult(tool_use_id="a", content="1"))),
+            ),
+            "m3: results do not come first",
+        ),
+        ((ASKS, calls("m2", "a")), "m2: calls without results at the end"),
+    ],
+)
+def test_what_the_api_refuses_is_named(messages: tuple[Message, ...], fault: str) -> None:
+    assert any(fault in found for found in violations(messages))
+
+
+def test_an_orderly_conversation_breaks_no_rule() -> None:
+    assert violations(()) == ()
+    assert violations((ASKS, calls("m2", "a", "b", thinking="Hm"), results("m3", a="1", b="2"), says("m4", "Hi"))) == ()
+
+
+def test_calls_at_the_very_end_may_be_pending_only_where_that_is_allowed() -> None:
+    waiting = (ASKS, calls("m2", "a", "b"))
+    assert violations(waiting) != ()
+    assert violations(waiting, pending_allowed=True) == ()
+    assert violations((*waiting, results("m3", a="1")), pending_allowed=True) == ()
+    assert violations((*waiting, user_text("m3", "Well?")), pending_allowed=True) != ()
+
+
+@given(wild_messages())
+def test_any_sequence_of_messages_becomes_legal_and_stays_as_it_is_then(messages: tuple[Message, ...]) -> None:
+    repaired = legal(messages)
+    assert violations(repaired, pending_allowed=True) == ()
+    assert legal(repaired) == repaired
+
+
+@given(wild_messages())
+def test_repair_keeps_every_text_in_its_order(messages: tuple[Message, ...]) -> None:
+    repaired = [message for message in legal(messages) if message.id != "opening"]
+    assert _texts(repaired) == _texts(messages)
+
+
+def _texts(messages: Sequence[Message]) -> list[str]:
+    blocks = [block for message in messages for block in message.blocks]
+    return [block.text for block in blocks if isinstance(block, Text) and block.text.strip()]

@@ -1,0 +1,44 @@
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, ModelFacts, model_facts, plain_name
+from waystation.domain.pricing import PRICES
+
+
+def test_a_known_model_has_its_window_and_its_longest_reply() -> None:
+    assert model_facts("claude-opus-5") == ModelFacts(
+        name="claude-opus-5", window=1_000_000, max_output=128_000, forces_tools=True
+    )
+    assert model_facts("claude-haiku-4-5").window == 200_000
+    assert model_facts("claude-opus-4-5").window == 200_000
+
+
+def test_an_unknown_model_gets_careful_numbers_and_is_marked_as_unknown() -> None:
+    facts = model_facts("somebody-elses-model")
+    assert (facts.window, facts.max_output, facts.known) == (200_000, 8_192, False)
+    assert not facts.forces_tools
+    assert facts.name == "somebody-elses-model"
+
+
+def test_a_dated_snapshot_is_its_model() -> None:
+    assert plain_name("claude-haiku-4-5-20251001") == "claude-haiku-4-5"
+    assert model_facts("claude-haiku-4-5-20251001") == model_facts("claude-haiku-4-5")
+    assert plain_name("claude-opus-4-5") == "claude-opus-4-5"
+
+
+def test_models_that_refuse_a_forced_tool_are_known_as_such() -> None:
+    refusing = {price.model for price in PRICES if not model_facts(price.model).forces_tools}
+    assert refusing == {"claude-opus-5-5", "claude-sonnet-5-5"}
+
+
+def test_models_whose_thinking_depends_on_all_that_came_before_are_known_as_such() -> None:
+    binding = {price.model for price in PRICES if model_facts(price.model).binds_thinking}
+    assert binding == {"claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"}
+
+
+def test_every_priced_model_and_both_defaults_are_known() -> None:
+    assert all(model_facts(price.model).known for price in PRICES)
+    assert model_facts(AGENT_MODEL).known
+    assert model_facts(CONDENSE_MODEL).known
+
+
+def test_the_built_in_offline_model_is_known_and_can_be_made_to_call_a_tool() -> None:
+    facts = model_facts("waystation-offline")
+    assert (facts.known, facts.forces_tools, facts.window) == (True, True, 200_000)

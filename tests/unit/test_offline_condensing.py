@@ -1,0 +1,88 @@
+import json
+
+import pytest
+
+from waystation.adapters.offline.condensing import condensed
+from waystation.adapters.offline.view import NOTHING_NEW, STALLED
+
+ASK = "Write a summary of 100 to 300 tokens."
+
+
+def prompt(*entries: str, earlier: str = "") -> str:
+    record = f"[m2 user] <earlier_conversation>\n{earlier}\n</earlier_conversation>\n" if earlier else ""
+    entry_lines = "\n".join(entries)
+    return f"<conversation>\n{record}{entry_lines}\n</conversation>\n{ASK}"
+
+
+def note(number: int, text: str = "It is due in May.") -> tuple[str, str]:
+    given = {"text": text, "document": "lease.md", "first_line": number, "last_line": number}
+    return (
+        f"[m{number} assistant calls take_note] {json.dumps(given)}",
+        f"[m{number} result of take_note] note {number} kept",
+    )
+
+
+STORY = "\n".join(
+    f"{line}| Gate {line} of harbour {line * 7} stays closed while inspector {line * 3} counts." for line in range(40)
+)
+READ = (
+    '[m3 assistant calls read_document] {"name": "lease.md", "first_line": 1, "last_line": 40}',
+    f"[m4 result of read_document] lease.md, lines 1-40 of 90\n{STORY}",
+)
+
+
+def test_a_summary_keeps_what_was_asked_read_searched_and_noted() -> None:
+    text = condensed(
+        prompt(
+            "[m1 user] Do not fix /srv/app/main.py just yet. Error E-417 is known.",
+            '[m2 assistant calls search_documents] {"query": "lease rent", "limit": 40}',
+            "[m2 result of search_documents] [lease.md:1-12]\nThe rent is due.",
+            *READ,
+            *note(5),
+        ),
+        2_000,
+    ).text
+    assert "Asked: Do not fix /srv/app/main.py just yet.; Error E-417 is known." in text
+    assert "Searches: lease rent" in text
+    assert "Documents read: lease.md, lines 1-40" in text
+    assert "note [lease.md:5-5] It is due in May." in text
+
+
+def test_an_earlier_summary_is_carried_on() -> None:
+    earlier = "Searches: rent\nDocuments read: a.md, lines 1-9\nLast actions: gone"
+    text = condensed(prompt(*READ, *note(5), earlier=earlier), 2_000).text
+    assert "Documents read: a.md, lines 1-9; lease.md, lines 1-40" in text
+    assert "Searches: rent" in text
+    assert "gone" not in text
+    assert NOTHING_NEW not in text
+
+
+def test_two_parts_without_anything_kept_are_called_a_standstill() -> None:
+    once = condensed(prompt(*READ, earlier="Searches: rent"), 2_000).text
+    assert NOTHING_NEW in once
+    assert STALLED in condensed(prompt(*READ, earlier=once), 2_000).text
+
+
+@pytest.mark.parametrize("max_tokens", [60, 2_000])
+def test_a_summary_stays_within_what_was_asked_for(max_tokens: int) -> None:
+    notes = [line for number in range(5, 60) for line in note(number, f"Clause {number} ends in May.")]
+    reply = condensed(prompt(*READ, *notes), max_tokens)
+    assert min(100, max_tokens) * 0.5 < reply.tokens <= min(300, max_tokens)
+
+
+def test_refusals_and_sections_are_recorded() -> None:
+    text = condensed(
+        prompt(
+            *READ,
+            "[m7 result of read_document] There is no document 'x.md'. Did you mean a.md?",
+            '[m8 assistant calls write_section] {"heading": "Rent", "markdown": "- due"}',
+            "[m8 result of write_section] section 2 kept: Rent",
+        ),
+        2_000,
+    ).text
+    assert "Failed: read_document: There is no document 'x.md'. Did you mean a.md?" in text
+    assert "section 2 kept: Rent" in text
+
+
+def test_text_in_no_known_form_is_condensed_too() -> None:
+    assert "rent is due" in condensed("The rent is due in May, and the deposit before that. " * 3, 2_000).text

@@ -1,0 +1,94 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.adapters.offline.language import concepts, is_of_every_document, stem
+from waystation.adapters.offline.planning import clauses
+from waystation.adapters.offline.quotes import best_quotes, header_of
+
+LICENCES = concepts("Which licences do these packages carry?")
+
+
+def quoted(text: str, question: str) -> list[str]:
+    lines = list(enumerate(text.splitlines(), 1))
+    return [quote.text for quote in best_quotes(lines, concepts(question))]
+
+
+def test_a_header_line_says_more_than_a_sentence_and_a_file_name_says_nothing() -> None:
+    text = (
+        "- Name: a\n- License-File: LICENSE\n- License: MIT\n- Dynamic: license-file\n\nThis license is nice to have."
+    )
+    assert quoted(text, "Which licence is it?") == ["License: MIT"]
+
+
+def test_a_second_quotation_says_something_that_the_first_does_not() -> None:
+    text = (
+        "The old names are deprecated now.\n\nThe new names are deprecated now.\n\nIt is in beta and will change again."
+    )
+    assert quoted(text, "What needs attention?") == [
+        "The old names are deprecated now.",
+        "It is in beta and will change again.",
+    ]
+
+
+def test_a_sentence_over_two_lines_is_cited_with_both() -> None:
+    lines = list(enumerate(["# Rent", "", "It rains. The rent is due", "in May. It pours."], 1))
+    (quote,) = best_quotes(lines, concepts("When is the rent due?"), most=1)
+    assert (quote.text, quote.first_line, quote.last_line) == ("The rent is due in May.", 3, 4)
+
+
+def test_quotation_marks_inside_are_left_out() -> None:
+    assert quoted('The "old" rent was due on the first of May.', "rent") == ["rent was due on the first of May."]
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")), max_size=12))
+def test_whatever_the_text_its_quotations_stand_in_their_lines(texts: list[str]) -> None:
+    lines = list(enumerate(texts, 1))
+    for quote in best_quotes(lines, LICENCES):
+        stands = " ".join(" ".join(texts[quote.first_line - 1 : quote.last_line]).split())
+        assert quote.text
+        assert quote.text in stands
+        assert '"' not in quote.text
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("License: MIT", "License", "MIT"),
+        ("- Summary: It parses.", "Summary", "It parses."),
+        ("Classifier: License :: OSI Approved :: MIT License", "Classifier License :: OSI Approved", "MIT License"),
+        ("Just words.", "", "Just words."),
+    ],
+)
+def test_header_lines_have_key_and_value(line: str, key: str, value: str) -> None:
+    assert header_of(line) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("licences", "licence"), ("shipping", "ships"), ("gpl", "GPLv3"), ("vulnerabilities", "vulnerability")],
+)
+def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
+    assert stem(one) == stem(other)
+
+
+def test_what_the_documents_are_called_is_not_looked_for() -> None:
+    assert [concept.words[0] for concept in LICENCES] == ["licences"]
+    assert [concept.words[0] for concept in concepts("What is each of them for?")] == ["purpose"]
+    assert is_of_every_document("What is each of them for?")
+    assert not is_of_every_document("When is the rent due?")
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("When is it due?", ("When is it due",)),
+        ("When is it due, and who pays?", ("When is it due", "Who pays")),
+        ("Was kostet es und wer zahlt?", ("Was kostet es", "Wer zahlt")),
+        ("Compare bread and butter", ("Compare bread and butter",)),
+        ("A? B? C? D? E?", ("A", "B", "C; D; E")),
+        ("", ()),
+    ],
+)
+def test_a_question_falls_into_its_parts(question: str, parts: tuple[str, ...]) -> None:
+    assert clauses(question) == parts

@@ -1,0 +1,51 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from waystation.adapters.offline.model import reply_to
+from waystation.adapters.offline.replies import Reply, call, fitted
+from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest, RequestRefused
+
+FINDINGS: list[JsonValue] = [
+    {"claim": f"claim {number}", "citations": [f"[a:{number}-{number}]"]} for number in range(9)
+]
+FULL = Reply(text="I hand in.", calls=(call("submit_findings", findings=FINDINGS, open_questions=["none"]),))
+
+
+@given(st.integers(1, 400))
+def test_no_reply_is_longer_than_its_maximum_and_no_call_is_cut(most: int) -> None:
+    reply = fitted(FULL, most)
+    assert reply.tokens <= most
+    for made in reply.calls:
+        findings = made.input["findings"]
+        assert isinstance(findings, list)
+        assert findings == FINDINGS[: len(findings)]
+    assert reply.calls or reply.stop_reason == "max_tokens"
+
+
+def test_of_several_calls_the_last_go_first() -> None:
+    notes = Reply(calls=tuple(call("take_note", text=f"note {number}") for number in range(5)))
+    assert fitted(notes, notes.tokens // 2).calls == notes.calls[:2]
+
+
+def test_a_section_loses_its_last_lines() -> None:
+    section = Reply(
+        calls=(call("write_section", heading="Rent", markdown="- one line\n- another line\n- a third line"),)
+    )
+    (kept,) = fitted(section, section.tokens - 1).calls
+    assert kept.input == {"heading": "Rent", "markdown": "- one line\n- another line"}
+
+
+def test_a_tool_that_this_model_does_not_know_cannot_be_forced() -> None:
+    request = MessagesRequest.model_validate(
+        {
+            "model": OFFLINE_MODEL,
+            "max_tokens": 10,
+            "messages": [{"role": "user", "content": "x"}],
+            "tools": [{"name": "look", "input_schema": {}}],
+            "tool_choice": {"type": "tool", "name": "look"},
+        }
+    )
+    with pytest.raises(RequestRefused, match="cannot be made to call 'look'"):
+        reply_to(request)

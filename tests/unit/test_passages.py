@@ -1,0 +1,130 @@
+import hashlib
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.messages import Block, Message, Role, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.domain.passages import PASSAGE_CHARACTERS, make_passages, render, tool_names
+
+RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def said(number: int, role: Role = "user") -> Message:
+    return Message(id=f"m{number}", role=role, blocks=(Text(text=f"word{number}"),))
+
+
+def call(number: int) -> Message:
+    blocks: tuple[Block, ...] = (ToolUse(id=f"c{number}", name="read_document", input={"name": "a.md", "from": 1}),)
+    return Message(id=f"m{number}", role="assistant", blocks=blocks)
+
+
+def result(number: int, text: str = "found it") -> Message:
+    return Message(id=f"m{number}", role="user", blocks=(ToolResult(tool_use_id=f"c{number - 1}", content=text),))
+
+
+def rendered(messages: list[Message]) -> dict[str, str]:
+    names = tool_names(messages)
+    return {message.id: render(message, names) for message in messages}
+
+
+def passages_of(messages: list[Message], texts: dict[str, str] | None = None) -> tuple[Passage, ...]:
+    return make_passages(RUN, "c1", messages, rendered(messages) if texts is None else texts, NOW)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (user_text("m1", "Please find out."), "[m1 user] Please find out."),
+        (said(2, "assistant"), "[m2 assistant] word2"),
+        (call(12), '[m12 assistant calls read_document] {"name": "a.md", "from": 1}'),
+        (result(13, "line 1\nline 2"), "[m13 result of read_document] line 1\nline 2"),
+        (Message(id="m4", role="user", blocks=(ToolResult(tool_use_id="?", content="x"),)), "[m4 result of a tool] x"),
+        (
+            Message(id="m5", role="user", blocks=(ToolResult(tool_use_id="c12", content="no", is_error=True),)),
+            "[m5 error of read_document] no",
+        ),
+        (Message(id="m6", role="assistant", blocks=(Thinking(thinking="hm", signature="s"), Text(text=" "))), ""),
+        (
+            Message(id="m7", role="assistant", blocks=(Text(text="Grüße"), *call(7).blocks)),
+            '[m7 assistant] Grüße\n[m7 assistant calls read_document] {"name": "a.md", "from": 1}',
+        ),
+    ],
+)
+def test_a_message_is_rendered_with_its_id_and_speaker(message: Message, text: str) -> None:
+    assert render(message, {"c12": "read_document"}) == text
+
+
+def test_five_messages_make_a_window_and_the_next_begins_with_the_last_of_them() -> None:
+    windows = [(p.first_message, p.last_message) for p in passages_of([said(n) for n in range(1, 12)])]
+    assert windows == [("m1", "m5"), ("m5", "m9"), ("m9", "m11")]
+
+
+def test_what_the_last_window_held_is_not_said_again_alone() -> None:
+    windows = [(p.first_message, p.last_message) for p in passages_of([said(n) for n in range(1, 6)])]
+    assert windows == [("m1", "m5")]
+
+
+def test_a_call_and_its_result_stay_in_one_window() -> None:
+    messages = [said(0), *(message for n in range(1, 12, 2) for message in (call(n), result(n + 1)))]
+    for passage in passages_of(messages):
+        assert passage.text.count("calls read_document") == passage.text.count("result of read_document")
+
+
+def test_a_long_result_is_cut_at_line_ends_and_every_passage_says_whose_it_is() -> None:
+    messages = [call(1), result(2, "\n".join(f"line {n} " + "x" * 90 for n in range(60)))]
+    passages = passages_of(messages)
+    assert len(passages) > 3
+    assert passages[0].text.startswith("[m1 assistant calls read_document]")
+    assert all(passage.text.startswith("[m2 continues] line ") for passage in passages[1:])
+    assert all(passage.first_message == passage.last_message == "m2" for passage in passages[1:])
+
+
+def test_a_unit_that_fills_passages_by_itself_is_not_repeated_in_the_next_window() -> None:
+    messages = [*(said(n) for n in range(1, 5)), said(5), said(6)]
+    texts = rendered(messages) | {"m5": "y" * 4_000}
+    assert sum(passage.text.count("y") for passage in passages_of(messages, texts)) == 4_000
+
+
+def test_messages_without_text_give_no_passages() -> None:
+    assert passages_of([]) == ()
+    assert passages_of([said(1), said(2)], {"m1": " \n", "m2": ""}) == ()
+    assert passages_of([said(1)], {}) == ()
+
+
+def test_a_passage_carries_its_place_and_its_hash() -> None:
+    (passage,) = passages_of([said(1), said(2)])
+    assert passage.text == "[m1 user] word1\n[m2 user] word2"
+    assert passage.content_hash == hashlib.sha256(passage.text.encode()).hexdigest()
+    assert (passage.tenant, passage.session, passage.task_id) == ("t", "e", "task-1")
+    assert (passage.run_id, passage.step_id, passage.created) == ("task-1/r1", "r1", NOW)
+    assert uuid.UUID(passage.id).version == 5
+
+
+def test_the_same_compaction_gives_the_same_ids_and_another_gives_others() -> None:
+    messages = [said(n) for n in range(12)]
+    ids = [passage.id for passage in passages_of(messages)]
+    assert len(set(ids)) == len(ids)
+    assert [passage.id for passage in passages_of(messages)] == ids
+    others = make_passages(RUN, "c2", messages, rendered(messages), NOW)
+    assert not {passage.id for passage in others} & set(ids)
+
+
+TEXTS = st.lists(st.text(st.sampled_from("ab \n"), max_size=5_000), max_size=12)
+
+
+@given(TEXTS)
+def test_every_line_of_every_message_is_in_some_passage_and_no_passage_is_too_long(bodies: list[str]) -> None:
+    messages = [said(number) for number in range(len(bodies))]
+    texts = {message.id: body for message, body in zip(messages, bodies, strict=True)}
+    passages = passages_of(messages, texts)
+    remembered = "\n".join(passage.text for passage in passages)
+    for body in bodies:
+        for line in body.strip().splitlines():
+            assert line[:PASSAGE_CHARACTERS] in remembered
+    assert all(len(passage.text) <= PASSAGE_CHARACTERS + len("[m12 continues] ") for passage in passages)

@@ -1,0 +1,119 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.plan import Plan, Role, Step, plan_errors, share_out, standard_plan
+
+
+def step(step_id: str, role: Role = "research", *needs: str, goal: str = "Find it.") -> Step:
+    return Step(id=step_id, role=role, title="A step", goal=goal, needs=needs)
+
+
+A, B = step("a"), step("b")
+WEIGH, WRITE = step("weigh", "analysis", "a", "b"), step("write", "writing", "weigh")
+GOOD = Plan(steps=(A, B, WEIGH, WRITE))
+
+
+def test_a_good_plan_has_no_errors() -> None:
+    assert plan_errors(GOOD) == ()
+
+
+BAD = {
+    "too few steps": ((A, step("write", "writing", "a")), "a plan has 3 to 12 steps, this one has 2"),
+    "too many steps": (
+        (*(step(f"s{n}") for n in range(12)), step("write", "writing", *(f"s{n}" for n in range(12)))),
+        "a plan has 3 to 12 steps, this one has 13",
+    ),
+    "an id twice": ((A, A, step("weigh", "analysis", "a"), WRITE), "step id 'a' is used more than once"),
+    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is no step"),
+    "no research": (
+        (step("a", "analysis"), step("weigh", "analysis", "a"), WRITE),
+        "a plan has at least one research step",
+    ),
+    "no writing": ((A, B, step("w", "analysis", "a", "b")), "the last step, and only the last, has the role writing"),
+    "writing twice": (
+        (A, step("w", "writing", "a"), step("write", "writing", "w")),
+        "the last step, and only the last, has the role writing",
+    ),
+    "writing not last": ((A, step("w", "writing", "a"), B), "the last step, and only the last, has the role writing"),
+    "a circle": (
+        (step("a", "research", "b"), step("b", "research", "a"), step("write", "writing", "a", "b")),
+        "steps need each other in a circle: a -> b -> a",
+    ),
+    "a step that needs itself": (
+        (step("a", "research", "a"), B, step("write", "writing", "a", "b")),
+        "steps need each other in a circle: a -> a",
+    ),
+    "a step that nobody waits for": (
+        (A, B, step("write", "writing", "a")),
+        "step 'b' is needed by no later step, so nobody would wait for it",
+    ),
+    "a step without a goal": ((A, step("b", goal="  "), WEIGH, WRITE), "step 'b' has no goal"),
+    "the id of the planning": (
+        (step("plan"), B, step("write", "writing", "plan", "b")),
+        "step id 'plan' is not small letters, digits and hyphens, at most 40, and other than 'plan'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "error"), BAD.values(), ids=BAD.keys())
+def test_what_keeps_a_plan_from_being_run_is_said(steps: tuple[Step, ...], error: str) -> None:
+    assert error in plan_errors(Plan(steps=steps))
+
+
+@pytest.mark.parametrize("bad", ["", "A", "a/b", "a b", "é", "-a", "`a`", "a\n", "a" * 41])
+def test_an_id_that_could_break_other_ids_or_the_display_is_refused(bad: str) -> None:
+    errors = plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
+    assert len(errors) == 1
+    assert errors[0].startswith(f"step id {bad!r} is not small letters")
+
+
+def test_a_plan_without_steps_is_refused_and_not_a_crash() -> None:
+    assert len(plan_errors(Plan(steps=()))) == 3
+
+
+def test_a_step_is_ready_when_everything_it_needs_is_done_and_starts_once() -> None:
+    assert GOOD.ready(frozenset(), frozenset()) == (A, B)
+    assert GOOD.ready(frozenset({"a"}), frozenset({"a", "b"})) == ()
+    assert GOOD.ready(frozenset({"a", "b"}), frozenset({"a", "b"})) == (WEIGH,)
+    assert GOOD.ready(frozenset({"a", "b", "weigh"}), frozenset({"a", "b", "weigh"})) == (WRITE,)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """Research steps that may need earlier ones, and a writing step that needs all that nobody else needs."""
+    count = draw(st.integers(2, 11))
+    steps: list[Step] = []
+    for number in range(count):
+        needs = draw(st.sets(st.sampled_from([s.id for s in steps]))) if steps else set[str]()
+        steps.append(step(f"s{number}", "research", *sorted(needs)))
+    unneeded = [s.id for s in steps if not any(s.id in other.needs for other in steps)]
+    return Plan(steps=(*steps, step("write", "writing", *unneeded)))
+
+
+@given(plans())
+def test_every_plan_without_errors_runs_to_its_end_with_the_writing_step_last(plan: Plan) -> None:
+    assert plan_errors(plan) == ()
+    done = list[str]()
+    while ready := plan.ready(frozenset(done), frozenset(done)):
+        done += [s.id for s in ready]
+    assert sorted(done) == sorted(s.id for s in plan.steps)
+    assert done[-1] == "write"
+
+
+def test_the_standard_plan_can_be_run_and_asks_the_question_everywhere() -> None:
+    plan = standard_plan("Why is the sky blue?")
+    assert plan_errors(plan) == ()
+    assert all("Why is the sky blue?" in step.goal for step in plan.steps)
+
+
+def test_no_goal_enters_the_history() -> None:
+    assert all(step.goal == "" for step in standard_plan("A private matter").without_goals().steps)
+    assert "private" not in standard_plan("A private matter").without_goals().model_dump_json()
+
+
+@given(st.integers(0, 1_000_000), st.integers(2_000, 200_000), st.integers(0, 12))
+def test_shares_never_exceed_what_there_is_or_the_budget_of_an_agent(tokens: int, budget: int, steps: int) -> None:
+    share = share_out(tokens, budget, steps)
+    assert 0 <= share <= budget
+    assert share * steps <= tokens

@@ -1,0 +1,81 @@
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from waystation.domain.budget import Usage
+from waystation.domain.pricing import PRICES, cost_micro_usd, highest_rate
+
+TODAY = date(2026, 11, 21)
+
+tokens = st.integers(min_value=0, max_value=1_000_000)
+usages = st.builds(Usage, input=tokens, cache_write=tokens, cache_read=tokens, output=tokens)
+priced_models = st.sampled_from(sorted({price.model for price in PRICES}))
+
+
+def test_each_kind_of_token_is_priced_by_its_own_rate() -> None:
+    million = 1_000_000
+    assert cost_micro_usd("claude-opus-5-5", Usage(input=million), TODAY) == 4_000_000
+    assert cost_micro_usd("claude-opus-5-5", Usage(output=million), TODAY) == 20_000_000
+    assert cost_micro_usd("claude-opus-5-5", Usage(cache_write=million), TODAY) == 5_000_000
+    assert cost_micro_usd("claude-opus-5-5", Usage(cache_read=million), TODAY) == 200_000
+
+
+def test_a_cost_is_rounded_up_to_the_next_millionth_of_a_dollar() -> None:
+    assert cost_micro_usd("claude-haiku-5-5", Usage(cache_read=1), TODAY) == 1
+    assert cost_micro_usd("claude-haiku-5-5", Usage(cache_read=101), TODAY) == 2
+    assert cost_micro_usd("claude-haiku-5-5", Usage(), TODAY) == 0
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (Usage(input=100_000, output=1_000), 10_500),
+        (Usage(input=100_001, output=1_000), 52_501),
+        (Usage(cache_read=90_000, cache_write=10_000), 2_150),
+        (Usage(cache_read=90_000, cache_write=10_000, input=1), 10_751),
+    ],
+)
+def test_a_long_prompt_cached_or_not_raises_the_rates_of_the_whole_call(usage: Usage, cost: int) -> None:
+    assert cost_micro_usd("claude-haiku-5-5", usage, TODAY) == cost
+
+
+def test_a_price_holds_from_its_day_on() -> None:
+    read = Usage(cache_read=1_000_000)
+    assert cost_micro_usd("claude-sonnet-5-5", read, date(2026, 10, 6)) == 200_000
+    assert cost_micro_usd("claude-sonnet-5-5", read, date(2026, 10, 7)) == 100_000
+
+
+def test_a_dated_snapshot_costs_what_its_model_costs() -> None:
+    assert cost_micro_usd("claude-haiku-4-5-20251001", Usage(output=1_000_000), TODAY) == 5_000_000
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-9", "gpt", "", "claude-haiku-5-5-fast"])
+def test_a_model_that_is_not_in_the_table_has_no_price(model: str) -> None:
+    assert cost_micro_usd(model, Usage(input=1), TODAY) is None
+    assert highest_rate(model, TODAY) is None
+
+
+def test_the_highest_rate_is_that_of_the_dearest_tier() -> None:
+    assert highest_rate("claude-haiku-5-5", TODAY) == Decimal("2.50")
+    assert highest_rate("claude-sonnet-5-5", TODAY) == Decimal(10)
+
+
+@settings(deadline=None)
+@given(priced_models, usages)
+def test_no_call_costs_more_than_all_its_tokens_at_the_highest_rate(model: str, usage: Usage) -> None:
+    cost, highest = cost_micro_usd(model, usage, TODAY), highest_rate(model, TODAY)
+    assert cost is not None
+    assert highest is not None
+    assert cost <= usage.total * highest + 1
+
+
+@settings(deadline=None)
+@given(priced_models, usages, usages)
+def test_more_tokens_never_cost_less(model: str, usage: Usage, more: Usage) -> None:
+    little, much = cost_micro_usd(model, usage, TODAY), cost_micro_usd(model, usage + more, TODAY)
+    assert little is not None
+    assert much is not None
+    assert little <= much

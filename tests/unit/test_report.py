@@ -1,0 +1,129 @@
+from inline_snapshot import snapshot
+
+from tests.unit.progress_values import ASKING, PAUSED
+from waystation.domain.budget import RunTotals
+from waystation.domain.citations import Citation, FailedCitation
+from waystation.domain.report import OFFLINE_WARNING, ReportParts, StepFindings, whole_report, written_part
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+
+FOUND = StepFindings(
+    title="Silting",
+    findings=Findings(
+        findings=(
+            Finding(claim="It silted up\nwithin ten years.", citations=("[harbour.md:2-2]", "[log.md:4-9]")),
+            Finding(claim="Nobody dredged it.", citations=("[harbour.md:3-3]",)),
+        )
+    ),
+)
+WEIGHED = Analysis(conclusions=(Finding(claim="Silt closed it.", citations=("[harbour.md:2-3]",)),))
+DRAFT = ReportDraft(
+    title="The silted harbour",
+    summary="Silt closed it [harbour.md:2-3].",
+    sections=(Section(heading="Causes", markdown='It "silted up" [harbour.md:2-2].'),),
+)
+
+
+def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offline: bool = False) -> ReportParts:
+    return ReportParts(
+        question="Why did the harbour silt up?",
+        draft=draft,
+        findings=(FOUND,),
+        analysis=WEIGHED,
+        progress=progress,
+        offline=offline,
+    )
+
+
+def test_a_finished_report_and_how_it_came_about() -> None:
+    whole = parts()
+    assert whole_report(whole, written_part(whole), 2, ()) == snapshot("""\
+# The silted harbour
+
+**Question.** Why did the harbour silt up?
+
+Silt closed it [harbour.md:2-3].
+
+## Causes
+
+It "silted up" [harbour.md:2-2].
+
+## Citations
+
+All 2 citations were checked against the documents, and hold.
+
+## How this report came about
+
+- Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
+- Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.1235
+- Budget: 41,200 of 200,000 tokens
+- Possibly billed without a reply: 2,500 tokens at most
+- Step research-1 ended partial: a person denied it more tokens
+- Compactions: 1, 22,000 tokens compressed away, 6 passages kept in memory, 2 private values replaced
+- research-1 asked for 20,000 tokens; 15,000 approved by Ada (as they named themselves): go on
+- research-1 asked for 20,000 tokens; denied by Ada (as they named themselves)
+- research-2 asked for 30,000 tokens; nobody answered
+- `approve_budget` without effect: tokens: Input should be greater than 0
+- Memory did not answer a recall; the agent went on without it.
+""")
+
+
+def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> None:
+    unfinished = DRAFT.model_copy(update={"title": "", "summary": ""})
+    assert written_part(parts(unfinished)) == snapshot("""\
+# Why did the harbour silt up?
+
+> **Partial.** This report was not finished (research-1: a person denied it more tokens). What was found follows.
+
+**Question.** Why did the harbour silt up?
+
+## Causes
+
+It "silted up" [harbour.md:2-2].
+
+## Findings: Silting
+
+- It silted up within ten years. [harbour.md:2-2] [log.md:4-9]
+- Nobody dredged it. [harbour.md:3-3]
+
+## Conclusions
+
+- Silt closed it. [harbour.md:2-3]\
+""")
+
+
+def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> None:
+    cancelled = PAUSED.model_copy(update={"phase": TaskPhase.CANCELLED, "steps": ()})
+    empty = parts(ReportDraft(), cancelled).model_copy(update={"findings": (), "analysis": None})
+    assert written_part(empty) == snapshot("""\
+# Why did the harbour silt up?
+
+> **Partial.** This report was not finished (the task was cancelled). What was found follows.
+
+**Question.** Why did the harbour silt up?
+
+Nothing was found before the work stopped.\
+""")
+
+
+def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
+    offline = parts(offline=True)
+    assert whole_report(offline, "# Report", 0, ()).startswith(f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report")
+    assert OFFLINE_WARNING not in whole_report(parts(), "# Report", 0, ())
+
+
+def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
+    failed = FailedCitation(
+        citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
+    )
+    report = whole_report(parts(), "# Report", 3, (failed,))
+    assert "1 of 3 citations do not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
+    assert "All 3" not in report
+
+
+def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
+    progress = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None), "approvals": (ASKING,)})
+    report = whole_report(parts(progress=progress), "# Report", 0, ())
+    assert "cost: price unknown" in report
+    assert "- research-2 asked for 30,000 tokens; nobody answered" in report
+    assert "Possibly billed" not in report

@@ -1,0 +1,75 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from waystation.settings import Settings
+
+
+def test_the_environment_beats_the_default_and_an_argument_beats_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert Settings().agent_budget == 100_000
+    monkeypatch.setenv("WAYSTATION_AGENT_BUDGET", "50000")
+    assert Settings().agent_budget == 50_000
+    assert Settings(agent_budget=20_000).agent_budget == 20_000
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "")
+    assert Settings().anthropic_api_key is None
+
+
+def test_everything_lies_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    settings = Settings()
+    assert settings.database_url == f"sqlite+aiosqlite:///{tmp_path}/waystation.db"
+    places = (settings.run_file, settings.memory_folder, settings.reports_folder, settings.logs_folder)
+    assert {place.parent for place in (*places, settings.key_file, settings.temporal_database)} == {tmp_path}
+
+
+def test_the_home_folder_is_absolute_wherever_it_was_given_from() -> None:
+    assert Settings(home=Path("~/somewhere")).home == Path.home() / "somewhere"
+    assert Settings(home=Path("here")).home == Path.cwd() / "here"
+
+
+def test_a_database_url_replaces_the_file_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql+asyncpg://db/waystation")
+    assert Settings().database_url == "postgresql+asyncpg://db/waystation"
+
+
+@pytest.mark.parametrize(
+    ("key", "offline", "expected"),
+    [
+        ("", "", True),
+        ("sk-ant-1", "", False),
+        ("sk-ant-1", "true", True),
+        ("", "false", False),
+    ],
+)
+def test_the_offline_model_works_when_there_is_no_key_or_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, key: str, offline: str, expected: bool
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    monkeypatch.setenv("WAYSTATION_OFFLINE", offline)
+    assert Settings().uses_offline_model is expected
+
+
+def test_a_key_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
+    assert "sk-ant-secret" not in repr(Settings())
+
+
+def test_an_impossible_setting_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_BUDGET", "12")
+    with pytest.raises(ValidationError, match="budget"):
+        Settings()
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Settings().__setattr__("tenant", "other")
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert [name for name, field in Settings.model_fields.items() if not field.description] == []

@@ -1,0 +1,122 @@
+"""How a task asks people for money, pauses, and takes their answers."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, working
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.approvals import approve, deny
+from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
+from waystation.domain.task import Approval, Refusal, TaskPhase
+from waystation.domain.task_state import SHOWN_REFUSALS, TaskState
+
+
+def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_again() -> None:
+    state = spent(finished(working(), "research-2"), "research-1")
+    request = state.request_for("research-1", NOON)
+    assert request == state.request_for("research-1", NOON)
+    assert request == Approval(
+        request_id="research-1-1",
+        agent="research-1",
+        asked_tokens=30_000,
+        spent=29_500,
+        limit=30_000,
+        needed=state.runs["research-1"].needed,
+        task_spent=2_000 + 10_000 + 29_500,
+        steps_left=3,
+        requested_at=NOON,
+    )
+
+
+def test_each_request_of_a_step_has_a_number_of_its_own() -> None:
+    state = asking(working(), "research-1", "research-2")
+    answer = approve(state.approvals, {"request_id": "research-1-1"}, NOON)
+    state = spent(state.answered(answer).granted("research-1", 30_000), "research-1")
+    assert state.request_for("research-1", NOON).request_id == "research-1-2"
+    assert [approval.request_id for approval in state.pending] == ["research-2-1"]
+
+
+def test_a_task_is_paused_only_while_every_run_that_is_not_done_waits_for_a_person() -> None:
+    state = asking(working(), "research-1")
+    assert state.phase is TaskPhase.WORKING
+    state = asking(state, "research-2")
+    assert state.phase is TaskPhase.PAUSED
+    granted = state.answered(approve(state.approvals, {"request_id": "research-1-1"}, NOON))
+    assert granted.granted("research-1", 1_000).phase is TaskPhase.WORKING
+
+
+def test_a_task_whose_last_running_agent_finishes_is_paused_by_the_one_that_waits() -> None:
+    assert finished(asking(working(), "research-1"), "research-2").phase is TaskPhase.PAUSED
+
+
+def test_an_agent_that_only_spent_its_budget_does_not_pause_its_task() -> None:
+    assert spent(spent(working(), "research-1"), "research-2").phase is TaskPhase.WORKING
+
+
+@given(st.lists(st.sampled_from(["leg", "spent", "finish", "ask", "grant", "deny"]), max_size=25), st.data())
+def test_the_account_holds_and_paused_means_that_all_wait(events: list[str], data: st.DataObject) -> None:
+    state = working()
+    for event in events:
+        open_runs = [run for run in state.runs.values() if run.phase != "delivered"]
+        if not open_runs:
+            break
+        state = happened(state, event, data.draw(st.sampled_from(open_runs)), data)
+        assert state.account.limit is not None
+        assert state.account.spent + state.account.held <= state.account.limit
+        waiting = {approval.agent for approval in state.pending}
+        active = {run.run.step_id for run in state.runs.values() if run.phase != "delivered"}
+        assert (state.phase is TaskPhase.PAUSED) == (bool(active) and active <= waiting)
+    over = state.ended(TaskPhase.DONE)
+    assert over.account.held == 0
+    assert over.account.spent == over.totals.spent
+
+
+def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -> TaskState:
+    """The state after the event, if it can happen to this run now."""
+    step_id = run.run.step_id
+    pending = next((approval for approval in state.pending if approval.agent == step_id), None)
+    if pending is not None and event in {"grant", "deny"}:
+        sent: JsonValue = {"request_id": pending.request_id}
+        if event == "grant":
+            return state.answered(approve(state.approvals, sent, NOON)).granted(step_id, pending.asked_tokens)
+        return state.answered(deny(state.approvals, sent, NOON)).denied(step_id)
+    if pending is None and run.phase == "spent" and event == "ask":
+        return state.asked(state.request_for(step_id, NOON))
+    if run.phase == "running" and event in {"leg", "finish", "spent"}:
+        tokens = data.draw(st.integers(run.totals.spent, run.limit))
+        outcomes: dict[str, LegOutcome] = {
+            "leg": TurnLimit(standing=standing(tokens)),
+            "finish": Finished(standing=standing(tokens)),
+            "spent": AllowanceSpent(standing=standing(tokens), needed=900),
+        }
+        return after_leg(state, step_id, outcomes[event])
+    return state
+
+
+def test_a_denial_delivers_what_the_agent_has_and_gives_the_rest_back() -> None:
+    state = asking(working(), "research-1")
+    state = state.answered(deny(state.approvals, {}, NOON)).denied("research-1")
+    run = state.runs["research-1"]
+    assert (run.partial, run.reason, state.cancelled) == (True, "a person denied it more tokens", False)
+    assert state.account.spent == 2_000 + 29_500
+    assert "research-1" not in state.account.reserved
+
+
+def test_a_denial_may_end_the_whole_task_and_then_nothing_can_be_answered_any_more() -> None:
+    state = asking(working(), "research-1", "research-2")
+    answer = deny(state.approvals, {"request_id": "research-1-1", "finish": "cancel"}, NOON)
+    state = state.answered(answer).denied("research-1")
+    assert (state.cancelled, state.ending, state.pending) == (True, True, ())
+    assert state.last_phase is TaskPhase.CANCELLED
+
+
+def test_a_refused_answer_changes_nothing_but_the_list_of_refusals_which_is_bounded() -> None:
+    state = asking(working(), "research-1", "research-2")
+    refused = approve(state.approvals, "yes", NOON)
+    assert isinstance(refused, Refusal)
+    after = state.answered(refused)
+    assert after == state.with_(refusals=(refused,))
+    for number in range(SHOWN_REFUSALS + 5):
+        after = after.answered(Refusal(signal="deny_budget", reason=str(number), at=NOON))
+    assert [refusal.reason for refusal in after.refusals] == [str(n) for n in range(5, SHOWN_REFUSALS + 5)]

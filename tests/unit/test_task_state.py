@@ -1,0 +1,193 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.task_values import (
+    PLAN,
+    REF,
+    TERMS,
+    after_leg,
+    asking,
+    finished,
+    planned,
+    spent,
+    standing,
+    totals,
+    working,
+)
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.ledger import Account
+from waystation.domain.leg import ContextFull
+from waystation.domain.plan import standard_plan
+from waystation.domain.session import Answer
+from waystation.domain.task import TaskPhase
+from waystation.domain.task_state import TaskState, progress_of, summed
+
+
+def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:
+    state = planned()
+    assert state.account == Account(limit=200_000, spent=2_000, reserved={step.id: 30_000 for step in PLAN.steps})
+    assert (state.phase, state.notes, state.runs) == (TaskPhase.WORKING, ("planned",), {})
+
+
+@given(st.integers(2_000, 400_000), st.integers(0, 2_000))
+def test_shares_and_planning_never_pass_the_budget(budget: int, planning: int) -> None:
+    state = TaskState(account=Account(limit=budget)).planned(PLAN, totals(planning), (), TERMS.agent_budget)
+    assert state.account.spent + state.account.held <= budget
+    assert len(set(state.account.reserved.values())) == 1
+
+
+def test_planning_is_booked_once_whether_it_made_a_plan_or_failed_first() -> None:
+    failed = TaskState(account=Account(limit=200_000)).with_planning(totals(1_500))
+    assert failed.account.spent == 1_500
+    assert failed.planned(PLAN, totals(2_000), (), 30_000).account.spent == 2_000
+
+
+def test_a_started_step_has_its_share_as_limit() -> None:
+    run = working("research-1").runs["research-1"]
+    assert (run.limit, run.share, run.run.run_id, run.run.role) == (30_000, 30_000, "task-1/research-1", "research")
+
+
+def test_a_delivered_run_settles_once_and_gives_the_rest_back() -> None:
+    state = finished(working(), "research-1")
+    assert (state.account.spent, "research-1" in state.account.reserved) == (12_000, False)
+    assert state.with_run(state.runs["research-1"]).account == state.account
+    assert state.done == {"research-1"}
+
+
+def test_a_spent_agent_draws_on_what_no_step_to_come_needs() -> None:
+    state = spent(working(), "research-1")
+    drawn, tokens = state.drawn("research-1")
+    assert tokens == 15_000
+    assert drawn.account.reserved["research-1"] == 45_000
+    assert {step: drawn.account.reserved[step] for step in ("analysis", "writing")} == dict.fromkeys(
+        ("analysis", "writing"), 30_000
+    )
+
+
+def test_what_a_finished_step_gave_back_can_be_drawn_on() -> None:
+    state = finished(spent(working(budget=122_000), "research-1"), "research-2", 20_000)
+    drawn, tokens = state.drawn("research-1")
+    assert tokens == 10_000
+    assert drawn.account.unreserved == 0
+
+
+@pytest.mark.parametrize(("left", "expected"), [(899, 0), (900, 900), (20_000, 15_000)])
+def test_nothing_is_drawn_that_would_not_pay_for_one_call(left: int, expected: int) -> None:
+    state = spent(working(budget=122_000 + left), "research-1", needed=900)
+    drawn, tokens = state.drawn("research-1")
+    assert tokens == expected
+    assert drawn.account.reserved["research-1"] == 30_000 + expected
+
+
+def test_a_call_that_needs_more_than_the_agent_started_with_draws_as_much_as_it_needs() -> None:
+    state = spent(working(budget=200_000), "research-1", needed=50_000)
+    assert state.drawn("research-1")[1] == 50_000
+
+
+def test_a_grant_raises_task_and_agent_together() -> None:
+    state = asking(working(budget=122_000), "research-1").granted("research-1", 12_000)
+    assert (state.account.limit, state.account.reserved["research-1"]) == (134_000, 42_000)
+    assert (state.runs["research-1"].limit, state.runs["research-1"].phase) == (42_000, "running")
+    assert state.account.unreserved == 0
+
+
+def test_a_grant_counts_also_where_an_agent_overshot() -> None:
+    state = finished(spent(working(budget=122_000), "research-1"), "research-2", 45_000)
+    assert state.account.spent + state.account.held > 122_000
+    assert state.granted("research-1", 12_000).runs["research-1"].limit == 42_000
+
+
+def test_a_grant_to_a_run_that_delivered_changes_nothing() -> None:
+    state = finished(working(), "research-1")
+    assert state.granted("research-1", 12_000) == state
+
+
+def test_an_answer_of_the_session_raises_the_task_once() -> None:
+    answer = Answer(ask_id="task-1/research-1-1", tokens=30_000)
+    state = spent(working(budget=122_000), "research-1").session_answered(answer)
+    assert state.session_answered(answer) == state
+    assert (state.account.limit, state.account.unreserved) == (152_000, 30_000)
+    assert state.drawn("research-1")[1] == 15_000
+    nothing = state.session_answered(Answer(ask_id="task-1/research-1-2", tokens=0))
+    assert nothing.account == state.account
+    assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")
+
+
+def test_a_task_that_ends_settles_what_is_still_reserved() -> None:
+    state = finished(working(), "research-1")
+    state = state.with_run(state.runs["research-2"].settled(totals(4_000)))
+    over = state.ended(TaskPhase.CANCELLED)
+    assert over.phase is TaskPhase.CANCELLED
+    assert over.account == Account(limit=200_000, spent=2_000 + 10_000 + 4_000)
+    assert over.ended(TaskPhase.CANCELLED) == over
+
+
+def test_how_a_task_ends_follows_from_its_runs() -> None:
+    state = working("research-1", "research-2", "analysis", "writing")
+    for step in PLAN.steps:
+        assert not state.all_done
+        state = finished(state, step.id)
+    assert (state.all_done, state.last_phase) == (True, TaskPhase.DONE)
+    partial = state.with_run(state.runs["analysis"].cannot_go_on("x"))
+    assert partial.last_phase is TaskPhase.PARTIAL
+
+
+def test_totals_add_up_and_one_unknown_price_makes_the_sum_unknown() -> None:
+    known = summed((totals(100, cost=3), totals(50, cost=4, possibly=9)))
+    assert (known.usage.input, known.turns, known.possibly_billed, known.cost_micro_usd) == (150, 2, 9, 7)
+    assert summed((totals(100, cost=3), totals(50, cost=None))).cost_micro_usd is None
+
+
+def test_the_cost_is_known_while_agents_have_not_made_a_call_yet() -> None:
+    assert working().totals.cost_micro_usd == 7
+
+
+def test_what_people_see_of_a_task() -> None:
+    state = asking(finished(working(), "research-1"), "research-2")
+    outcome = CompactionOutcome(
+        compaction_id="c1",
+        status=Status.COMPRESSED,
+        strategy="window",
+        tokens_before=12_000,
+        tokens_after=5_000,
+        covered=9,
+        passages=3,
+        totals=totals(10_000),
+    )
+    state = state.with_run(state.runs["research-1"].model_copy(update={"compactions": (outcome,)}))
+    progress = progress_of(state, REF, TERMS, "Why?")
+    assert (progress.phase, progress.legs, progress.title) == (TaskPhase.PAUSED, 2, "Why?")
+    assert progress.budget.model_dump() == {"limit": 200_000, "spent": 41_500, "reserved": 60_500}
+    assert [(step.id, step.state, step.limit, step.spent) for step in progress.steps] == [
+        ("research-1", "done", 30_000, 10_000),
+        ("research-2", "paused", 30_000, 29_500),
+        ("analysis", "waiting", 30_000, 0),
+        ("writing", "waiting", 30_000, 0),
+    ]
+    assert [compaction.agent for compaction in progress.compactions] == ["research-1"]
+    assert progress.approvals == state.approvals
+
+
+def test_steps_that_never_started_are_skipped_when_the_task_is_over() -> None:
+    over = finished(working(), "research-1").ended(TaskPhase.CANCELLED)
+    states = [step.state for step in progress_of(over, REF, TERMS, "").steps]
+    assert states[2:] == ["skipped", "skipped"]
+
+
+def test_a_run_that_makes_room_is_shown_as_compacting_and_one_that_gave_up_as_partial() -> None:
+    state = after_leg(working(), "research-1", ContextFull(standing=standing(9_000), request_tokens=12_000))
+    state = state.with_run(state.runs["research-2"].cannot_go_on("its budget is spent"))
+    shown = progress_of(state, REF, TERMS, "").steps
+    assert [step.state for step in shown[:2]] == ["compacting", "partial"]
+    assert shown[1].reason == "its budget is spent"
+
+
+def test_nothing_written_by_a_model_or_a_person_is_in_the_state_but_titles() -> None:
+    plan = standard_plan("a private question").without_goals()
+    assert "private" not in planned(plan=plan).model_dump_json()
+
+
+def test_a_state_survives_continue_as_new() -> None:
+    state = asking(finished(working(), "research-1"), "research-2")
+    assert TaskState.model_validate_json(state.model_dump_json()) == state

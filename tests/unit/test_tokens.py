@@ -1,0 +1,88 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.histories import calls, results, says, wild_messages
+from waystation.domain.compaction.tokens import (
+    Measure,
+    correction,
+    estimate_message,
+    estimate_text,
+    fixed_tokens,
+    request_tokens,
+    upper_bound,
+)
+from waystation.domain.messages import Message, Thinking, user_text
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", 0),
+        ("The report was late again this year, said the board.", 13),
+        ('{"id": 17, "path": "/srv/a", "ok": true}', 14),
+        ("四月の報告書", 8),
+        ("отчёт за апрель", 7),
+        ("😀😀", 3),
+        ("Zürich über Köln", 5),
+    ],
+)
+def test_text_is_estimated_by_kind_of_content(text: str, tokens: int) -> None:
+    assert estimate_text(text) == tokens
+
+
+@given(st.text(), st.text())
+def test_text_put_together_is_estimated_at_most_as_its_densest_part(text: str, more: str) -> None:
+    together = estimate_text(text + more)
+    assert bool(together) is bool(text + more)
+    assert together * 4 >= max(len(text), len(more))
+    assert together * 3 <= 4 * (estimate_text(text) + estimate_text(more)) + 3
+
+
+def test_a_message_costs_five_tokens_beside_its_content() -> None:
+    assert estimate_message(user_text("m1", "word " * 8)) == 5 + 10
+    assert estimate_message(results("m2", a="word " * 8)) == 5 + 10
+
+
+def test_omitted_reasoning_is_estimated_by_its_signature() -> None:
+    sealed = Message(id="m1", role="assistant", blocks=(Thinking(thinking="", signature="x" * 600),))
+    assert estimate_message(sealed) == 5 + 100
+
+
+def test_a_request_includes_system_prompt_and_tools_and_is_corrected_as_a_whole() -> None:
+    fixed = fixed_tokens("word " * 80, "")
+    assert fixed == 100
+    messages = (user_text("m1", "word " * 76),)
+    assert request_tokens(fixed, messages) == 200
+    assert request_tokens(fixed, messages, 1.25) == 250
+    assert Measure(fixed=fixed, scale=1.25).request(messages) == 250
+
+
+@pytest.mark.parametrize(
+    ("estimated", "real", "factor"),
+    [(100, 120, 1.2), (100, 80, 0.8), (100, 900, 2.0), (100, 1, 0.5), (0, 50, 1.0), (50, 0, 1.0)],
+)
+def test_the_correction_is_bounded(estimated: int, real: int, factor: float) -> None:
+    assert correction(estimated, real) == pytest.approx(factor)
+
+
+@given(wild_messages(), st.text())
+def test_the_upper_bound_covers_every_byte_of_content_and_any_estimate(
+    messages: tuple[Message, ...], system: str
+) -> None:
+    bound = upper_bound(system, "[]", messages)
+    content = sum(len(block.model_dump_json().encode()) for message in messages for block in message.blocks)
+    assert bound >= 1_000 + len(system.encode()) + content
+    assert bound >= request_tokens(fixed_tokens(system, "[]"), messages)
+
+
+def test_the_upper_bound_covers_what_a_tokeniser_makes_of_a_ligature() -> None:
+    assert upper_bound("\ufdfa" * 100, "", ()) >= 1_000 + 33 * 100
+
+
+def test_the_upper_bound_grows_with_each_message_block_and_tool() -> None:
+    one, two = (says("m1", "a"),), (says("m1", "a"), says("m2", "a"))
+    assert upper_bound("", "", two) - upper_bound("", "", one) >= 128
+    assert upper_bound("", "", (calls("m1", "a", "b"),)) - upper_bound("", "", (calls("m1", "a"),)) >= 64
+    tool = '{"name": "x", "input_schema": {}}'
+    assert upper_bound("", tool, ()) == 1_000 + len(tool) + 64

@@ -1,0 +1,125 @@
+"""What compaction records do to a view."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.histories import calls, prose, research, results, says, transcript, wild_messages, working
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, Text, Thinking, user_text
+from waystation.domain.transcript import CompactionRecord, Masked, Summarised, Transcript, Truncated
+
+
+def summarised(record_id: str, *covered: str) -> Summarised:
+    summary = summary_message(record_id, f"summary {record_id}")
+    return Summarised(id=record_id, strategy="window", covered=covered, summary=summary)
+
+
+def truncated(record_id: str, *covered: str) -> Truncated:
+    return Truncated(id=record_id, covered=covered, marker=user_text(f"t-{record_id}", "[hidden]"))
+
+
+def ids(over: Transcript) -> list[str]:
+    return [message.id for message in view(over)]
+
+
+def test_a_record_is_appended_as_one_commit() -> None:
+    before = working(2)
+    after = with_record(before, truncated("x", "m2", "m3"))
+    assert after.version == before.version + 1
+    assert after.messages == before.messages
+    assert after.records == (truncated("x", "m2", "m3"),)
+
+
+def test_a_summary_stands_at_the_place_of_the_first_message_it_covers() -> None:
+    compacted = with_record(working(4), summarised("x", "m4", "m5", "m6", "m7"))
+    assert ids(compacted) == ["m1", "m2", "m3", "s-x", "m8", "m9"]
+
+
+def test_what_is_said_between_covered_messages_stays_after_the_summary() -> None:
+    history = transcript(
+        user_text("m1", "Go."),
+        *research(1),
+        user_text("m4", "Do not stop."),
+        *research(1, start=3),
+        says("m8", "Done."),
+    )
+    assert ids(with_record(history, summarised("x", "m2", "m3", "m6", "m7"))) == ["m1", "s-x", "m4", "m8"]
+
+
+def test_a_later_record_may_cover_earlier_summaries_and_markers() -> None:
+    compacted = with_record(working(5), summarised("x", "m2", "m3"))
+    compacted = with_record(compacted, truncated("y", "m4", "m5"))
+    assert ids(compacted) == ["m1", "s-x", "t-y", "m6", "m7", "m8", "m9", "m10", "m11"]
+    assert ids(with_record(compacted, summarised("z", "s-x", "t-y", "m6", "m7"))) == [
+        "m1", "s-z", "m8", "m9", "m10", "m11",
+    ]  # fmt: skip
+
+
+def test_a_record_of_which_nothing_is_visible_changes_nothing() -> None:
+    compacted = with_record(working(3), summarised("x", "m2", "m3"))
+    assert view(with_record(compacted, truncated("y", "m2", "m3"))) == view(compacted)
+
+
+def test_messages_that_arrive_meanwhile_are_the_tail() -> None:
+    before = with_record(working(2), summarised("x", "m2", "m3"))
+    after = before.model_copy(update={"messages": (*before.messages, user_text("m6", "And this?"))})
+    assert ids(after) == ["m1", "s-x", "m4", "m5", "m6"]
+
+
+def test_a_masked_result_names_its_tool_its_size_and_how_to_get_it_back() -> None:
+    history = transcript(user_text("m1", "Go."), calls("m2", "a", "b"), results("m3", a=prose(1_000), b=prose(1_000)))
+    masked = view(with_record(history, Masked(id="x", tool_use_ids=("a",))))
+    first, second = masked[2].tool_results
+    assert first.content == (
+        "[Old result of read_document, 4,000 characters, not shown. Repeat the call to read it again.]"
+    )
+    assert second.content == prose(1_000)
+    assert masked[:2] == history.messages[:2]
+
+
+def test_masking_twice_changes_nothing() -> None:
+    once = with_record(working(3), Masked(id="x", tool_use_ids=("c1", "c2")))
+    assert view(with_record(once, Masked(id="y", tool_use_ids=("c2",)))) == view(once)
+
+
+def test_a_result_that_a_placeholder_would_make_larger_is_shown() -> None:
+    history = transcript(user_text("m1", "Go."), calls("m2", "a"), results("m3", a="yes"))
+    assert view(with_record(history, Masked(id="x", tool_use_ids=("a",)))) == history.messages
+
+
+def test_a_record_that_parts_a_call_from_its_result_leaves_a_legal_view() -> None:
+    for part in ("m2", "m3"):
+        compacted = with_record(working(2), truncated("x", part))
+        assert violations(view(compacted)) == ()
+
+
+def test_covering_the_first_of_two_equal_call_ids_does_not_bring_the_second_back() -> None:
+    again = (calls("m4", "c1"), results("m5", c1="second"))
+    history = transcript(*working(1).messages, *again)
+    assert ids(with_record(history, truncated("x", "m2", "m3"))) == ["m1", "t-x"]
+
+
+@given(
+    wild_messages(),
+    st.lists(st.tuples(st.sampled_from("smt"), st.sets(st.integers(1, 14), min_size=1)), max_size=4),
+)
+def test_the_view_of_any_history_under_any_records_is_legal_and_reasoning_in_it_is_untouched(
+    messages: tuple[Message, ...], drawn: list[tuple[str, set[int]]]
+) -> None:
+    over = transcript(*messages)
+    for number, (kind, places) in enumerate(drawn):
+        covered = tuple(f"m{place}" for place in sorted(places))
+        record: CompactionRecord = Masked(id=str(number), tool_use_ids=tuple(f"c{place}" for place in places))
+        if kind != "m":
+            record = (summarised if kind == "s" else truncated)(str(number), *covered)
+        over = with_record(over, record)
+    shown = view(over)
+    assert violations(shown, pending_allowed=True) == ()
+    said = [block for message in messages for block in message.blocks if isinstance(block, Text | Thinking)]
+    stand_ins = {"s-", "t-", "op"}
+    for message in shown:
+        if message.id[:2] not in stand_ins:
+            assert all(block in said for block in message.blocks if isinstance(block, Text | Thinking))

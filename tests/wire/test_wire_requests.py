@@ -1,0 +1,233 @@
+"""What goes over the wire, as a whole, for the requests that agents make."""
+
+from inline_snapshot import snapshot
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, streamed
+from waystation.domain.messages import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.ports import ModelRequest, ToolSpec
+from waystation.testing import scripted_reply
+
+SEARCH = ToolSpec(name="search", description="Search the documents.", input_schema={"type": "object"})
+NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object", "required": ["text"]})
+
+TOOL_LOOP = (
+    user_text("m1", "What changed?"),
+    Message(
+        id="m2",
+        role="assistant",
+        blocks=(
+            Thinking(thinking="Look it up.", signature="c2lnbmVk"),
+            RedactedThinking(data="c2VhbGVk"),
+            ToolUse(id="t1", name="search", input={"query": "changes"}),
+            ToolUse(id="t2", name="search", input={"query": "history"}),
+        ),
+    ),
+    Message(
+        id="m3",
+        role="user",
+        blocks=(
+            ToolResult(tool_use_id="t1", content="nothing"),
+            ToolResult(tool_use_id="t2", content="down", is_error=True),
+        ),
+    ),
+    Message(id="m4", role="assistant", blocks=(Text(text="Once more."), ToolUse(id="t3", name="search", input={}))),
+    Message(id="m5", role="user", blocks=(ToolResult(tool_use_id="t3", content="a line"),)),
+    user_text("m6", "Hurry."),
+)
+
+
+async def sent(request: ModelRequest) -> dict[str, JsonValue]:
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    await anthropic_model("key", "http://model.test", server.http_client()).complete(request)
+    return server.bodies[0]
+
+
+async def test_a_tool_loop_marks_tools_system_the_last_request_and_this_one_for_the_cache() -> None:
+    request = ModelRequest(
+        model="claude-sonnet-5-5", system="You research.", messages=TOOL_LOOP, tools=(SEARCH, NOTE), max_output=900
+    )
+    assert await sent(request) == snapshot(
+        {
+            "max_tokens": 900,
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "What changed?"}]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Look it up.", "signature": "c2lnbmVk"},
+                        {"type": "redacted_thinking", "data": "c2VhbGVk"},
+                        {"type": "tool_use", "id": "t1", "name": "search", "input": {"query": "changes"}},
+                        {"type": "tool_use", "id": "t2", "name": "search", "input": {"query": "history"}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "tool_result", "tool_use_id": "t1", "content": "nothing", "is_error": False},
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "t2",
+                            "content": "down",
+                            "is_error": True,
+                            "cache_control": {"type": "ephemeral"},
+                        },
+                    ],
+                },
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "text", "text": "Once more."},
+                        {"type": "tool_use", "id": "t3", "name": "search", "input": {}},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "t3", "content": "a line", "is_error": False}],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "Hurry.", "cache_control": {"type": "ephemeral"}}],
+                },
+            ],
+            "model": "claude-sonnet-5-5",
+            "system": [{"type": "text", "text": "You research.", "cache_control": {"type": "ephemeral"}}],
+            "tools": [
+                {"name": "search", "description": "Search the documents.", "input_schema": {"type": "object"}},
+                {
+                    "name": "note",
+                    "description": "Keep a note.",
+                    "input_schema": {"type": "object", "required": ["text"]},
+                    "cache_control": {"type": "ephemeral"},
+                },
+            ],
+            "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+            "stream": True,
+        }
+    )
+
+
+async def test_a_tool_is_forced_where_the_model_takes_that() -> None:
+    request = ModelRequest(
+        model="claude-haiku-5-5",
+        system="You plan.",
+        messages=TOOL_LOOP[:1],
+        tools=(NOTE,),
+        max_output=900,
+        require_tool="note",
+    )
+    assert await sent(request) == snapshot(
+        {
+            "max_tokens": 900,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "What changed?", "cache_control": {"type": "ephemeral"}}],
+                }
+            ],
+            "model": "claude-haiku-5-5",
+            "system": [{"type": "text", "text": "You plan.", "cache_control": {"type": "ephemeral"}}],
+            "tools": [
+                {
+                    "name": "note",
+                    "description": "Keep a note.",
+                    "input_schema": {"type": "object", "required": ["text"]},
+                    "cache_control": {"type": "ephemeral"},
+                }
+            ],
+            "tool_choice": {"type": "tool", "name": "note", "disable_parallel_tool_use": True},
+            "stream": True,
+        }
+    )
+
+
+async def test_a_tool_is_asked_for_in_words_after_the_cached_prompt_where_the_model_refuses_to_be_forced() -> None:
+    request = ModelRequest(
+        model="claude-sonnet-5-5",
+        system="You plan.",
+        messages=TOOL_LOOP[:1],
+        tools=(NOTE,),
+        max_output=900,
+        require_tool="note",
+    )
+    assert await sent(request) == snapshot(
+        {
+            "max_tokens": 900,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "What changed?", "cache_control": {"type": "ephemeral"}}],
+                }
+            ],
+            "model": "claude-sonnet-5-5",
+            "system": [
+                {"type": "text", "text": "You plan.", "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "Reply with exactly one call of the tool `note`."},
+            ],
+            "tools": [
+                {
+                    "name": "note",
+                    "description": "Keep a note.",
+                    "input_schema": {"type": "object", "required": ["text"]},
+                    "cache_control": {"type": "ephemeral"},
+                }
+            ],
+            "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+            "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+            "stream": True,
+        }
+    )
+
+
+async def test_a_bare_request_carries_neither_system_prompt_nor_tools() -> None:
+    request = ModelRequest(model="claude-haiku-5-5", system="", messages=TOOL_LOOP[:1], max_output=20)
+    assert await sent(request) == snapshot(
+        {
+            "max_tokens": 20,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "What changed?", "cache_control": {"type": "ephemeral"}}],
+                }
+            ],
+            "model": "claude-haiku-5-5",
+            "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
+            "stream": True,
+        }
+    )
+
+
+async def test_a_reminder_comes_last_behind_the_cache_mark() -> None:
+    request = ModelRequest(
+        model="claude-opus-5", system="", messages=TOOL_LOOP, max_output=20, reminder="Turn 3, 9,000 tokens left."
+    )
+    messages = (await sent(request))["messages"]
+    assert isinstance(messages, list)
+    assert messages[-1] == snapshot(
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Hurry.", "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "Turn 3, 9,000 tokens left."},
+            ],
+        }
+    )
+
+
+async def test_thinking_that_a_changed_history_outdates_is_dropped_where_it_would_be_refused() -> None:
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    model = anthropic_model("key", "http://model.test", server.http_client())
+    request = ModelRequest(model="claude-sonnet-5-5", system="", messages=TOOL_LOOP, max_output=20)
+    await model.complete(request)
+    await model.count_tokens(request)
+    betas = [asked.headers["anthropic-beta"] for asked in server.requests]
+    assert betas == ["thinking-binding-controls-2026-08-01"] * 2
+
+
+async def test_the_key_goes_as_bearer_and_a_reply_is_asked_for_once() -> None:
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    model = anthropic_model("secret-key", "http://model.test", server.http_client())
+    await model.complete(ModelRequest(model="claude-haiku-5-5", system="", messages=TOOL_LOOP[:1], max_output=20))
+    assert [str(request.url) for request in server.requests] == ["http://model.test/v1/messages"]
+    assert server.requests[0].headers["authorization"] == "Bearer secret-key"

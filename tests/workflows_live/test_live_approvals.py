@@ -1,0 +1,237 @@
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+
+from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.running import Counter, at_work, dev_server, until
+from tests.workflows_live.history import details, events, kinds
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.task import Approval, Refusal, TaskPhase, TaskProgress
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+
+MALFORMED: list[tuple[JsonValue, str]] = [
+    ("yes", "the signal: Input should be a valid dictionary or instance of ApproveInput"),
+    (["harbours-1"], "the signal: Input should be a valid dictionary or instance of ApproveInput"),
+    (None, "the signal: Input should be a valid dictionary or instance of ApproveInput"),
+    ({"request_id": "harbours-1", "tokens": "many"}, "tokens: Input should be a valid integer"),
+    ({"request_id": "harbours-1", "tokens": -5}, "tokens: Input should be greater than 0"),
+    ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: Input should be a valid integer"),
+    ({"request_id": 7}, "request_id: Input should be a valid string"),
+    ({"request_id": "harbours-1", "sure": True}, "a field that is not known here"),
+    ({}, "request_id is missing, and open: "),
+    ({"request_id": "nobody-1"}, "there is no request of this request_id; open: "),
+]
+
+
+async def pause(counter: Counter) -> Task:
+    """Both researchers have spent their share, and a person is asked."""
+    await counter.submit(under=tight())
+    await until_asked(counter.task(), 2)
+    return counter.task()
+
+
+async def until_asked(task: Task, requests: int) -> None:
+    async def asked() -> bool:
+        progress = await task.query(TaskWorkflow.progress)
+        return sum(approval.decision == "pending" for approval in progress.approvals) == requests
+
+    await until(asked)
+
+
+async def refusals_of(task: Task, count: int) -> tuple[Refusal, ...]:
+    async def refused() -> bool:
+        return len((await task.query(TaskWorkflow.progress)).refusals) >= count
+
+    await until(refused)
+    return (await task.query(TaskWorkflow.progress)).refusals
+
+
+async def grant_both(task: Task) -> None:
+    for request_id in ("harbours-1", "tides-1"):
+        await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
+
+
+async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_waits_on(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        task = await pause(counter)
+        for sent, _ in MALFORMED:
+            await task.signal(APPROVE_BUDGET, sent)
+        refusals = await refusals_of(task, len(MALFORMED))
+        for refusal, (_, reason) in zip(refusals, MALFORMED, strict=True):
+            assert refusal.signal == APPROVE_BUDGET
+            assert refusal.reason.startswith(reason)
+        assert (await task.query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+        assert "`approve_budget` had no effect: there is no request of this request_id" in await details(task)
+        await grant_both(task)
+        progress = await task.result()
+        trail = await counter.store.audit_trail(task.id)
+        report = await counter.store.get_text(progress.report or "")
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == WORK_TOKENS
+    kept = {(entry.reason, entry.at) for entry in trail if isinstance(entry, Refusal)}
+    assert kept == {(refusal.reason, refusal.at) for refusal in refusals}
+    assert "`approve_budget` without effect: tokens: Input should be greater than 0" in report
+
+
+@pytest.mark.parametrize("signal", [APPROVE_BUDGET, DENY_BUDGET])
+async def test_a_signal_without_input_or_with_several_is_refused_like_any_other(
+    signal: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        task = await pause(counter)
+        await task.signal(signal)
+        await task.signal(signal, args=[{"request_id": "harbours-1"}, {"request_id": "tides-1"}])
+        refusals = await refusals_of(task, 2)
+        assert [refusal.signal for refusal in refusals] == [signal, signal]
+        await grant_both(task)
+        assert (await task.result()).phase is TaskPhase.DONE
+
+
+async def test_an_answer_counts_once_and_never_after_another(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("write", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        task = await pause(counter)
+        await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 1_500, "by": "Ada"})
+        await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 9_000})
+        await task.signal(DENY_BUDGET, {"request_id": "tides-1", "by": "Bo", "note": "enough of tides"})
+        await task.signal(APPROVE_BUDGET, {"request_id": "tides-1"})
+        await gate.reached.wait()
+        await task.signal(APPROVE_BUDGET, {"request_id": "tides-1"})
+        await task.signal(DENY_BUDGET, {"request_id": "harbours-1"})
+        refusals = await refusals_of(task, 4)
+        limit = (await task.query(TaskWorkflow.progress)).budget.limit
+        gate.opened.set()
+        progress = await task.result()
+        trail = await counter.store.audit_trail(task.id)
+    assert [refusal.reason for refusal in refusals] == [
+        "harbours-1 was already approved",
+        "tides-1 was already denied",
+        "tides-1 was already denied",
+        "harbours-1 was already approved",
+    ]
+    assert limit == TIGHT_BUDGET + 1_500
+    assert progress.phase is TaskPhase.PARTIAL
+    assert [step.state for step in progress.steps] == ["done", "partial", "done", "done"]
+    approvals = [entry for entry in trail if isinstance(entry, Approval)]
+    decided = {entry.request_id: entry.decision for entry in approvals if entry.decision != "pending"}
+    assert decided == {"harbours-1": "approved", "tides-1": "denied"}
+    assert sum(isinstance(entry, Refusal) for entry in trail) == 4
+
+
+async def test_a_denial_that_cancels_ends_the_task_with_a_report(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_asked(task, 1)
+        await gate.reached.wait()
+        await task.signal(DENY_BUDGET, {"finish": "cancel", "by": "Ada"})
+        progress = await task.result()
+        report = await counter.store.get_text(progress.report or "")
+        gate.opened.set()
+    assert progress.phase is TaskPhase.CANCELLED
+    assert [step.state for step in progress.steps] == ["partial", "partial", "skipped", "skipped"]
+    assert "the task was cancelled" in report
+    assert "tides asked for 2,387 tokens; denied by Ada (as they named themselves)" in report
+
+
+async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_asked(task, 1)
+        await gate.reached.wait()
+        await task.cancel()  # the agent in the model call takes seconds to notice
+
+        async def cancelling() -> bool:
+            return "activity_task_cancel_requested" in kinds(await events(task))
+
+        await until(cancelling)
+        await task.signal(APPROVE_BUDGET, {"request_id": "tides-1"})
+        (refusal,) = await refusals_of(task, 1)
+        progress = await task.query(TaskWorkflow.progress)
+        gate.opened.set()  # its leg ends in spite of the cancellation, with its budget spent
+        with pytest.raises(WorkflowFailureError):
+            await task.result()
+        stored = (await counter.store.task(task.id)).progress
+    assert refusal.reason == "the task is ending, or over"
+    assert progress.budget.limit == TIGHT_BUDGET
+    assert stored is not None
+    assert [approval.request_id for approval in stored.approvals] == ["tides-1"]
+
+
+async def test_a_paused_task_runs_no_activity_and_survives_workers_and_server(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew, database = Crew(), tmp_path / "temporal.db"
+    async with dev_server(database=database, cached=False) as client:
+        async with at_work(client, tmp_path, redactor, crew) as counter:
+            task = await pause(counter)
+
+            async def idle() -> bool:
+                return not (await task.describe()).raw_description.pending_activities
+
+            await until(idle)
+        async with at_work(client, tmp_path, redactor, crew) as counter:
+            assert (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+            await task.signal(APPROVE_BUDGET, {"request_id": "tides-1"})
+            await until_asked(counter.task(), 1)
+    async with (
+        dev_server(database=database, cached=False) as client,
+        at_work(client, tmp_path, redactor, crew) as counter,
+    ):
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "harbours-1"})
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == WORK_TOKENS
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_a_request_stays_answerable_when_its_task_continues_as_new(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2))
+    crew = Crew(before=gate)
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=60") as client,
+        at_work(client, tmp_path, redactor, crew) as counter,
+    ):
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_asked(task, 1)
+        await gate.reached.wait()
+        first = (await task.describe()).run_id
+        asked = (await task.query(TaskWorkflow.progress)).approvals
+        for _ in range(20):
+            await task.signal(APPROVE_BUDGET, "enough?")
+        await refusals_of(task, 20)
+        gate.opened.set()
+        await until_asked(task, 2)
+
+        async def continued() -> bool:
+            return (await task.describe()).run_id != first
+
+        await until(continued)
+        progress = await task.query(TaskWorkflow.progress)
+        assert progress.approvals[0] == asked[0]
+        assert len(progress.refusals) == 20
+        await grant_both(task)
+        progress = await task.result()
+    assert progress.phase is TaskPhase.DONE
+    assert [approval.granted_tokens for approval in progress.approvals] == [SHARE, SHARE]
+    assert progress.budget.spent == WORK_TOKENS
+    assert len(crew.calls) == len(set(crew.calls))

@@ -1,0 +1,78 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from activities.agents import AgentActivities
+from tests.crew import CALL_TOKENS, CREW_PLAN, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, Gate, terms
+from tests.running import Counter, dev_server, opened_parts, request, working
+from tests.workflows_live.history import events, everything_written, kinds
+from waystation.adapters.clock import utc_now
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.leg import Finished, LegRequest, RunRef
+from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
+from workers.wiring import Parts
+
+
+async def first_leg(parts: Parts) -> LegRequest:
+    """Of a researcher whose task is planned."""
+    task = TaskRef(store_id=await parts.store.store_id(), tenant="t", session="s", task_id=task_id_of(request()))
+    row = TaskRow(ref=task, request=request(), terms=terms(), submitted_at=utc_now())
+    await parts.store.register(row, ())
+    await parts.store.save_plan(task.task_id, CREW_PLAN)
+    run = RunRef(**task.model_dump(), step_id="harbours", role="research")
+    return LegRequest(run=run, leg=1, limit=50_000, terms=terms().agent)
+
+
+async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, redactor: PresidioRedactor) -> None:
+    gate = Gate(Call("harbours", 2))
+    crew = Crew(before=gate)
+    async with opened_parts(tmp_path, redactor, crew) as parts:
+        request, activities = await first_leg(parts), AgentActivities(parts.loop, parts.store)
+        zombie = asyncio.create_task(ActivityEnvironment().run(activities.research, request))
+        await gate.reached.wait()
+        second = await ActivityEnvironment().run(activities.research, request)
+        transcript = await parts.store.load(request.run.run_id)
+        totals = await parts.store.totals(request.run.run_id)
+        gate.opened.set()
+        with pytest.raises(ApplicationError) as refused:
+            await zombie
+        assert refused.value.type == "FenceLost"
+        assert await parts.store.load(request.run.run_id) == transcript
+        assert await parts.store.totals(request.run.run_id) == totals
+        assert await ActivityEnvironment().run(activities.research, request) == second
+    assert isinstance(second, Finished)
+    assert totals.usage.fresh == RESEARCH_TOKENS
+    assert totals.possibly_billed > CALL_TOKENS
+    assert crew.calls.count(Call("harbours", 2)) == 2
+    assert crew.calls.count(Call("harbours", 1)) == 1
+
+
+async def test_a_stopping_worker_ends_its_legs_at_a_turn_and_another_one_goes_on(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    in_a_call = asyncio.Event()
+
+    async def until_the_worker_stops(call: Call) -> None:
+        if call == Call("harbours", 2):
+            in_a_call.set()
+            await activity.wait_for_worker_shutdown()
+
+    crew = Crew(before=until_the_worker_stops)
+    async with dev_server(cached=False) as server, opened_parts(tmp_path, redactor, crew) as parts:
+        counter = Counter(server, parts.store)
+        async with working(server, parts):
+            await counter.submit()
+            await in_a_call.wait()
+        async with working(server, parts):
+            progress = await counter.task().result()
+            said = await events(counter.task())
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == WORK_TOKENS
+    assert {step.id: step.legs for step in progress.steps}["harbours"] == 2
+    assert "yielded" in everything_written(said)
+    assert kinds(said).count("activity_task_failed") == 0
+    assert len(crew.calls) == len(set(crew.calls))

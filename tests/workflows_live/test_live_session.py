@@ -1,0 +1,233 @@
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
+from tests.running import Counter, at_work, dev_server, opened_store, request, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain import names
+from waystation.domain.errors import BadInput
+from waystation.domain.ledger import Account
+from waystation.domain.task import TaskPhase
+from workflows.session import SessionWorkflow
+
+LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
+"""Events after which the server suggests to continue as new."""
+
+
+async def account(counter: Counter) -> Account:
+    return await counter.session.query(SessionWorkflow.account)
+
+
+async def run_id(session: WorkflowHandle[SessionWorkflow, None]) -> str:
+    return (await session.describe()).run_id
+
+
+async def continue_the_session(counter: Counter) -> None:
+    """Signals until the server finds the history long."""
+    first = await run_id(counter.session)
+
+    async def continued() -> bool:
+        await counter.session.signal(names.SET_SESSION_LIMIT, {"tokens": 100_000})
+        return await run_id(counter.session) != first
+
+    await until(continued)
+
+
+async def is_forgotten(client: Client, workflow_id: str) -> bool:
+    try:
+        await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as error:
+        return error.status is RPCStatusCode.NOT_FOUND
+    return False
+
+
+# ---------------------------------------------------------------------------------------------------------- long life
+
+
+async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2), Call("tides", 2))
+    async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=terms(budget=20_000))
+        await gate.reached.wait()
+        await continue_the_session(counter)
+        before = await account(counter)
+        described = await counter.task().describe()
+        again = await counter.submit(under=terms(budget=20_000))
+        gate.opened.set()
+        progress = await counter.task().result()
+        after = await account(counter)
+    assert before == Account(limit=100_000, reserved={counter.task().id: 20_000})
+    assert described.status is WorkflowExecutionStatus.RUNNING
+    assert again.state == "running"
+    assert progress.phase is TaskPhase.DONE
+    assert after == Account(limit=100_000, spent=WORK_TOKENS)
+
+
+async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_the_session_continues_as_new(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    requests = ["first", "second", "third", "fourth"]
+    async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(200_000)
+        first = await run_id(counter.session)
+        for request_id in requests:
+            await counter.submit(request(request_id), under=tight())
+        progresses = [await counter.task(request_id).result() for request_id in requests]
+        assert await run_id(counter.session) != first
+        settled = await account(counter)
+    assert [progress.phase for progress in progresses] == [TaskPhase.DONE] * 4
+    assert [progress.approvals for progress in progresses] == [()] * 4
+    assert all(progress.budget.limit > TIGHT_BUDGET for progress in progresses)
+    assert settled == Account(limit=200_000, spent=4 * WORK_TOKENS)
+
+
+async def test_a_grant_of_a_person_raises_the_session_too(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(TIGHT_BUDGET)
+        await counter.submit(under=tight())
+        for request_id in ("harbours-1", "tides-1"):
+
+            async def granted(request_id: str = request_id) -> bool:
+                await counter.task().signal(names.APPROVE_BUDGET, {"request_id": request_id, "tokens": 1_500})
+                return (await account(counter)).limit == TIGHT_BUDGET + 1_500 * (1 + (request_id == "tides-1"))
+
+            await until(granted)
+        await counter.task().result()
+        assert await account(counter) == Account(limit=TIGHT_BUDGET + 3_000, spent=WORK_TOKENS)
+
+
+async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, redactor: PresidioRedactor) -> None:
+    gate = Gate(Call("harbours", 2), Call("tides", 2))
+    async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit()
+        await gate.reached.wait()
+        await counter.task().terminate()
+        gate.opened.set()
+        assert (await account(counter)).reserved == {counter.task().id: 50_000}
+        await continue_the_session(counter)
+
+        async def settled() -> bool:
+            return not (await account(counter)).held
+
+        await until(settled)
+        spent = (await account(counter)).spent
+        totals = [await counter.store.totals(f"{counter.task().id}/{step}") for step in ("plan", "harbours", "tides")]
+        again = await counter.submit()
+        assert spent == sum(total.spent for total in totals) > 0
+        assert again.state == "finished"
+        assert await account(counter) == Account(limit=100_000, spent=spent)
+
+
+async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit()
+        await gate.reached.wait()
+        await counter.session.terminate()
+        found = await counter.submit()  # a new life of the session, which does not know the task
+        reserved = (await account(counter)).reserved
+        await counter.session.terminate()
+        gate.opened.set()
+        assert (await counter.task().result()).phase is TaskPhase.DONE
+    assert found.state == "running"
+    assert reserved == {counter.task().id: 50_000}
+
+
+# ------------------------------------------------------------------------------------------------------- the same task
+
+
+async def test_the_same_request_is_one_task_while_it_runs_and_after_it_ended(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 1))
+    crew = Crew(before=gate)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        first = await counter.submit()
+        await gate.reached.wait()
+        second = await counter.submit()
+        gate.opened.set()
+        await counter.task().result()
+        run = (await counter.task().describe()).run_id
+        third = await counter.submit()
+        settled = await account(counter)
+        described = await counter.task().describe()
+    assert (first.state, second.state, third.state) == ("started", "running", "finished")
+    assert first.task_id == second.task_id == third.task_id
+    assert described.run_id == run
+    assert described.status is WorkflowExecutionStatus.COMPLETED
+    assert settled == Account(limit=None, spent=WORK_TOKENS)
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit()
+        await counter.task().result()
+        calls = len(crew.calls)
+    async with dev_server() as other, at_work(other, tmp_path, redactor, crew) as counter:
+        assert (await counter.submit()).state == "finished"
+        assert await is_forgotten(other, counter.task().id)
+        assert await account(counter) == Account(limit=None)
+    assert len(crew.calls) == calls
+
+
+# ------------------------------------------------------------------------------------------------------------ refused
+
+
+async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(30_000)
+        with pytest.raises(BadInput) as refused:
+            await counter.submit(under=terms(budget=50_000))
+        assert "the session has 30,000 tokens left, the task asks for 50,000" in str(refused.value)
+        assert await is_forgotten(server, counter.task().id)
+        assert await account(counter) == Account(limit=30_000)
+        await counter.limit(50_000)
+        assert (await counter.submit(under=terms(budget=50_000))).state == "started"
+        await counter.task().result()
+
+
+async def test_a_task_of_another_store_is_refused_with_the_names_of_both(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    (tmp_path / "other").mkdir()
+    async with (
+        at_work(server, tmp_path, redactor, Crew()) as counter,
+        opened_store(tmp_path / "other") as other,
+    ):
+        stranger = Counter(server, other)
+        with pytest.raises(BadInput) as refused:
+            await stranger.submit()
+        assert await other.store_id() in str(refused.value)
+        assert await counter.store.store_id() in str(refused.value)
+
+
+@pytest.mark.parametrize("sent", [(), ("yes",), ({"tokens": "all"}, 2)], ids=["nothing", "a word", "two inputs"])
+async def test_messages_that_do_not_fit_leave_the_session_as_it_is(
+    sent: tuple[JsonValue, ...], server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.limit(60_000)
+        for signal in (names.SET_SESSION_LIMIT, names.ASK_BUDGET, names.TASK_GRANTED, names.TASK_FINISHED):
+            await counter.session.signal(signal, args=sent)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await counter.session.execute_update(names.SUBMIT_TASK)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        assert await account(counter) == Account(limit=60_000)
+        await counter.submit()
+        await counter.task().signal(names.BUDGET_ANSWER, args=sent)
+        assert (await counter.task().result()).phase is TaskPhase.DONE

@@ -1,0 +1,285 @@
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ApplicationError, CancelledError
+
+from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
+from tests.workflows_live.history import details, events, everything_written, kinds
+from waystation.adapters.clock import utc_now
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.domain.budget import Mode
+from waystation.domain.details import MARKS
+from waystation.domain.errors import ModelRejected, ModelUnavailable
+from waystation.domain.ledger import Account
+from waystation.domain.names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
+from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, session_hash
+from workflows.board import PENDING, PHASE, SESSION, TOKENS
+
+IN_THE_DOCUMENT = "The wreck lies under the northern mark."
+IN_THE_INSTRUCTIONS = "Write for a pilot who has never seen the estuary."
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_a_task_runs_to_its_report(
+    runner: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew(), runner=RUNNERS[runner]()) as counter:
+        admission = await counter.submit()
+        progress = await counter.task().result()
+        stored = (await counter.store.task(admission.task_id)).progress
+        assert progress.phase is TaskPhase.DONE
+        assert [step.state for step in progress.steps] == ["done"] * 4
+        assert progress.budget.spent == WORK_TOKENS
+        assert progress.budget.reserved == 0
+        assert stored == progress
+        assert progress.report is not None
+        assert SAID in await counter.store.get_text(progress.report)
+
+
+async def test_both_researchers_are_scheduled_before_either_is_done(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit()
+        await counter.task().result()
+        said = await events(counter.task())
+        research = [number for number, kind in enumerate(kinds(said)) if kind == "RunResearchAgent"]
+        done = [
+            number
+            for number, event in enumerate(said)
+            if event.activity_task_completed_event_attributes.scheduled_event_id - 1 in research
+        ]
+        assert len(research) == 2
+        assert max(research) < min(done)
+
+
+async def test_histories_hold_nothing_of_the_work_and_nothing_private(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    asked = request(question="What did anna.berg@example.org say about the bar?", instructions=IN_THE_INSTRUCTIONS)
+    documents = [SourceDocument(name="pilot.md", text=f"{IN_THE_DOCUMENT}\n")]
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(asked, documents=documents)
+        report = (await counter.task().result()).report
+        for said in (await events(counter.task()), await events(counter.session)):
+            written = everything_written(said)
+            assert "about the bar?" in written
+            for private in (IN_THE_INSTRUCTIONS, IN_THE_DOCUMENT, SAID, CREW_PLAN.steps[0].goal, "anna.berg"):
+                assert private not in written
+        assert report is not None
+        assert SAID in await counter.store.get_text(report)
+
+
+async def test_a_task_can_be_followed_in_the_temporal_ui(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("write", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit()
+        await gate.reached.wait()
+        shown = await details(counter.task())
+        described = await counter.task().describe()
+        gate.opened.set()
+        await counter.task().result()
+        said = await events(counter.task())
+        done = await counter.task().describe()
+        found = [
+            workflow.id
+            async for workflow in server.list_workflows(f'{PHASE_ATTRIBUTE} = "done" AND {TOKENS_ATTRIBUTE} > 1000')
+        ]
+    assert f"- {MARKS['done']} **harbours** Harbours (research): done, 1 leg, 3,150 of 5,000 tokens" in shown
+    assert f"- {MARKS['working']} **write** Write (writing): working" in shown
+    assert await described.static_summary() == "How is the bar crossed?"
+    summaries = [
+        event.user_metadata.summary.data.decode()
+        for event, kind in zip(said, kinds(said), strict=True)
+        if kind.startswith("Run")
+    ]
+    assert [summary.split(":")[0] for summary in summaries] == ['"harbours', '"tides', '"weigh', '"write']
+    attributes = done.typed_search_attributes
+    assert attributes.get(SESSION) == session_hash("pilots", "autumn")
+    assert attributes.get(PHASE) == "done"
+    assert attributes.get(TOKENS) == WORK_TOKENS
+    assert attributes.get(PENDING) == 0
+    assert found == [counter.task().id]
+
+
+async def test_a_server_without_our_search_attributes_carries_a_task_to_its_end(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with (
+        dev_server(search_attributes=False) as bare,
+        at_work(bare, tmp_path, redactor, Crew(), search_attributes=False) as counter,
+    ):
+        await counter.submit()
+        progress = await counter.task().result()
+        said = await events(counter.task())
+    assert progress.phase is TaskPhase.DONE
+    assert "upsert_workflow_search_attributes" not in kinds(said)
+    assert said[0].workflow_execution_started_event_attributes.search_attributes.indexed_fields == {}
+
+
+async def test_with_our_search_attributes_they_are_upserted(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit()
+        await counter.task().result()
+        assert "upsert_workflow_search_attributes" in kinds(await events(counter.task()))
+
+
+async def test_in_mode_hard_a_spent_budget_ends_in_a_partial_report_and_nobody_is_asked(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        admission = await counter.submit(under=tight(Mode.HARD))
+        progress = await counter.task().result()
+        assert progress.phase is TaskPhase.PARTIAL
+        assert progress.approvals == ()
+        assert await counter.store.audit_trail(admission.task_id) == ()
+        assert [step.state for step in progress.steps] == ["partial", "partial", "done", "done"]
+        assert progress.report is not None
+        assert "the mode is hard" in await counter.store.get_text(progress.report)
+
+
+async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("tides", 2), Call("harbours", 3))
+    crew = Crew(before=gate)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        admission = await counter.submit()
+        await gate.reached.wait()
+        await counter.task().cancel()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await counter.task().result()
+        assert isinstance(failed.value.cause, CancelledError)
+        described = await counter.task().describe()
+        progress = (await counter.store.task(admission.task_id)).progress
+        account = await counter.session.query("account", result_type=Account)
+        gate.opened.set()
+    assert described.status is WorkflowExecutionStatus.CANCELED
+    assert progress is not None
+    assert progress.phase is TaskPhase.CANCELLED
+    assert [step.state for step in progress.steps] == ["partial", "partial", "skipped", "skipped"]
+    assert progress.report is not None
+    assert {call.step for call in crew.calls} == {"plan", "harbours", "tides"}
+    assert progress.totals.possibly_billed > 0
+    assert account == Account(limit=None, spent=progress.budget.spent)
+
+
+async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_was_spent(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("plan", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        admission = await counter.submit()
+        await gate.reached.wait()
+        await counter.task().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await counter.task().result()
+        progress = (await counter.store.task(admission.task_id)).progress
+        account = await counter.session.query("account", result_type=Account)
+        gate.opened.set()
+    assert progress is not None
+    assert progress.phase is TaskPhase.CANCELLED
+    assert progress.totals.possibly_billed > 0
+    assert account == Account(limit=None, spent=progress.totals.spent)
+
+
+async def test_a_cancellation_while_the_report_is_stored_is_too_late(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    reached, opened = asyncio.Event(), asyncio.Event()
+
+    class SlowStore(SqlStore):
+        async def finish(self, task_id: str, progress: TaskProgress) -> None:
+            reached.set()
+            await opened.wait()
+            await super().finish(task_id, progress)
+
+    async with opened_parts(tmp_path, redactor, Crew()) as parts:
+        slow = replace(parts, store=SlowStore(parts.store.database, utc_now, await parts.store.store_id()))
+        async with working(server, slow):
+            counter = Counter(server, parts.store)
+            await counter.submit()
+            await reached.wait()
+            await counter.task().cancel()
+            opened.set()
+            progress = await counter.task().result()
+            account = await counter.session.query("account", result_type=Account)
+    assert progress.phase is TaskPhase.DONE
+    assert progress.report is not None
+    assert account == Account(limit=None, spent=WORK_TOKENS)
+
+
+async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def no_key(call: Call) -> None:
+        raise ModelRejected("the provider does not accept this key")
+
+    crew = Crew(before=no_key)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        admission = await counter.submit()
+        with pytest.raises(WorkflowFailureError) as failed:
+            await counter.task().result()
+        progress = (await counter.store.task(admission.task_id)).progress
+    assert isinstance(failed.value.cause, ApplicationError)
+    assert failed.value.cause.message == "ModelRejected: the provider does not accept this key"
+    assert crew.calls == [Call("plan", 1)]
+    assert progress is not None
+    assert progress.phase is TaskPhase.FAILED
+    assert progress.notes == ("ModelRejected: the provider does not accept this key",)
+    assert progress.totals.spent == 0
+    assert [entry.getMessage() for entry in caplog.records if entry.levelname == "ERROR"] == []
+
+
+async def test_a_busy_provider_is_asked_again_when_it_said_and_once_each_time(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    refusals = 2
+
+    async def busy(call: Call) -> None:
+        if call == Call("harbours", 2) and crew.calls.count(call) <= refusals:
+            raise ModelUnavailable("rate limit", retry_after=0.01, possibly_billed=False)
+
+    crew = Crew(before=busy)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit()
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert crew.calls.count(Call("harbours", 2)) == refusals + 1
+    assert crew.calls.count(Call("harbours", 1)) == 1
+    assert progress.totals.possibly_billed == 0
+    assert progress.budget.spent == WORK_TOKENS
+
+
+async def test_the_delay_that_the_provider_named_is_the_one_that_is_kept(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async def closed_for_today(call: Call) -> None:
+        raise ModelUnavailable("rate limit", retry_after=36_000.0, possibly_billed=False)
+
+    crew = Crew(before=closed_for_today)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit()
+
+        async def waits() -> bool:
+            return any(activity.HasField("next_attempt_schedule_time") for activity in await pending())
+
+        async def pending() -> list[PendingActivityInfo]:
+            return list((await counter.task().describe()).raw_description.pending_activities)
+
+        await until(waits)
+        (planning,) = await pending()
+        await counter.task().terminate()
+    delay = planning.next_attempt_schedule_time.seconds - planning.last_attempt_complete_time.seconds
+    assert delay in {35_999, 36_000, 36_001}
+    assert crew.calls == [Call("plan", 1)]

@@ -1,0 +1,1 @@
+"""Waystation: long-running research, analysis and writing agents on Temporal."""

@@ -1,0 +1,1 @@
+"""Claude, and whatever else speaks the Messages protocol."""

@@ -1,0 +1,163 @@
+"""The one table from the provider's errors to ours.
+
+Messages keep the status, the kind and the request id. The provider's own words stay out: they can quote the request.
+"""
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Literal, NamedTuple
+
+import httpx2
+from anthropic import AnthropicError, APIConnectionError, APIStatusError
+
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+
+Verdict = Literal["final", "not billed", "unclear"]
+"""Another attempt changes nothing; certainly refused, worth another attempt; worth one, but perhaps billed already."""
+
+
+class Row(NamedTuple):
+    """What a status means to us. `kind` is the protocol's name of it, which is all that an error in a stream has."""
+
+    kind: str
+    verdict: Verdict
+    meaning: str
+
+
+TABLE: Mapping[int, Row] = {
+    400: Row("invalid_request_error", "final", "the request was refused"),
+    401: Row("authentication_error", "final", "the API key was not accepted"),
+    402: Row("billing_error", "final", "the provider's spending limit is reached, or its account has no credit"),
+    403: Row("permission_error", "final", "the API key may not do this"),
+    404: Row("not_found_error", "final", "there is no such model or endpoint"),
+    408: Row("timeout_error", "unclear", "the provider timed out"),
+    409: Row("conflict_error", "not billed", "the provider reports a conflict"),
+    413: Row("request_too_large", "final", "the request is too large"),
+    429: Row("rate_limit_error", "not billed", "the provider's rate limit is reached"),
+    500: Row("api_error", "unclear", "the provider failed"),
+    529: Row("overloaded_error", "not billed", "the provider is overloaded"),
+}
+
+_STATUS_OF_KIND = {row.kind: status for status, row in TABLE.items()}
+
+_KNOWN_CAUSES = {
+    "prompt is too long": "the request is longer than the model's window",
+    "credit balance is too low": "the provider's account has no credit",
+    "tool_choice": "the model does not take this choice of tools",
+    "thinking": "the model does not take these thinking blocks or settings",
+}
+"""Causes behind status 400 that a person must tell apart, by words of the provider's that we never repeat."""
+
+_NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
+
+_SAFE = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+
+
+@contextmanager
+def vendor_errors() -> Generator[None]:
+    """Raise ours for every error of the SDK and of its HTTP client.
+
+    Raises:
+        ModelUnavailable: worth another attempt.
+        ModelRejected: another attempt changes nothing.
+    """
+    try:
+        yield
+    except (AnthropicError, httpx2.HTTPError) as error:
+        raise ours(error) from None
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
+        raise ModelUnavailable(f"the model's reply could not be read ({type(error).__name__})") from None
+
+
+def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
+    """Our error for one of the SDK's or of its HTTP client's."""
+    match error:
+        case APIStatusError() if error.status_code < 400:
+            return _stream_error(error)
+        case APIStatusError():
+            return _status_error(error)
+        case APIConnectionError() | httpx2.HTTPError():
+            return _connection_error(error)
+        case _:
+            return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait, where the provider names them: in milliseconds, in seconds or as a date.
+
+    A date is read against the response's own, so that no clock of ours is involved.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return milliseconds / 1000
+    named = headers.get("retry-after")
+    seconds = _number(named)
+    if seconds is not None:
+        return seconds
+    until, now = _date(named), _date(headers.get("date"))
+    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
+
+
+def _status_error(error: APIStatusError) -> ModelError:
+    status = error.status_code
+    row = TABLE.get(status, TABLE[400] if status < 500 else TABLE[500])
+    message = _message(row, error)
+    if row.verdict == "final":
+        return ModelRejected(message)
+    delay = retry_after(error.response.headers)
+    return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
+
+
+def _stream_error(error: APIStatusError) -> ModelError:
+    """Never final: the stream had begun, so it may have been billed. A final cause comes back as a status."""
+    row = TABLE[_STATUS_OF_KIND.get(str(error.type), 500)]
+    return ModelUnavailable(_message(row, error), retry_after=retry_after(error.response.headers))
+
+
+def _connection_error(error: APIConnectionError | httpx2.HTTPError) -> ModelError:
+    cause = error.__cause__ or error
+    sent = not isinstance(cause, _NOTHING_SENT)
+    if isinstance(cause, httpx2.TimeoutException):
+        return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
+    named = f"the connection to the provider failed ({type(cause).__name__})"
+    return ModelUnavailable(named, possibly_billed=sent)
+
+
+def _message(row: Row, error: APIStatusError) -> str:
+    return f"{_meaning(row, error)} (status {error.status_code}, {_labels(error, row)})"
+
+
+def _meaning(row: Row, error: APIStatusError) -> str:
+    if row is not TABLE[400]:
+        return row.meaning
+    words = (error.api_message or "").lower()
+    return next((meaning for sign, meaning in _KNOWN_CAUSES.items() if sign in words), row.meaning)
+
+
+def _labels(error: APIStatusError, row: Row) -> str:
+    kind = error.error_code or error.type or row.kind
+    request = error.request_id or "unknown"
+    return (
+        f"{kind if _SAFE.fullmatch(kind) else row.kind}, request {request if _SAFE.fullmatch(request) else 'unknown'}"
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if isfinite(number) and number >= 0 else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

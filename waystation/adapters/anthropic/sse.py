@@ -1,0 +1,86 @@
+"""The event stream of the Messages protocol: one whole message, or one error, as a server sends it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from pydantic import JsonValue
+
+Event = dict[str, JsonValue]
+
+PIECE = 200
+"""Characters of one delta: small enough that a message of any size arrives in several."""
+
+
+def events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
+    """The stream of a message, from `message_start` to `message_stop`, one event at a time.
+
+    `message` has the shape of an unstreamed response: `content` (blocks of text, thinking, redacted thinking and tool
+    use), `stop_reason` and `usage`; every further field goes into `message_start` as it is.
+
+    Raises:
+        KeyError: a field that the protocol needs is missing.
+        TypeError: `content` or `usage` has another shape.
+    """
+    usage = _mapping(message["usage"])
+    opening: Event = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+    opening["usage"] = {**usage, "output_tokens": 0}
+    yield encoded({"type": "message_start", "message": opening})
+    for index, block in enumerate(_blocks(message["content"])):
+        yield from _block_events(index, block)
+    ending: Event = {"stop_reason": message["stop_reason"], "stop_sequence": message.get("stop_sequence")}
+    yield encoded({"type": "message_delta", "delta": ending, "usage": {**usage}})
+    yield encoded({"type": "message_stop"})
+
+
+def error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
+    """An error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
+    error: Event = {"type": kind, "message": message}
+    return encoded({"type": "error", "error": error, "request_id": request_id}, name="error")
+
+
+def encoded(event: Event, name: str | None = None) -> bytes:
+    """One event with its `event:` line, without which clients drop it in silence."""
+    body = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    return f"event: {name or event['type']}\ndata: {body}\n\n".encode()
+
+
+def _block_events(index: int, block: Mapping[str, JsonValue]) -> Iterator[bytes]:
+    start, deltas = _split(block)
+    yield encoded({"type": "content_block_start", "index": index, "content_block": start})
+    for delta in deltas:
+        yield encoded({"type": "content_block_delta", "index": index, "delta": delta})
+    yield encoded({"type": "content_block_stop", "index": index})
+
+
+def _split(block: Mapping[str, JsonValue]) -> tuple[Event, Sequence[Event]]:
+    """How a block begins, and the deltas that complete it. Blocks of other kinds come whole, as servers send them."""
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, _deltas("text_delta", "text", block["text"])
+        case "thinking":
+            signed: Event = {"type": "signature_delta", "signature": block["signature"]}
+            thought = _deltas("thinking_delta", "thinking", block["thinking"])
+            return {**block, "thinking": "", "signature": ""}, [*thought, signed]
+        case "tool_use":
+            arguments = json.dumps(block["input"], ensure_ascii=False)
+            return {**block, "input": {}}, _deltas("input_json_delta", "partial_json", arguments)
+        case _:
+            return dict(block), []
+
+
+def _deltas(kind: str, field: str, value: JsonValue) -> list[Event]:
+    if not isinstance(value, str):
+        raise TypeError(f"{field} is {type(value).__name__}, not a string")
+    return [{"type": kind, field: value[at : at + PIECE]} for at in range(0, len(value), PIECE)]
+
+
+def _blocks(content: JsonValue) -> list[Mapping[str, JsonValue]]:
+    if not isinstance(content, list):
+        raise TypeError(f"content is {type(content).__name__}, not a list")
+    return [_mapping(block) for block in content]
+
+
+def _mapping(value: JsonValue) -> Mapping[str, JsonValue]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, found {type(value).__name__}")
+    return value

@@ -1,0 +1,214 @@
+"""Pure translation between our requests and replies and those of the Messages API."""
+
+from collections.abc import Sequence
+from typing import Literal, NotRequired, TypedDict
+
+from anthropic.types import (
+    CacheControlEphemeralParam,
+    ContentBlock,
+    MessageParam,
+    RedactedThinkingBlockParam,
+    TextBlockParam,
+    ThinkingBlockParam,
+    ToolChoiceParam,
+    ToolParam,
+    ToolResultBlockParam,
+    ToolUseBlockParam,
+)
+from anthropic.types import Message as WireMessage
+from pydantic import JsonValue, ValidationError
+
+from waystation.domain.budget import Usage
+from waystation.domain.errors import ModelRejected, ModelUnavailable
+from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.models import ModelFacts, model_facts
+from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
+
+CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
+"""Marks the end of a prefix to keep for five minutes. A request may have four of them."""
+
+THINKING_BETA = "thinking-binding-controls-2026-08-01"
+DROP_OUTDATED_THINKING: JsonValue = {
+    "type": "adaptive",
+    "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+}
+"""What these models do anyway, except that thinking from before a compaction, a mask or another reminder is left out by
+the provider. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
+
+_USER_MARKS = 2
+"""The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
+call wrote; without a mark the provider looks only twenty blocks back for it, too few after many parallel calls."""
+
+UserBlockParam = TextBlockParam | ToolResultBlockParam
+AssistantBlockParam = TextBlockParam | ThinkingBlockParam | RedactedThinkingBlockParam | ToolUseBlockParam
+
+
+class Prompt(TypedDict):
+    """What a call and the counting of its tokens have in common."""
+
+    model: str
+    messages: Sequence[MessageParam]
+    system: NotRequired[Sequence[TextBlockParam]]
+    tools: NotRequired[Sequence[ToolParam]]
+    tool_choice: NotRequired[ToolChoiceParam]
+    extra_headers: NotRequired[dict[str, str]]
+    extra_body: NotRequired[dict[str, JsonValue]]
+
+
+def prompt(request: ModelRequest) -> Prompt:
+    """The request's parameters without `max_tokens`. Raises ModelRejected for a block in a message of the wrong role.
+
+    Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system
+    prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
+    """
+    facts = model_facts(request.model)
+    wire = Prompt(model=request.model, messages=_messages(request.messages, request.reminder))
+    system = _system(request)
+    if system:
+        wire["system"] = system
+    if request.tools:
+        wire["tools"] = _tools(request.tools)
+    if request.require_tool is not None:
+        wire["tool_choice"] = _tool_choice(facts, request.require_tool)
+    if facts.binds_thinking and (request.require_tool is None or not facts.forces_tools):
+        wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
+        wire["extra_body"] = {"thinking": DROP_OUTDATED_THINKING}
+    return wire
+
+
+def reply(message: WireMessage) -> ModelReply:
+    """The final message of a stream that ended as it should.
+
+    With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
+
+    Raises:
+        ModelUnavailable: there is no stop reason, a field is missing or malformed, or there is a kind of block or a
+            stop reason that this version does not know. Leaving a block out would make the next request differ from
+            what the model said. The reply is billed by then, which ModelRejected would deny.
+    """
+    try:
+        return ModelReply(
+            blocks=tuple(_block(block) for block in message.content),
+            stop=_stop(message.stop_reason),
+            usage=Usage(
+                input=message.usage.input_tokens,
+                cache_write=message.usage.cache_creation_input_tokens or 0,
+                cache_read=message.usage.cache_read_input_tokens or 0,
+                output=message.usage.output_tokens,
+            ),
+            model=message.model,
+        )
+    except ValidationError as error:
+        fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
+        raise ModelUnavailable(f"the model's reply has missing or malformed fields ({fields})") from None
+
+
+def _system(request: ModelRequest) -> list[TextBlockParam]:
+    system: list[TextBlockParam] = []
+    if request.system:
+        system.append({"type": "text", "text": request.system, "cache_control": CACHED})
+    if request.require_tool is not None and not model_facts(request.model).forces_tools:
+        system.append({"type": "text", "text": f"Reply with exactly one call of the tool `{request.require_tool}`."})
+    return system
+
+
+def _tools(specs: Sequence[ToolSpec]) -> list[ToolParam]:
+    tools: list[ToolParam] = [
+        {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}} for spec in specs
+    ]
+    tools[-1]["cache_control"] = CACHED
+    return tools
+
+
+def _tool_choice(facts: ModelFacts, tool: str) -> ToolChoiceParam:
+    if facts.forces_tools:
+        return {"type": "tool", "name": tool, "disable_parallel_tool_use": True}
+    return {"type": "auto", "disable_parallel_tool_use": True}
+
+
+def _messages(messages: Sequence[Message], reminder: str) -> list[MessageParam]:
+    indices = range(len(messages))
+    marked = [index for index in indices if _ends_request(messages, index)][-_USER_MARKS:]
+    newest = max((index for index in indices if messages[index].role == "user"), default=None)
+    wire = [
+        _message(message, mark=index in marked, reminder=reminder if index == newest else "")
+        for index, message in enumerate(messages)
+    ]
+    if reminder and newest is None:
+        wire.append({"role": "user", "content": [{"type": "text", "text": reminder}]})
+    return wire
+
+
+def _ends_request(messages: Sequence[Message], index: int) -> bool:
+    message, following = messages[index], messages[index + 1 : index + 2]
+    return message.role == "user" and bool(message.blocks) and all(other.role == "assistant" for other in following)
+
+
+def _message(message: Message, *, mark: bool, reminder: str) -> MessageParam:
+    match message.role:
+        case "user":
+            content = [_user_block(block) for block in message.blocks]
+            if mark:
+                content[-1]["cache_control"] = CACHED
+            if reminder:  # behind the mark: it is gone from the next request
+                content.append({"type": "text", "text": reminder})
+            return {"role": "user", "content": content}
+        case "assistant":
+            return {"role": "assistant", "content": [_assistant_block(block) for block in message.blocks]}
+
+
+def _user_block(block: Block) -> UserBlockParam:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case ToolResult():
+            return {
+                "type": "tool_result",
+                "tool_use_id": block.tool_use_id,
+                "content": block.content,
+                "is_error": block.is_error,
+            }
+        case Thinking() | RedactedThinking() | ToolUse():
+            raise _misplaced(block, "user")
+
+
+def _assistant_block(block: Block) -> AssistantBlockParam:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case RedactedThinking():
+            return {"type": "redacted_thinking", "data": block.data}
+        case ToolUse():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": {**block.input}}
+        case ToolResult():
+            raise _misplaced(block, "assistant")
+
+
+def _misplaced(block: Block, role: Literal["user", "assistant"]) -> ModelRejected:
+    return ModelRejected(f"the Messages API takes no block of type {block.type} in a message of the {role}")
+
+
+def _block(block: ContentBlock) -> Block:
+    # An unknown block arrives as the SDK's first kind, with its own `type`: only that field tells what it is.
+    match block.type:
+        case "text":
+            return Text(text=block.text)
+        case "thinking":
+            return Thinking(thinking=block.thinking, signature=block.signature)
+        case "redacted_thinking":
+            return RedactedThinking(data=block.data)
+        case "tool_use":
+            return ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
+        case unknown:
+            raise ModelUnavailable(f"the model's reply has a block of the unknown type {unknown}")
+
+
+def _stop(reason: str | None) -> StopReason:
+    if reason is None:
+        raise ModelUnavailable("the model's reply was cut off")
+    try:
+        return StopReason(reason)
+    except ValueError:
+        raise ModelUnavailable(f"the model stopped for the unknown reason {reason}") from None

@@ -1,0 +1,33 @@
+"""Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
+
+import re
+import unicodedata
+from typing import Protocol, cast
+
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_FIRST_CJK = re.compile(rf"[{_CJK}]")
+_STOPWORDS = frozenset(STOPWORDS_EN)
+
+
+class _Stemmer(Protocol):
+    def stemWords(self, words: list[str], /) -> list[str]: ...
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text in order, stop words left out.
+
+    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
+    """
+    words: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _FIRST_CJK.match(word):
+            words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        elif word not in _STOPWORDS:
+            words.append(word)
+    # A stemmer keeps a cache and is not safe to share between threads; a new one costs microseconds.
+    stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
+    return stemmer.stemWords(words)

@@ -1,0 +1,155 @@
+"""Words and what they stand for: terms, stems, concepts with their synonyms, sentences. Any script, no model."""
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+_SENTENCE_END = re.compile(r"(?<=[^.\s][.!?])[\"')\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_VERSION_TAIL = re.compile(r"(?<=[a-z]{3})v?\d+$")
+
+_STOP_WORDS = """
+a about above according after again all also am among an and any are as ask asked at be because been before being
+between both but by can carry carries could contain contains describe did do does doing down during each either else
+every explain few find for from further give given goal had has have having he her here hers him his how i if in into
+is it its just let list may me might more most much must my need needs neither no nor not of off on once one only or
+other our out over own passage passages question same say says see shall she should show so some state such tell than
+that the their them then there these they this those through to too under until up upon us use used uses using very
+was we were what when where whether which while who whom whose why will with would you your answer answers direct
+directly document documents evidence aber als auf aus bei das dem den der des die ein eine einen einer es für gegen
+hat ich im ist nach nicht oder sich sie sind und von vor war welche welcher welches wer wie wird wo zu zum zur au aux
+avec ce ces cette comment dans de du elle en est et il la le les leur mais ne ou où par pas pour quand que quel quelle
+quelles quels qui se ses son sont sur un une como con cual cuales cuando del donde el esta las lo los más para pero
+por qué quién sin su sus una y
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that say nothing about a topic, in English, German, French and Spanish."""
+
+_RELATED: tuple[tuple[str, ...], ...] = (
+    ("licence", "license", "licences", "licensing", "licensed"),
+    ("purpose", "summary", "overview", "description", "introduction"),
+    (
+        "attention", "deprecated", "beta", "alpha", "gpl", "lgpl", "mpl", "security", "deprecation", "breaking",
+        "experimental", "unmaintained", "vulnerability", "incompatible", "agpl", "unstable", "obsolete", "warning",
+        "caution",
+    ),
+    ("exceptions", "except", "exception", "unless", "however", "limitation", "limits", "caveat", "unsupported"),
+    ("contradictions", "contradict", "contrary", "conflict", "although", "inconsistent"),
+    ("gaps", "unknown", "unclear", "todo", "missing", "undecided"),
+    ("cost", "costs", "price", "fee", "charge", "amount"),
+    ("limit", "limits", "maximum", "minimum", "quota", "threshold"),
+    ("author", "maintainer", "owner", "contact"),
+    ("deadline", "date", "due", "until", "expires"),
+    ("error", "errors", "failure", "fault", "bug", "crash"),
+    ("requirement", "requirements", "requires", "dependency", "dependencies", "prerequisite"),
+    ("install", "installation", "setup", "configure"),
+    ("decision", "decided", "agreed", "concluded", "resolution"),
+)  # fmt: skip
+"""Words of general use that stand for one another in documents; the first is the name of the group."""
+
+_INTENTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\bwhat\b.*\bfor\b|\bwhat\b.*\bdo(es)?\b|\bused for\b|\bpurpose", re.IGNORECASE), "purpose"),
+    (re.compile(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
+    (re.compile(r"\bhow (much|expensive)\b", re.IGNORECASE), "cost"),
+    (re.compile(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
+    (re.compile(r"^who\b", re.IGNORECASE), "author"),
+)
+"""What a way of asking is about, where its words alone do not say so."""
+
+_ADJUNCT = re.compile(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
+_COLLECTION = re.compile(
+    r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
+    r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
+    re.IGNORECASE,
+)
+
+
+class Concept(NamedTuple):
+    """One thing that is looked for: the words to search with, and the stems that show it in a text."""
+
+    words: tuple[str, ...]
+    stems: frozenset[str]
+
+
+def words(text: str) -> Iterator[str]:
+    """The words of a text in lower case; scripts without spaces give pairs of characters."""
+    for match in _WORD.finditer(text):
+        word = match.group().casefold()
+        if not _CJK.search(word):
+            yield word
+            continue
+        for run in _CJK.findall(word):
+            yield from (run[at : at + 2] for at in range(max(1, len(run) - 1)))
+
+
+@lru_cache(maxsize=20_000)
+def stem(word: str) -> str:
+    """A crude stem, for comparing only: `licences` and `licence`, `shipping` and `ship` come together."""
+    root = _VERSION_TAIL.sub("", word.casefold())
+    if root.endswith("ies") and len(root) > 4:
+        return f"{root[:-3]}y"
+    if root.endswith("s") and not root.endswith("ss") and len(root) > 3:
+        root = root[:-1]
+    for ending in ("ing", "ed", "e"):
+        if root.endswith(ending) and len(root) - len(ending) >= 3:
+            root = root[: -len(ending)]
+            break
+    return root[:-1] if len(root) > 3 and root[-1] == root[-2] and root[-1] not in "sl" else root
+
+
+def stems(text: str) -> list[str]:
+    """The stems of a text's words that are no stop words, in order."""
+    return [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+def concepts(text: str) -> tuple[Concept, ...]:
+    """What a question or goal looks for, in its order, each with its synonyms.
+
+    What it calls the documents ("these packages") and when it is wanted ("before shipping") are not looked for.
+    """
+    found: dict[str, Concept] = {}
+    collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
+    for word in words(_ADJUNCT.sub(" ", text)):
+        if word not in STOP_WORDS and word not in collection:
+            concept = _concept(word)
+            found.setdefault(min(concept.stems), concept)
+    for pattern, name in _INTENTS:
+        if pattern.search(text):
+            concept = _concept(name)
+            found.setdefault(min(concept.stems), concept)
+    return tuple(found.values())
+
+
+def is_of_every_document(text: str) -> bool:
+    """Whether a question or goal is about all documents alike: "which licences do these packages carry"."""
+    return _COLLECTION.search(text) is not None
+
+
+def sentences(text: str) -> list[str]:
+    """A text in sentences, each with single spaces."""
+    return [sentence for start, end in sentence_spans(text) if (sentence := " ".join(text[start:end].split()))]
+
+
+def sentence_spans(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end, in characters."""
+    cuts = [(match.start(), match.end()) for match in _SENTENCE_END.finditer(text)]
+    starts = [0, *(end for _, end in cuts)]
+    ends = [*(start for start, _ in cuts), len(text)]
+    return [(start, end) for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]
+
+
+def shortened(text: str, characters: int) -> str:
+    """The beginning of a text, cut between words where it has any."""
+    if len(text) <= characters:
+        return text
+    cut = text[: max(0, characters)]
+    return cut.rsplit(None, 1)[0] if " " in cut.strip() else cut
+
+
+def _concept(word: str) -> Concept:
+    root = stem(word)
+    group = next((group for group in _RELATED if root in {stem(member) for member in group}), ())
+    known = tuple(dict.fromkeys((word, *group)))
+    return Concept(words=known, stems=frozenset(stem(member) for member in known))

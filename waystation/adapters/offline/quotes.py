@@ -1,0 +1,188 @@
+"""Quotations: cuts numbered lines into sentences and header lines, and picks those that say most about a goal."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, words
+from waystation.domain.value import Value
+
+QUOTE_CHARACTERS = 280
+"""A longer sentence is quoted up to here."""
+SECOND_BEST = 0.5
+"""A second quotation must score at least this share of the first, and say something that the first does not."""
+
+DIRECT_WORDS = 6
+"""A header line of no more words says what it says of the whole document."""
+
+LEAST_WORDS = 3
+"""Fewer words are a heading or a fragment, unless they are a header line."""
+
+_HEADER = re.compile(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
+_OWN_LINE = re.compile(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
+_BULLET = re.compile(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
+_RULE = re.compile(r"^\s*([=~^*+#\-_`.])\1{2,}\s*$")
+_MARKUP = re.compile(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
+_SYMBOL = re.compile(r"[^\w\s.,;:'’!?-]")
+MOST_SYMBOLS = 0.1
+"""Of the characters of a quotation: with more it is code or markup rather than words."""
+_URL = re.compile(r"https?://\S+")
+_POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
+"""A header line of these only points at where something is said."""
+_QUOTE_MARKS = re.compile(r"[\"“”„«»]")
+
+Line = tuple[int, str]
+
+
+class Quote(Value):
+    """Words of a document, verbatim but for white space, and the lines that they stand in."""
+
+    text: str
+    first_line: int
+    last_line: int
+
+
+class _Scored(Value):
+    quote: Quote
+    score: float
+    matched: frozenset[str]
+
+
+def best_quotes(lines: Sequence[Line], looked_for: Sequence[Concept], most: int = 2) -> tuple[Quote, ...]:
+    """The quotations that say most about what is looked for, best first.
+
+    One at least wherever there is any text: a document that was read leaves a trace. A question answers nothing, and is
+    quoted only where there is nothing else.
+    """
+    candidates = [quote for quote in _quotes(lines) if header_of(quote.text)[0] or _has_words(quote.text)]
+    statements = [quote for quote in candidates if not quote.text.rstrip("*_ ").endswith(("?", "？"))]
+    scored = sorted(_scored(statements or candidates, looked_for), key=lambda item: -item.score)
+    if not scored:
+        return ()
+    chosen = [scored[0]]
+    for item in scored[1:]:
+        said = frozenset[str]().union(*(before.matched for before in chosen))
+        if len(chosen) < most and item.score >= SECOND_BEST * scored[0].score > 0 and item.matched - said:
+            chosen.append(item)
+    return tuple(item.quote for item in chosen)
+
+
+def strength(text: str, looked_for: Sequence[Concept]) -> float:
+    """How directly a quotation speaks of what is looked for: its relevance and its form."""
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    return relevance(text, looked_for) * _form(text, wanted)
+
+
+def relevance(text: str, looked_for: Sequence[Concept]) -> float:
+    """How many of the concepts a text shows; further words of the same concept add a quarter each."""
+    present = {stem(word) for word in words(text)}
+    return sum(_strength(concept, present) for concept in looked_for)
+
+
+def header_of(text: str) -> tuple[str, str]:
+    """Key and value of a header line such as `License: MIT` (all but the last `::` part are key); else `("", text)`."""
+    match = _HEADER.match(text)
+    if match is None:
+        return "", text
+    path, separator, value = match.group(2).rpartition(" :: ")
+    return (f"{match.group(1)} {path}", value) if separator else (match.group(1), match.group(2))
+
+
+def _has_words(text: str) -> bool:
+    return len(list(islice(words(text), LEAST_WORDS))) == LEAST_WORDS
+
+
+def _strength(concept: Concept, present: set[str]) -> float:
+    shown = len(concept.stems & present)
+    return 0.75 + 0.25 * shown if shown else 0.0
+
+
+def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept]) -> Iterator[_Scored]:
+    present = [{stem(word) for word in words(quote.text)} for quote in candidates]
+    weights = [
+        math.log(1 + len(candidates) / (1 + sum(not concept.stems.isdisjoint(own) for own in present)))
+        for concept in looked_for
+    ]
+    wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
+    for quote, own in zip(candidates, present, strict=True):
+        strength = sum(w * _strength(concept, own) for w, concept in zip(weights, looked_for, strict=True))
+        yield _Scored(quote=quote, score=strength * _form(quote.text, wanted), matched=wanted & own)
+
+
+def _form(text: str, wanted: frozenset[str]) -> float:
+    """What the form of a line makes of its score: header lines tell most, markup, links and bare keywords least."""
+    key, value = header_of(text)
+    keys = list(words(key))
+    named = sum(stem(word) in wanted for word in keys) / max(1, len(keys))
+    own = [word for word in words(value) if word not in _POINTERS and stem(word) not in wanted]
+    factor = 1 / (1 + len(text) / 400)
+    if named >= 0.5:
+        factor *= 1 + 2 * named
+    elif key and not named and len(own) <= DIRECT_WORDS:
+        factor *= 1.5
+    if not own or not _POINTERS.isdisjoint(keys):
+        factor *= 0.2
+    if _MARKUP.search(text) or len(_SYMBOL.findall(_URL.sub("/" * 20, text))) > len(text) * MOST_SYMBOLS:
+        factor *= 0.2
+    return factor
+
+
+def _quotes(lines: Sequence[Line]) -> Iterator[Quote]:
+    for paragraph in _paragraphs(lines):
+        text = "\n".join(line for _, line in paragraph)
+        starts = _line_starts(paragraph)
+        for start, end in sentence_spans(text):
+            yield from _pieces(text, start, end, starts)
+
+
+def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) -> Iterator[Quote]:
+    """A sentence, without its bullet; of one that quotes something itself, its longest part without quotation marks."""
+    bullet = _BULLET.match(text[start:end]) if start == 0 else None
+    begin = start + (bullet.end() if bullet else 0)
+    sentence = shortened(text[begin:end], QUOTE_CHARACTERS)
+    part = max(_QUOTE_MARKS.split(sentence), key=len)
+    if kept := part.strip():
+        at = begin + sentence.index(part) + len(part) - len(part.lstrip())
+        yield Quote(
+            text=" ".join(kept.split()),
+            first_line=_line_at(starts, at),
+            last_line=_line_at(starts, at + len(kept) - 1),
+        )
+
+
+def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
+    """Lines that belong together: running text, one bullet, or one header line. Headings are left out."""
+    paragraph: list[Line] = []
+    previous = 0
+    for number, line in lines:
+        if _RULE.match(line):
+            # The line above is its heading.
+            paragraph = paragraph[:-1]
+        alone = bool(_HEADER.match(line))
+        ends = alone or not line.strip() or _RULE.match(line) or _OWN_LINE.match(line) or number != previous + 1
+        if paragraph and ends:
+            yield paragraph
+            paragraph = []
+        previous = number
+        if not line.strip() or _RULE.match(line) or line.lstrip().startswith(("#", "```")):
+            continue
+        paragraph.append((number, line))
+        if alone or line.lstrip().startswith(("|", ">")):
+            yield paragraph
+            paragraph = []
+    if paragraph:
+        yield paragraph
+
+
+def _line_starts(paragraph: Iterable[Line]) -> list[tuple[int, int]]:
+    starts: list[tuple[int, int]] = []
+    at = 0
+    for number, line in paragraph:
+        starts.append((at, number))
+        at += len(line) + 1
+    return starts
+
+
+def _line_at(starts: Sequence[tuple[int, int]], position: int) -> int:
+    return next(number for start, number in reversed(starts) if start <= position)

@@ -1,0 +1,220 @@
+"""The research agent: search, read around the hits, quote, hand in the quotations. Its memory is its notes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from pydantic import JsonValue
+
+from waystation.adapters.offline.citing import (
+    KeptNote,
+    Place,
+    hits,
+    label,
+    listed_notes,
+    read_lines,
+    summarised_notes,
+    taken_note,
+)
+from waystation.adapters.offline.language import STOP_WORDS, Concept, concepts, is_of_every_document, shortened, words
+from waystation.adapters.offline.quotes import best_quotes, strength
+from waystation.adapters.offline.replies import Call, Reply, call, finding
+from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
+from waystation.adapters.offline.view import Exchange, View
+
+ENOUGH_DOCUMENTS = 30
+ENOUGH_OF_EVERY = 150
+"""Where the question is about each of the documents."""
+READS_A_TURN = 3
+LINES_BEFORE, LINES_AFTER = 4, 16
+HEAD_LINES = 30
+SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT = 40, 10
+MOST_SEARCHES = 4
+WORDS_A_QUERY = 8
+NOTES_A_PAGE = 50
+OPEN_QUESTIONS_CHARACTERS = 400
+"""Room that a hand-in keeps for them."""
+TELLING = 0.2
+"""A quotation that says less than this share of what the best one says is not handed in."""
+FRUGAL_BELOW = 12_000
+"""Tokens of budget left: below, read one document at a time, and search for few passages."""
+
+
+def research(view: View) -> Reply:
+    """The next turn of a research agent."""
+    return Researcher(view).next_turn()
+
+
+class Researcher:
+    """One request of a research agent: what is known, and what that leads to."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        goal = concepts(view.contract.goal)
+        self._looked_for: Sequence[Concept] = goal or concepts(view.contract.question)
+        self._every_document = is_of_every_document(view.contract.goal)
+        self._beginnings = self._every_document or is_of_every_document(view.contract.question)
+        self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
+        self._notes = tuple(dict.fromkeys(_visible_notes(view)))
+        self._noted = frozenset(note.place.document for note in self._notes)
+
+    def next_turn(self) -> Reply:
+        """Notes first where they may be hidden; then quote and read on; then search again; then hand in."""
+        if (page := self._hidden_notes()) is not None:
+            return Reply(text="I look up my notes.", calls=(page,))
+        if self._view.must_hand_in:
+            return self._hand_in()
+        quoting = self._quoting()
+        enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
+        reading = () if enough else self._reading()
+        if quoting or reading:
+            return Reply(text="I keep what matters and read on.", calls=(*quoting, *reading))
+        if not enough and (search := self._searching()) is not None:
+            return Reply(text="I search the documents.", calls=(search,))
+        return self._hand_in()
+
+    def _hidden_notes(self) -> Call | None:
+        """The next page of notes to read after a stretch that may hide some."""
+        if not self._view.gap or self._view.stalled:
+            return None
+        pages = [made for made in self._view.exchanges[self._view.after_gap :] if made.name == "read_notes"]
+        if not pages:
+            return call("read_notes", first=1, count=NOTES_A_PAGE)
+        listed = sum(1 for _ in listed_notes(pages[-1].result))
+        more = listed == NOTES_A_PAGE or "continues at note" in pages[-1].result
+        return (
+            call("read_notes", first=pages[-1].number("first") + listed, count=NOTES_A_PAGE)
+            if more and listed
+            else None
+        )
+
+    def _quoting(self) -> tuple[Call, ...]:
+        """Notes for the documents that were read and have none yet."""
+        tried = self._noted | {made.text("document") for made in self._view.calls("take_note")}
+        lines: dict[str, dict[int, str]] = {}
+        for read in self._view.calls("read_document"):
+            if not read.failed and read.text("name") not in tried:
+                lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
+        return tuple(
+            call(
+                "take_note",
+                text=quote.text,
+                document=name,
+                first_line=quote.first_line,
+                last_line=quote.last_line,
+            )
+            for name, known in lines.items()
+            for quote in best_quotes(sorted(known.items()), self._looked_for)
+        )
+
+    def _reading(self) -> tuple[Call, ...]:
+        """The next places to read: all those of one document, and of more as long as the reads are few."""
+        seen = self._noted | {made.text("name") for made in self._view.calls("read_document")}
+        unread = (place for place in self._places() if place.document not in seen)
+        chosen: list[Place] = []
+        for _, lot in groupby(unread, key=lambda place: place.document):
+            places = list(lot)
+            if chosen and (self._frugal or len(chosen) + len(places) > READS_A_TURN):
+                break
+            chosen += places
+        return tuple(
+            call("read_document", name=place.document, first_line=place.first_line, last_line=place.last_line)
+            for place in chosen
+        )
+
+    def _places(self) -> Iterator[Place]:
+        """What is worth reading, best first: each found document around its best hit.
+
+        Where the question is about every document, their beginnings come too: there documents say what they are. Where
+        the goal itself is, so do the beginnings of those that no search found.
+        """
+        found: dict[str, Place] = {}
+        for search in self._view.calls("search_documents"):
+            for hit in hits(search.result):
+                found.setdefault(hit.document, hit)
+        for hit in found.values():
+            yield from self._around(hit)
+        if self._every_document and found:
+            others = (name for name in self._view.contract.documents if name not in found)
+            yield from (Place(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
+
+    def _around(self, hit: Place) -> Iterator[Place]:
+        if self._beginnings:
+            yield Place(document=hit.document, first_line=1, last_line=HEAD_LINES)
+        if not self._beginnings or hit.first_line > HEAD_LINES:
+            after = LINES_BEFORE if self._frugal else LINES_AFTER
+            first = max(1, hit.first_line - LINES_BEFORE)
+            yield Place(document=hit.document, first_line=first, last_line=hit.last_line + after)
+
+    def _searching(self) -> Call | None:
+        """The next search that was not made yet."""
+        made = {exchange.text("query") for exchange in self._view.calls("search_documents")}
+        query = next((query for query in self._queries() if query not in made), None)
+        if query is None:
+            return None
+        # What is noted comes up again, so a search that is to bring something new has to look beyond that.
+        frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
+        limit = frugal if self._frugal else SEARCH_LIMIT
+        return call("search_documents", query=query, limit=limit)
+
+    def _queries(self) -> list[str]:
+        """What is looked for in its own words, then in related words, then in the words of title and question."""
+        own = [concept.words[0] for concept in self._looked_for]
+        related = [word for concept in self._looked_for for word in concept.words[1:]]
+        context = words(f"{self._view.contract.title} {self._view.contract.question}")
+        pool = list(dict.fromkeys([*own, *related]))
+        context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
+        lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
+        return [" ".join(lot) for lot in [*lots[: MOST_SEARCHES - 1], context[:WORDS_A_QUERY]] if lot]
+
+    @property
+    def _frugal(self) -> bool:
+        left = self._view.budget_left
+        return self._view.gap or (left is not None and left < FRUGAL_BELOW)
+
+    def _hand_in(self) -> Reply:
+        """The findings; after a refusal fewer of them, and none that the refusal names."""
+        refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
+        rated = [(strength(note.text, self._looked_for), note) for note in self._notes]
+        best = max((rating for rating, _ in rated), default=0.0)
+        rated.sort(key=lambda item: (-round(item[0]), item[1].place.document))
+        telling = [note for rating, note in rated if rating >= TELLING * best > 0]
+        kept = [note for note in telling if not any(note.place.citation in refusal for refusal in refusals)]
+        kept = kept[: len(kept) >> max(0, len(refusals) - 1)]
+        if refusals and not kept and len(refusals) > 1:
+            return Reply(text="I could not hand in: every attempt was refused.")
+        findings: list[JsonValue] = []
+        room = self._view.max_tokens * CHARACTERS_A_TOKEN - OPEN_QUESTIONS_CHARACTERS
+        for note in kept:
+            findings.append(finding(f'{label(note.place.document)}: "{note.text}"', [note.place.citation]))
+            room -= len(json.dumps(findings[-1], ensure_ascii=False)) + 2
+            if room < 0:
+                findings.pop()
+                break
+        open_questions: list[JsonValue] = [*self._open_questions(kept[: len(findings)], len(kept) - len(findings))]
+        return Reply(calls=(call("submit_findings", findings=findings, open_questions=open_questions),))
+
+    def _open_questions(self, told: Sequence[KeptNote], untold: int) -> Iterator[str]:
+        total = self._view.contract.document_count
+        quoted = len({note.place.document for note in told})
+        if untold:
+            yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
+        elif not told:
+            goal = shortened(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
+            yield f"Nothing in the documents matched: {goal}"
+        if told and quoted < total:
+            yield (
+                f"{quoted} of {total} documents are quoted here; the others were not read for this step or had no "
+                "passage that matched its words."
+            )
+
+
+def _visible_notes(view: View) -> Iterator[KeptNote]:
+    if view.stalled:
+        yield from summarised_notes(view.earlier)
+    exchanges: Sequence[Exchange] = view.exchanges
+    for exchange in exchanges:
+        if exchange.name == "take_note" and not exchange.failed:
+            yield taken_note(exchange)
+        elif exchange.name == "read_notes":
+            yield from listed_notes(exchange.result)

@@ -1,0 +1,94 @@
+"""The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network."""
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import AsyncIterator
+
+import httpx2
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.sse import events
+from waystation.adapters.offline.model import reply_to
+from waystation.adapters.offline.replies import message
+from waystation.adapters.offline.usage import PromptCache, input_tokens
+from waystation.adapters.offline.wire import (
+    MAX_OUTPUT,
+    OFFLINE_MODEL,
+    WINDOW,
+    MessagesRequest,
+    RequestRefused,
+    parsed_count,
+    parsed_request,
+)
+
+_MODEL: dict[str, JsonValue] = {
+    "type": "model",
+    "id": OFFLINE_MODEL,
+    "display_name": "Waystation offline (extractive, no LLM)",
+    "created_at": "2026-11-01T00:00:00Z",
+    "lifecycle": "active",
+    "max_input_tokens": WINDOW,
+    "max_tokens": MAX_OUTPUT,
+}
+
+
+def offline_transport() -> httpx2.AsyncBaseTransport:
+    """A transport for `httpx2.AsyncClient` that answers Messages requests for `OFFLINE_MODEL` in process."""
+    return OfflineTransport()
+
+
+class OfflineTransport(httpx2.AsyncBaseTransport):
+    """Answers `/v1/messages`, `/v1/messages/count_tokens` and `/v1/models`. Holds the prompt cache, nothing else.
+
+    The work of a request runs in a thread, so that a long conversation does not stop the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._cache = PromptCache()
+        self._cache_lock = threading.Lock()
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """The response; requests that the protocol does not allow get its error form."""
+        body = await request.aread()
+        digest = hashlib.sha256(body).hexdigest()
+        request_id = f"req_{digest[:24]}"
+        try:
+            response = await asyncio.to_thread(self._answer, request.method, request.url.path, body, digest)
+        except RequestRefused as refusal:
+            fault: JsonValue = {"type": refusal.kind, "message": str(refusal)}
+            error: JsonValue = {"type": "error", "error": fault, "request_id": request_id}
+            response = httpx2.Response(refusal.status, json=error)
+        response.headers["request-id"] = request_id
+        return response
+
+    def _answer(self, method: str, path: str, body: bytes, digest: str) -> httpx2.Response:
+        match method, path:
+            case "POST", "/v1/messages":
+                return self._message(parsed_request(body), digest)
+            case "POST", "/v1/messages/count_tokens":
+                return httpx2.Response(200, json={"input_tokens": input_tokens(parsed_count(body))})
+            case "GET", "/v1/models":
+                page = {"data": [_MODEL], "has_more": False, "first_id": OFFLINE_MODEL, "last_id": OFFLINE_MODEL}
+                return httpx2.Response(200, json=page)
+            case "GET", _ if path == f"/v1/models/{OFFLINE_MODEL}":
+                return httpx2.Response(200, json=_MODEL)
+            case _:
+                raise RequestRefused(f"{method} {path} is not served offline", status=404, kind="not_found_error")
+
+    def _message(self, request: MessagesRequest, digest: str) -> httpx2.Response:
+        length = input_tokens(request)
+        if length + request.max_tokens > WINDOW:
+            raise RequestRefused(f"prompt is too long: {length} tokens > {WINDOW - request.max_tokens} maximum")
+        reply = reply_to(request)
+        with self._cache_lock:
+            prompt = self._cache.charge(request)
+        whole = message(reply, prompt, digest)
+        if not request.stream:
+            return httpx2.Response(200, json=whole)
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=_stream(whole))
+
+
+async def _stream(whole: dict[str, JsonValue]) -> AsyncIterator[bytes]:
+    for event in events(whole):
+        yield event

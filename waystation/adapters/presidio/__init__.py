@@ -1,0 +1,1 @@
+"""Redaction by Presidio: it finds what is private, our code replaces it."""

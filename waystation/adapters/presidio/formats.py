@@ -1,0 +1,50 @@
+"""The base of our own recognisers: finds by format, without words around them that are only likely."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+from presidio_analyzer import LocalRecognizer, RecognizerResult
+from presidio_analyzer.nlp_engine import NlpArtifacts
+
+
+class Hit(NamedTuple):
+    """A find in characters of the text that the recogniser was given."""
+
+    type: str
+    start: int
+    end: int
+    score: float
+
+
+class FormatRecognizer(LocalRecognizer):
+    """A recogniser that looks at the characters alone.
+
+    Presidio would raise the score of weak matches by words nearby, but compares them as substrings: "lic" of a
+    driver's licence is in "public", "us" of a passport in "used". Here a label is part of the format.
+    """
+
+    TYPES: ClassVar[tuple[str, ...]]
+
+    def __init__(self) -> None:
+        super().__init__(supported_entities=list(self.TYPES), supported_language="en")
+
+    def load(self) -> None:
+        """Nothing to load."""
+
+    @abstractmethod
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every find in the text."""
+
+    def analyze(
+        self,
+        text: str,
+        entities: list[str],
+        nlp_artifacts: NlpArtifacts | None = None,  # noqa: ARG002 - Presidio passes it by this name
+    ) -> list[RecognizerResult]:
+        """The finds of the wanted types, as Presidio takes them."""
+        return [
+            RecognizerResult(entity_type=hit.type, start=hit.start, end=hit.end, score=hit.score)
+            for hit in self.hits(text)
+            if hit.type in entities
+        ]

@@ -1,0 +1,161 @@
+"""Identifiers of people and machines: Presidio's recognisers, made stricter, and national ids by their labels."""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+
+import tldextract
+from presidio_analyzer import RecognizerResult
+from presidio_analyzer.nlp_engine import NlpArtifacts
+from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, EmailRecognizer, IpRecognizer
+
+from waystation.adapters.presidio.formats import FormatRecognizer, Hit
+
+_PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
+_NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
+
+
+class EmailAddressRecognizer(EmailRecognizer):
+    """Presidio's, with the public suffix list that comes in the package (its own fetches one) and internal domains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+
+    def validate_result(self, pattern_text: str) -> bool:
+        """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
+        mailbox, _, domain = pattern_text.rpartition("@")
+        if mailbox.lower() in _NOBODYS_MAILBOXES:
+            return False
+        return domain.rpartition(".")[2].lower() in _PRIVATE_DOMAINS or bool(self._suffixes(domain).suffix)
+
+    def analyze(
+        self,
+        text: str,
+        entities: list[str],
+        nlp_artifacts: NlpArtifacts | None = None,
+        regex_flags: int | None = None,
+    ) -> list[RecognizerResult]:
+        """Only texts with an @ are searched: the pattern is slow on long runs without one."""
+        return super().analyze(text, entities, nlp_artifacts, regex_flags) if "@" in text else []
+
+
+_CARD_ISSUERS = re.compile(
+    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
+    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|5\d\d|4[4-9]\d)\d{12}"
+)
+
+
+class CardRecognizer(CreditCardRecognizer):
+    """Presidio's, without numbers that no issuer gives out (microseconds of a clock) and decimals of a figure."""
+
+    def analyze(
+        self,
+        text: str,
+        entities: list[str],
+        nlp_artifacts: NlpArtifacts | None = None,
+        regex_flags: int | None = None,
+    ) -> list[RecognizerResult]:
+        """The card numbers in the text."""
+        results = super().analyze(text, entities, nlp_artifacts, regex_flags)
+        return [result for result in results if _is_card(text, result.start, result.end)]
+
+
+def _is_card(text: str, start: int, end: int) -> bool:
+    decimals = text[max(0, start - 1) : start] in {".", ","} and text[max(0, start - 2) : start - 1].isdigit()
+    return not decimals and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", text[start:end])) is not None
+
+
+_IP_LABEL = re.compile(
+    r"(?:\b(?:ip|ipv4|addr|address|host|gateway|dns|resolver|ping|ssh|telnet|connect(?:ed|ion)?|peer|bind|listen(?:ing|s)?"
+    r"|login)\b|://)[^\n]{0,24}$",
+    re.IGNORECASE,
+)
+_IP_TAIL = re.compile(r":\d{2,5}\b|/\d{1,2}\b")
+_VERSION_LABEL = re.compile(
+    r"(?:\b(?:versions?|releases?|section|chapter|build|rev|tag|v|python|driver|firmware)\.?|==|[<>~^!]=?|\w[-_])\s{0,2}v?$",
+    re.IGNORECASE,
+)
+_VERSION_TAIL = re.compile(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
+_LOWEST_FIRST_OCTET = 10
+"""Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
+_FEWEST_IPV6_GROUPS = 3
+
+
+class IpAddressRecognizer(IpRecognizer):
+    """Presidio's, without versions, and without addresses that say nothing about anybody (127.0.0.1, 0.0.0.0, ::1)."""
+
+    def analyze(
+        self,
+        text: str,
+        entities: list[str],
+        nlp_artifacts: NlpArtifacts | None = None,
+        regex_flags: int | None = None,
+    ) -> list[RecognizerResult]:
+        """The IP addresses in the text."""
+        results = super().analyze(text, entities, nlp_artifacts, regex_flags)
+        return [result for result in results if _is_address(text, result.start, result.end)]
+
+
+def _is_address(text: str, start: int, end: int) -> bool:
+    try:
+        address = ipaddress.ip_interface(text[start:end].partition("%")[0]).ip
+    except ValueError:
+        return False
+    if address.is_loopback or address.is_unspecified or address.is_multicast:
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        groups = [group for group in text[start:end].split(":") if group]
+        return len(groups) >= _FEWEST_IPV6_GROUPS or (len(groups[0]) > 2 and any(map(str.isdigit, groups[0])))
+    return not _is_mask(address) and not _is_version(text, start, end, address)
+
+
+def _is_mask(address: ipaddress.IPv4Address) -> bool:
+    return address.packed[0] == 255
+
+
+def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address) -> bool:
+    if _VERSION_LABEL.search(text, max(0, start - 12), start) or _VERSION_TAIL.match(text, end):
+        return True
+    of_network = _IP_LABEL.search(text, max(0, start - 40), start) or _IP_TAIL.match(text, end)
+    return address.packed[0] < _LOWEST_FIRST_OCTET and not of_network
+
+
+_NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"
+_LABELLED = (
+    (
+        "US_SSN",
+        re.compile(
+            rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
+        ),
+    ),
+    ("PASSPORT", re.compile(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
+    (
+        "BANK_ACCOUNT",
+        re.compile(
+            rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I
+        ),
+    ),
+    (
+        "DRIVER_LICENSE",
+        re.compile(
+            rf"\b(?:driver'?s?'?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,14}})(?!\w)",
+            re.I,
+        ),
+    ),
+)
+_SSN = re.compile(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+
+
+class NationalIdRecognizer(FormatRecognizer):
+    """Finds US_SSN by its format, and ids whose digits could be anything by the label before them."""
+
+    TYPES = ("US_SSN", "PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every id in the text; the same characters may be found more than once."""
+        for match in _SSN.finditer(text):
+            yield Hit("US_SSN", match.start(), match.end(), 0.85)
+        for type_, pattern in _LABELLED:
+            for match in pattern.finditer(text):
+                yield Hit(type_, *match.span("number"), 0.85)

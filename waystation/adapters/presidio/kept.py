@@ -1,0 +1,62 @@
+"""Stretches that redaction leaves alone, whatever a recogniser takes them for."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cached_property
+
+from waystation.adapters.presidio.found import NAME_TYPES, SECRET, Found
+from waystation.adapters.presidio.placeholders import PLACEHOLDER
+
+_REFERENCES = re.compile(
+    r"""
+      \[[^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
+    | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
+    | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
+    | \b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_][\w/-]{1,100}
+    | \b(?:19|20)\d\d-[01]\d-[0-3]\d(?:[T ][0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:Z|[+-][0-2]\d:?[0-5]\d)?)?
+    """,
+    re.VERBOSE,
+)
+_CODE = re.compile(
+    r"""
+      `[^`\n]{1,200}`
+    | \b[a-z][a-z0-9+.-]{1,20}://[^\s<>"']{1,500}
+    | (?<![\w<])(?:~|\.{1,2})?(?:/[\w.@+-]{1,200}){1,40}/?
+    | \b[\w-]{1,100}(?:[./][\w-]{1,100}){0,20}\.[a-z][a-z0-9]{0,5}\b
+    """,
+    re.VERBOSE,
+)
+
+
+class KeptStretches:
+    """The stretches of one text that stay: placeholders always, references except for secrets and addresses in them,
+    code and paths only against names.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._placeholders = _Stretches(match.span() for match in PLACEHOLDER.finditer(text))
+        self._references = _Stretches(match.span() for match in _REFERENCES.finditer(text))
+        self._text = text
+
+    @cached_property
+    def _code(self) -> "_Stretches":
+        return _Stretches(match.span() for match in _CODE.finditer(self._text))
+
+    def cover(self, find: Found) -> bool:
+        """Whether the find must be left in the text."""
+        if self._placeholders.touch(find):
+            return True
+        if find.type in {SECRET, "EMAIL"}:
+            return False
+        return self._references.touch(find) or (find.type in NAME_TYPES and self._code.touch(find))
+
+
+class _Stretches:
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._spans = list(spans)
+        self._starts = [start for start, _ in self._spans]
+
+    def touch(self, find: Found) -> bool:
+        last = bisect_right(self._starts, find.end - 1) - 1
+        return last >= 0 and self._spans[last][1] > find.start

@@ -1,0 +1,57 @@
+"""Which of the names that the language model found are names: it was trained on news, and reads code and manuals here.
+
+What goes: anything in code or glued to it, lower-case words, acronyms, CamelCase, words of software manuals, and single
+words that the same text also uses in lower case. A name of a person that looks like one of these stays in the text.
+"""
+
+import re
+from dataclasses import replace
+from functools import cached_property
+
+from waystation.adapters.presidio.found import Found
+from waystation.adapters.presidio.vocabulary import NAMES_THAT_ARE_WORDS, TECHNOLOGY
+
+_LAST_OF_NAME = re.compile(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
+_WORD = r"[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*\.?"
+_SHAPE = re.compile(rf"(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}")
+_WORDS = re.compile(r"[^\W\d_]+")
+_LOWER_WORD = re.compile(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
+_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]")
+_NAME_WITH_INNER_CAPITAL = re.compile(r"(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+")
+_GLUED_BEFORE = re.compile(r"[`_/\\.@#$~-]$|\w$")
+_GLUED_AFTER = re.compile(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+
+
+class NameFilter:
+    """Tells names from junk within one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _lower_words(self) -> frozenset[str]:
+        return frozenset(_LOWER_WORD.findall(self._text)) - NAMES_THAT_ARE_WORDS
+
+    def name_in(self, find: Found) -> Found | None:
+        """The part of the find that is a name; None if it is none."""
+        cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
+        end = cut.start() if cut else find.end
+        name = self._text[find.start : end].rstrip()
+        end = find.start + len(name)
+        if not _SHAPE.fullmatch(name) or self._is_glued(find.start, end) or self._is_junk(name):
+            return None
+        return replace(find, end=end)
+
+    def _is_glued(self, start: int, end: int) -> bool:
+        before = _GLUED_BEFORE.search(self._text, max(0, start - 1), start)
+        return before is not None or _GLUED_AFTER.match(self._text, end) is not None
+
+    def _is_junk(self, name: str) -> bool:
+        words = [word for word in _WORDS.findall(name) if not re.fullmatch(_PARTICLE, word)]
+        if len(name) < 3 or all(word.isupper() for word in words):
+            return True
+        if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.fullmatch(word) for word in words):
+            return True
+        lower = {word.lower() for word in words}
+        return bool(lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS)) or lower <= self._lower_words

@@ -1,0 +1,71 @@
+"""Phone numbers in a format that only phone numbers have: order numbers, dates, versions and line ranges stay."""
+
+import re
+from collections.abc import Iterator
+
+import phonenumbers
+
+from waystation.adapters.presidio.formats import FormatRecognizer, Hit
+
+_REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
+_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+
+_INTERNATIONAL = re.compile(
+    r"(?<![\w+])(?:\+|00(?=[1-9]))\d{1,3}[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?\d{1,12}(?:[ .\-/]\d{2,8}){0,5}(?![\w]|[.-]\d)"
+)
+_BRACKETED = re.compile(r"(?<![\w.])(?:1[ .-]?)?\((?:\d{3}|0\d{2,5})\)[ -]?\d{3,4}[ .-]?\d{3,5}(?![\w]|[.-]\d)")
+_NORTH_AMERICAN = re.compile(r"(?<![\w.+/-])(?:1[ .-])?\d{3}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
+_SPACED = re.compile(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
+_TRUNK_ZERO = re.compile(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
+_PAIRS = re.compile(r"(?<![\w.,:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.,:/-]\d| \d)")
+_LABELLED = re.compile(
+    r"\b(?:tele)?(?:phone|fax)\b|\b(?:tel|mobile|cell|whatsapp|sms|call (?:me|us|him|her|them))\b", re.IGNORECASE
+)
+_AFTER_LABEL = re.compile(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
+_OTHER_LABEL = re.compile(
+    r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|version|build|commit)"
+    r"\b[\s:#.]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$",
+    re.IGNORECASE,
+)
+_DATE = re.compile(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+
+
+class PhoneFormatRecognizer(FormatRecognizer):
+    """Finds PHONE_NUMBER: with a country code, with brackets, in usual groups, or any digits after a telling label."""
+
+    TYPES = ("PHONE_NUMBER",)
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every phone number in the text; the same characters may be found more than once."""
+        for pattern, must_be_assigned in (
+            (_INTERNATIONAL, False),
+            (_BRACKETED, False),
+            (_NORTH_AMERICAN, False),
+            (_SPACED, True),
+            (_TRUNK_ZERO, True),
+            (_PAIRS, True),
+        ):
+            for match in pattern.finditer(text):
+                if _plausible(text, match.start(), match.end(), must_be_assigned=must_be_assigned):
+                    yield Hit("PHONE_NUMBER", match.start(), match.end(), 0.75)
+        for label in _LABELLED.finditer(text):
+            match = _AFTER_LABEL.match(text, label.end())
+            if match and _plausible(text, *match.span("number"), must_be_assigned=False):
+                yield Hit("PHONE_NUMBER", *match.span("number"), 0.75)
+
+
+def _plausible(text: str, start: int, end: int, *, must_be_assigned: bool) -> bool:
+    number = text[start:end]
+    digits = sum(character.isdigit() for character in number)
+    if not _FEWEST_DIGITS <= digits <= _MOST_DIGITS or _DATE.match(number):
+        return False
+    if _OTHER_LABEL.search(text, max(0, start - 30), start):
+        return False
+    return not must_be_assigned or any(_assigned(number, region) for region in _REGIONS)
+
+
+def _assigned(number: str, region: str) -> bool:
+    try:
+        return phonenumbers.is_valid_number(phonenumbers.parse(number, region))
+    except phonenumbers.NumberParseException:
+        return False

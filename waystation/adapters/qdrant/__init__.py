@@ -1,0 +1,1 @@
+"""Memory in Qdrant: the engine inside this process."""

@@ -1,0 +1,41 @@
+"""The audit trail of tasks: approvals asked for and answered, and answers that had no effect."""
+
+from datetime import UTC
+
+from pydantic import TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import audit
+from waystation.adapters.store.tasks import require_task
+from waystation.domain.task import Approval, Refusal, short_hash
+
+_ENTRY: TypeAdapter[Approval | Refusal] = TypeAdapter(Approval | Refusal)
+
+
+class SqlAudit(StorePart):
+    """The audit of the port `TaskStore`."""
+
+    @writing
+    async def audit(self, connection: AsyncConnection, task_id: str, entry: Approval | Refusal) -> None:
+        """Append an approval (request and answer are two entries) or a refused answer. Raises UnknownTask."""
+        row = {"task_id": task_id, "entry_id": _entry_id(entry), "body": entry.model_dump_json()}
+        await require_task(connection, task_id)
+        await add_once(connection, audit, row)
+
+    @reading
+    async def audit_trail(self, connection: AsyncConnection, task_id: str) -> tuple[Approval | Refusal, ...]:
+        """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
+        trail = select(audit.c.body).where(audit.c.task_id == task_id).order_by(audit.c.ordinal)
+        bodies = (await connection.execute(trail)).scalars().all()
+        return tuple(_ENTRY.validate_json(body) for body in bodies)
+
+
+def _entry_id(entry: Approval | Refusal) -> str:
+    match entry:
+        case Approval():
+            return short_hash("approval", entry.request_id, entry.decision)
+        case Refusal():
+            return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())

@@ -1,0 +1,63 @@
+"""What agent runs cost: charges that count once for their key, and the intents that wait for one."""
+
+from sqlalchemy import ScalarSelect, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.schema import charges, intents
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.turn import Charge, Intent
+
+
+async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
+    """One row more for the intent's key."""
+    await connection.execute(insert(intents).values(run_id=run_id, **intent.model_dump()))
+
+
+async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
+    """Take the newest intent of the key back, if there is one."""
+    newest = select(func.max(intents.c.ordinal)).where(intents.c.run_id == run_id, intents.c.key == key)
+    await connection.execute(delete(intents).where(intents.c.ordinal == newest.scalar_subquery()))
+
+
+async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
+    """Count the charge and close one intent of its key. False: the key was charged before, and nothing changed."""
+    row = {"run_id": run_id, **charge.model_dump(exclude={"usage"}), **charge.usage.model_dump()}
+    if not await add_once(connection, charges, row):
+        return False
+    await drop_newest_intent(connection, run_id, charge.key)
+    return True
+
+
+async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """All charges and open intents of the run, added up."""
+    mine = charges.c.run_id == run_id
+    summed = select(
+        *(func.coalesce(func.sum(charges.c[kind]), 0).label(kind) for kind in Usage.model_fields),
+        func.coalesce(func.sum(charges.c.cost_micro_usd), 0).label("cost"),
+        func.count().label("charges"),
+        func.count(charges.c.cost_micro_usd).label("priced"),
+        func.count().filter(charges.c.kind == "turn").label("turns"),
+        _open_worst_case(run_id).label("possibly_billed"),
+        _last_prompt(run_id).label("last_prompt"),
+    ).where(mine)
+    row = (await connection.execute(summed)).one()
+    return RunTotals(
+        usage=Usage(input=row.input, cache_write=row.cache_write, cache_read=row.cache_read, output=row.output),
+        turns=row.turns,
+        possibly_billed=row.possibly_billed,
+        last_prompt=row.last_prompt or 0,
+        cost_micro_usd=row.cost if row.priced == row.charges else None,
+    )
+
+
+def _open_worst_case(run_id: str) -> ScalarSelect[int]:
+    total = func.coalesce(func.sum(intents.c.worst_case), 0)
+    return select(total).where(intents.c.run_id == run_id).scalar_subquery()
+
+
+def _last_prompt(run_id: str) -> ScalarSelect[int]:
+    turns = charges.alias()
+    prompt = turns.c.input + turns.c.cache_write + turns.c.cache_read
+    newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
+    return newest.limit(1).scalar_subquery()

@@ -1,0 +1,1 @@
+"""One module a schema revision. Names start with the revision's number."""

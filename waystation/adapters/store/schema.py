@@ -1,0 +1,225 @@
+"""The tables of the store. A change here needs a migration, and `REVISION` names the newest one."""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+REVISION = "0001"
+"""Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment with its time zone. SQLite keeps none, so it is written and read as UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """To UTC."""
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """From UTC."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+def _ordinal() -> Column[int]:
+    """Grows with every row of its table: the order in which rows were written."""
+    return Column("ordinal", Integer, primary_key=True, autoincrement=True)
+
+
+def _run(*, primary_key: bool = False) -> Column[str]:
+    return Column("run_id", String, ForeignKey("runs.run_id"), primary_key=primary_key, nullable=False)
+
+
+identity = Table(
+    "identity",
+    metadata,
+    Column("store_id", String, primary_key=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+tasks = Table(
+    "tasks",
+    metadata,
+    _ordinal(),
+    Column("task_id", String, nullable=False, unique=True),
+    Column("store_id", String, nullable=False),
+    Column("tenant", String, nullable=False),
+    Column("session", String, nullable=False, index=True),
+    Column("request_id", String, nullable=False),
+    Column("digest", String, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("terms", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("submitted_at", UtcDateTime, nullable=False),
+    Column("plan", Text),
+    Column("progress", Text),
+    UniqueConstraint("tenant", "session", "request_id"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    _ordinal(),
+    Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False),
+    Column("entry_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("task_id", "entry_id"),
+)
+
+texts = Table(
+    "texts",
+    metadata,
+    Column("blob", String, primary_key=True),
+    # UTF-8 bytes, because PostgreSQL's text type refuses the NUL characters that documents and tool results may hold.
+    Column("content", LargeBinary, nullable=False),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("name", String, nullable=False),
+    Column("blob", String, ForeignKey("texts.blob"), nullable=False),
+    Column("lines", Integer, nullable=False),
+    Column("characters", Integer, nullable=False),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", String, primary_key=True),
+    Column("task_id", String, nullable=False, index=True),
+    Column("step_id", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("fence", Integer, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("opened_at", UtcDateTime, nullable=False),
+)
+
+# Messages and compaction records carry the version that their commit made: together it is the order of all commits.
+messages = Table(
+    "messages",
+    metadata,
+    _run(primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("message_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "message_id"),
+)
+
+compactions = Table(
+    "compactions",
+    metadata,
+    _run(primary_key=True),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("record_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "record_id"),
+)
+
+charges = Table(
+    "charges",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("key", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("input", BigInteger, nullable=False),
+    Column("cache_write", BigInteger, nullable=False),
+    Column("cache_read", BigInteger, nullable=False),
+    Column("output", BigInteger, nullable=False),
+    Column("cost_micro_usd", BigInteger),
+    Column("at", UtcDateTime, nullable=False),
+    UniqueConstraint("run_id", "key"),
+)
+
+intents = Table(
+    "intents",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("key", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("worst_case", BigInteger, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index(None, "run_id", "key"),
+)
+
+tool_intents = Table(
+    "tool_intents",
+    metadata,
+    _run(primary_key=True),
+    Column("tool_use_id", String, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+)
+
+outcomes = Table(
+    "outcomes",
+    metadata,
+    _run(primary_key=True),
+    Column("leg", Integer, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Column("committed_at", UtcDateTime, nullable=False),
+)
+
+passages = Table(
+    "passages",
+    metadata,
+    _ordinal(),
+    Column("passage_id", String, nullable=False, unique=True),
+    _run(),
+    Column("task_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+    # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
+    Column("stored_at", UtcDateTime),
+    Index(None, "stored_at", "ordinal"),
+)
+
+notes = Table(
+    "notes",
+    metadata,
+    _ordinal(),
+    _run(),
+    Column("note_id", String, nullable=False),
+    Column("task_id", String, nullable=False, index=True),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("run_id", "note_id"),
+)
+
+deliverables = Table(
+    "deliverables",
+    metadata,
+    _run(primary_key=True),
+    Column("task_id", String, nullable=False),
+    Column("body", Text, nullable=False),
+)

@@ -1,0 +1,155 @@
+"""Tasks: what was asked for, under which terms, the plan, and how each ended."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import Row, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import tasks
+from waystation.adapters.store.texts import add_documents, add_texts, described
+from waystation.domain.documents import Document
+from waystation.domain.errors import RequestConflict, UnknownTask
+from waystation.domain.plan import Plan
+from waystation.domain.task import SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
+
+
+class SqlTasks(StorePart):
+    """The port `TaskStore` without its audit."""
+
+    async def store_id(self) -> str:
+        """The id of this store, made when it was created."""
+        return self._store_id
+
+    async def register(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
+        """Store a new task with its documents. False: the same request is there already.
+
+        Raises RequestConflict if the request id was used for another question, other documents or other terms.
+        """
+        # Large texts are hashed before the transaction, while others can write.
+        return await self._register(row, documents, [described(source) for source in documents])
+
+    @writing
+    async def _register(
+        self,
+        connection: AsyncConnection,
+        row: TaskRow,
+        documents: Sequence[SourceDocument],
+        listed: Sequence[Document],
+    ) -> bool:
+        digest = _digest(row.request, listed)
+        if not await add_once(connection, tasks, {**_columns(row), "digest": digest}):
+            await _require_same_request(connection, row, digest)
+            return False
+        by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
+        await add_texts(connection, by_hash.items())
+        await add_documents(connection, row.ref.task_id, listed)
+        return True
+
+    @reading
+    async def task(self, connection: AsyncConnection, task_id: str) -> TaskRow:
+        """Raises UnknownTask."""
+        found = (await connection.execute(select(tasks).where(tasks.c.task_id == task_id))).one_or_none()
+        if found is None:
+            raise _unknown(task_id)
+        return _task_row(found)
+
+    @reading
+    async def find_tasks(self, connection: AsyncConnection, prefix: str) -> tuple[str, ...]:
+        """Ids that start with the prefix, newest first."""
+        starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
+        found = await connection.execute(select(tasks.c.task_id).where(starts).order_by(tasks.c.ordinal.desc()))
+        return tuple(found.scalars())
+
+    @reading
+    async def tasks(
+        self, connection: AsyncConnection, session: str | None = None, limit: int = 50
+    ) -> tuple[TaskRow, ...]:
+        """Newest first; `session` is the session's hash."""
+        newest = select(tasks).order_by(tasks.c.ordinal.desc()).limit(limit)
+        if session is not None:
+            newest = newest.where(tasks.c.session == session)
+        rows = (await connection.execute(newest)).all()
+        return tuple(_task_row(row) for row in rows)
+
+    async def admit(self, task_id: str, title: str) -> None:
+        """Keep the redacted title. Raises UnknownTask."""
+        await self._set(task_id, title=title)
+
+    async def save_plan(self, task_id: str, plan: Plan) -> None:
+        """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
+        await self._set(task_id, plan=func.coalesce(tasks.c.plan, plan.model_dump_json()))
+
+    @reading
+    async def plan(self, connection: AsyncConnection, task_id: str) -> Plan | None:
+        """The plan, goals included."""
+        found = await connection.execute(select(tasks.c.plan).where(tasks.c.task_id == task_id))
+        body: str | None = found.scalar_one_or_none()
+        return None if body is None else Plan.model_validate_json(body)
+
+    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+        """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
+        await self._set(task_id, progress=progress.model_dump_json())
+
+    @writing
+    async def _set(self, connection: AsyncConnection, task_id: str, **values: object) -> None:
+        changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
+        if changed.rowcount != 1:
+            raise _unknown(task_id)
+
+
+async def require_task(connection: AsyncConnection, task_id: str) -> None:
+    """Raises UnknownTask if the task is not there."""
+    found = await connection.execute(select(tasks.c.ordinal).where(tasks.c.task_id == task_id))
+    if found.one_or_none() is None:
+        raise _unknown(task_id)
+
+
+async def _require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
+    known = select(tasks.c.digest).where(
+        tasks.c.tenant == row.ref.tenant,
+        tasks.c.session == row.ref.session,
+        tasks.c.request_id == row.request.request_id,
+    )
+    if (await connection.execute(known)).scalar_one_or_none() != digest:
+        raise RequestConflict(
+            f"the request id {row.request.request_id!r} was used in this session before, with another question, "
+            "other documents or other terms: use a new request id"
+        )
+
+
+def _digest(request: TaskRequest, documents: Sequence[Document]) -> str:
+    """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
+    asked = request.model_dump(mode="json", exclude_defaults=True)
+    content = [asked, [[document.name, document.blob] for document in documents]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _columns(row: TaskRow) -> dict[str, object]:
+    return {
+        **row.ref.model_dump(),
+        "request_id": row.request.request_id,
+        "request": row.request.model_dump_json(),
+        "terms": row.terms.model_dump_json(),
+        "title": row.title,
+        "submitted_at": row.submitted_at,
+        "progress": None if row.progress is None else row.progress.model_dump_json(),
+    }
+
+
+def _task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+    return TaskRow(
+        ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
+        request=TaskRequest.model_validate_json(row.request),
+        terms=TaskTerms.model_validate_json(row.terms),
+        title=row.title,
+        submitted_at=row.submitted_at,
+        progress=None if row.progress is None else TaskProgress.model_validate_json(row.progress),
+    )
+
+
+def _unknown(task_id: str) -> UnknownTask:
+    return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")

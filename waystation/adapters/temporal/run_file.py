@@ -1,0 +1,70 @@
+"""The run file: what `waystation dev` started on this machine, where it listens, and which processes it is."""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+from pydantic import ValidationError
+
+from waystation.domain.value import Value
+
+
+class ProcessMark(Value):
+    """One process: pids are used again, so the time of its creation (seconds since 1970) belongs to it."""
+
+    pid: int
+    created: float
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessMark":
+        """The process that has this pid now. Raises psutil.NoSuchProcess."""
+        return cls(pid=pid, created=psutil.Process(pid).create_time())
+
+    def find(self) -> psutil.Process | None:
+        """The process, unless it has ended."""
+        try:
+            found = psutil.Process(self.pid)
+            same = found.create_time() == self.created and found.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return None
+        return found if same else None
+
+
+class RunFile(Value):
+    """A running dev server with its workers."""
+
+    address: str
+    namespace: str
+    ui_url: str
+    server: ProcessMark
+    workers: ProcessMark
+    """The process that runs the workers and that started the server."""
+    started: datetime
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process is still there. Whether it answers shows only in connecting."""
+        return self.server.find() is not None
+
+
+def read_run_file(path: Path) -> RunFile | None:
+    """What is recorded; None where nothing (or nothing legible) is."""
+    try:
+        return RunFile.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def write_run_file(path: Path, run: RunFile) -> None:
+    """Replace the run file in one step, so that a reader never sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    draft.write_text(run.model_dump_json(indent=2))
+    draft.replace(path)
+
+
+def remove_run_file(path: Path, run: RunFile) -> None:
+    """Remove the run file, unless another run has written its own meanwhile."""
+    if read_run_file(path) == run:
+        path.unlink(missing_ok=True)

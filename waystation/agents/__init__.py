@@ -1,0 +1,1 @@
+"""The agents: their loop, their roles and their tools, over ports only."""

@@ -1,0 +1,235 @@
+"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from waystation.agents.contract import ContractWriter
+from waystation.agents.metered import CallKey, MeteredModel
+from waystation.agents.roles import Desk, prompt
+from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.tool import CallSite
+from waystation.domain.allowance import reply_room, shortfall
+from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.tokens import correction, fixed_tokens, request_tokens, upper_bound
+from waystation.domain.compaction.view import view
+from waystation.domain.leg import (
+    AllowanceSpent,
+    ContextFull,
+    Finished,
+    LegOutcome,
+    LegRequest,
+    Standing,
+    TurnLimit,
+    Yielded,
+)
+from waystation.domain.messages import Block, Message, Text, ToolUse, user_text
+from waystation.domain.transcript import Transcript
+from waystation.domain.turn import Charge, Fence
+from waystation.ports import Clock, ModelReply, ModelRequest, StopReason
+
+LEG_TIME = timedelta(minutes=10)
+CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
+IDLE_REPLIES = 3
+"""Replies in a row that call no tool; then what there is gets delivered."""
+
+
+@dataclass(frozen=True)
+class AgentLoop:
+    """Carries out legs."""
+
+    model: MeteredModel
+    desk: Desk
+    contracts: ContractWriter
+    clock: Clock
+
+    async def run(self, request: LegRequest, interrupted: Callable[[], bool]) -> LegOutcome:
+        """The leg's outcome: the committed one, if there is one already; then no call is made.
+
+        `interrupted` turns true when the worker wants to stop: the leg then yields at the next turn boundary.
+        Raises ModelError, StoreError, RedactionFailed; everything committed before stays.
+        """
+        transcripts, run_id = self.desk.transcripts, request.run.run_id
+        await transcripts.open_run(request.run)
+        if known := await transcripts.outcome(run_id, request.leg):
+            return known  # without a fence: it would be taken away from a later leg
+        fence = await transcripts.take_fence(run_id)
+        if known := await transcripts.outcome(run_id, request.leg):
+            return known  # asked again: it was committed meanwhile, and from here on it cannot be
+        attempt = Attempt(
+            loop=self,
+            request=request,
+            fence=fence,
+            toolbox=self.desk.toolbox(request.run.role),
+            transcript=await transcripts.load(run_id),
+            totals=await transcripts.totals(run_id),
+            deadline=self.clock() + LEG_TIME,
+            scale=request.scale,
+        )
+        outcome = await attempt.until_it_ends(interrupted)
+        await transcripts.commit_outcome(fence, request.leg, outcome)
+        return outcome
+
+
+@dataclass
+class Attempt:
+    """One attempt at a leg: the transcript as far as it is committed, and the right to add to it."""
+
+    loop: AgentLoop
+    request: LegRequest
+    fence: Fence
+    toolbox: Toolbox
+    transcript: Transcript
+    totals: RunTotals
+    deadline: datetime
+    scale: float
+    """What the provider counted for the last request, over what was estimated."""
+    notices: list[str] = field(default_factory=list[str])
+
+    async def until_it_ends(self, interrupted: Callable[[], bool]) -> LegOutcome:
+        """Turn after turn."""
+        turns_at_start = self.transcript.turns
+        if not self.transcript.messages:
+            await self._append(await self.loop.contracts.write(self.request.run, self.notices))
+        while True:
+            await self._answer_open_calls()
+            ended = self._ended()
+            if ended is not None:
+                return ended
+            if interrupted():
+                return Yielded(standing=self._standing)
+            turns = self.transcript.turns - turns_at_start
+            if turns >= self.request.terms.turn_limit or self.loop.clock() > self.deadline:
+                return TurnLimit(standing=self._standing)
+            stopped = await self._turn()
+            if stopped is not None:
+                return stopped
+
+    async def _turn(self) -> LegOutcome | None:
+        """One model call and its first commit; None where the leg goes on."""
+        shown = view(self.transcript)
+        estimate = request_tokens(self._fixed, shown, self.scale)
+        if estimate >= self.request.terms.trigger:
+            return ContextFull(standing=self._standing, request_tokens=estimate)
+        call = self._call(shown)
+        bound = await self._input_bound(call)
+        left = self.request.limit - self.totals.spent
+        room = reply_room(left, bound, self.request.terms.max_output, self.request.terms.output_floor)
+        if room is None:
+            needed = shortfall(left, bound, self.request.terms.output_floor)
+            return AllowanceSpent(standing=self._standing, needed=needed)
+        key = CallKey("turn", str(self.transcript.turns + 1))
+        call = call.model_copy(update={"max_output": room})
+        reply, charge = await self.loop.model.ask(self.fence, key, call, bound + room)
+        self.scale = correction(request_tokens(self._fixed, shown), reply.usage.prompt)
+        return await self._take(reply, charge)
+
+    async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:
+        message = Message(id=self.transcript.next_id, role="assistant", blocks=_usable(reply))
+        await self.loop.desk.transcripts.commit_reply(self.fence, self.transcript.version, message, charge)
+        self.transcript = self.transcript.with_message(message)
+        self.totals = await self.loop.desk.transcripts.totals(self.request.run.run_id)
+        if reply.stop is StopReason.REFUSAL:
+            return self._stopped("the model refused to go on")
+        return None
+
+    async def _answer_open_calls(self) -> None:
+        """Second commit of a turn: the results of the calls that the last reply asks for, or a word to go on."""
+        last = self.transcript.messages[-1]
+        if last.role == "user":
+            return
+        if not last.tool_uses:
+            ending = " or ".join(sorted(self.toolbox.ending))
+            await self._append(user_text(self.transcript.next_id, f"Go on. When you are done, hand in with {ending}."))
+            return
+        results = [await self.toolbox.run(call, self._site(call)) for call in last.tool_uses]
+        await self._append(Message(id=self.transcript.next_id, role="user", blocks=tuple(results)))
+
+    def _ended(self) -> LegOutcome | None:
+        """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
+        if self._handed_in:
+            return Finished(standing=self._standing)
+        idle = 0
+        for message in reversed(self.transcript.messages):
+            if message.tool_uses or message.tool_results:
+                break
+            idle += message.role == "assistant"
+        if idle >= IDLE_REPLIES:
+            return self._stopped(f"the model gave {idle} replies in a row without handing in a result")
+        return None
+
+    @property
+    def _handed_in(self) -> bool:
+        calls = {call.id: call.name for message in self.transcript.messages[-2:] for call in message.tool_uses}
+        return any(
+            not result.is_error and calls.get(result.tool_use_id) in self.toolbox.ending
+            for result in self.transcript.messages[-1].tool_results
+        )
+
+    def _call(self, shown: tuple[Message, ...]) -> ModelRequest:
+        return ModelRequest(
+            model=self.request.terms.model,
+            system=self._system,
+            messages=shown,
+            tools=self.toolbox.specs,
+            max_output=self.request.terms.max_output,
+            reminder=self._status,
+        )
+
+    async def _input_bound(self, call: ModelRequest) -> int:
+        """Upper bound of the call's input: bytes, or the provider's count where that is too wide."""
+        bound = upper_bound(call.system + call.reminder, self._tools_json, call.messages)
+        if self.totals.spent + bound + call.max_output <= self.request.limit:
+            return bound
+        return min(bound, await self.loop.model.model.count_tokens(call))
+
+    async def _append(self, message: Message) -> None:
+        await self.loop.desk.transcripts.commit_message(self.fence, self.transcript.version, message)
+        self.transcript = self.transcript.with_message(message)
+
+    def _stopped(self, reason: str) -> Finished:
+        return Finished(standing=self._standing, partial=True, reason=reason)
+
+    def _site(self, call: ToolUse) -> CallSite:
+        return CallSite(
+            run=self.request.run,
+            fence=self.fence,
+            call_id=call.id,
+            window=self.request.terms.window,
+            notices=self.notices,
+        )
+
+    @property
+    def _standing(self) -> Standing:
+        return Standing(totals=self.totals, scale=self.scale, notes=tuple(dict.fromkeys(self.notices)))
+
+    @property
+    def _status(self) -> str:
+        left = self.request.limit - self.totals.spent
+        budget = f"; budget left {left:,} tokens" if self.request.terms.hard else ""
+        return f"<status>turn {self.transcript.turns + 1}{budget}</status>"
+
+    @cached_property
+    def _system(self) -> str:
+        return prompt(self.request.run.role)
+
+    @cached_property
+    def _tools_json(self) -> str:
+        return json.dumps([spec.model_dump(mode="json") for spec in self.toolbox.specs])
+
+    @cached_property
+    def _fixed(self) -> int:
+        return fixed_tokens(self._system, self._tools_json)
+
+
+def _usable(reply: ModelReply) -> tuple[Block, ...]:
+    """The reply's blocks, without a tool call that was cut off by a maximum."""
+    blocks = reply.blocks
+    if reply.stop in CUT and blocks and isinstance(blocks[-1], ToolUse):
+        blocks = (
+            *blocks[:-1],
+            Text(text="(A tool call was cut here: the reply was too long. Hand in less at a time.)"),
+        )
+    return blocks or (Text(text="(an empty reply)"),)

@@ -1,0 +1,1 @@
+"""The agents' tools, one file each, and the box that runs them."""

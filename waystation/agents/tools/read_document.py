@@ -1,0 +1,72 @@
+"""The tool that reads a document in pieces, with line numbers."""
+
+from difflib import get_close_matches
+
+from pydantic import Field
+
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.domain.documents import Document
+from waystation.ports import DocumentStore
+
+LINES_A_PAGE = 200
+LINE_CHARACTERS = 2_000
+"""A longer line is cut here: one line must not fill the window."""
+
+
+class ReadDocumentInput(ToolInput):
+    """Which lines of which document."""
+
+    name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
+    first_line: int = Field(default=1, ge=1)
+    last_line: int | None = Field(default=None, ge=1)
+
+
+class ReadDocument(TypedTool[ReadDocumentInput]):
+    """A stretch of lines."""
+
+    name = "read_document"
+    description = (
+        f"Reads up to {LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
+    )
+    rereadable = True
+    input_model = ReadDocumentInput
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+
+    async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
+        """A header, numbered lines, and where to go on."""
+        document = find(arguments.name, await self._documents.documents(at.run.task_id))
+        if arguments.first_line > document.lines:
+            raise ToolRefused(f"{document.name} has {document.lines} lines; there is no line {arguments.first_line}.")
+        if arguments.last_line is not None and arguments.last_line < arguments.first_line:
+            raise ToolRefused("last_line is before first_line.")
+        lines = (await self._documents.get_text(document.blob)).splitlines() or [""]
+        last = min(arguments.last_line or document.lines, arguments.first_line + LINES_A_PAGE - 1, document.lines)
+        numbered = [
+            f"{number}| {_cut(line)}"
+            for number, line in enumerate(lines[arguments.first_line - 1 : last], arguments.first_line)
+        ]
+        taken, _ = page(numbered, at.page_characters)
+        shown = arguments.first_line + len(taken) - 1
+        header = f"{document.name}, lines {arguments.first_line}-{shown} of {document.lines}"
+        wanted = min(arguments.last_line or document.lines, document.lines)
+        return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
+
+
+def find(name: str, documents: tuple[Document, ...]) -> Document:
+    """The document of that name.
+
+    Raises:
+        ToolRefused: there is none; names the closest ones.
+    """
+    for document in documents:
+        if document.name == name:
+            return document
+    close = get_close_matches(name, [document.name for document in documents], n=3)
+    hint = f"Did you mean {', '.join(close)}?" if close else "list_documents names them all."
+    raise ToolRefused(f"There is no document {name!r}. {hint}")
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= LINE_CHARACTERS else f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters in all)"

@@ -1,0 +1,67 @@
+"""The tool that shows what earlier steps handed in."""
+
+from pydantic import Field
+
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, findings_from_notes
+from waystation.ports import TaskStore, WorkStore
+
+
+class ReadFindingsInput(ToolInput):
+    """Which part of which step's result."""
+
+    step: str = Field(description="Id of the step.")
+    first: int = Field(default=1, ge=1)
+    count: int = Field(default=40, ge=1, le=200)
+
+
+class ReadFindings(TypedTool[ReadFindingsInput]):
+    """Findings of research steps, conclusions of the analysis."""
+
+    name = "read_findings"
+    description = "Shows what an earlier step handed in, with its citations, page by page."
+    rereadable = True
+    input_model = ReadFindingsInput
+
+    def __init__(self, tasks: TaskStore, work: WorkStore) -> None:
+        self._tasks, self._work = tasks, work
+
+    async def run(self, arguments: ReadFindingsInput, at: CallSite) -> str:
+        """A header and one line a finding; a step that was stopped is represented by its notes."""
+        lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, at), 1)]
+        start = arguments.first - 1
+        taken, _ = page(lines[start : start + arguments.count], at.page_characters)
+        if not taken:
+            return f"Step {arguments.step} has {len(lines)} findings; none from number {arguments.first} on."
+        shown = start + len(taken)
+        header = f"findings {arguments.first}-{shown} of {len(lines)} of step {arguments.step}"
+        return "\n".join([header, *taken])
+
+    async def _texts(self, step_id: str, at: CallSite) -> list[str]:
+        plan = await self._tasks.plan(at.run.task_id)
+        if plan is None or step_id not in {step.id for step in plan.steps}:
+            raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
+        run_id = f"{at.run.task_id}/{step_id}"
+        deliverable = await self._work.deliverable(run_id)
+        match deliverable:
+            case None:
+                partial = findings_from_notes(await self._work.notes(at.run.task_id, run_id))
+                return [*map(_claim, partial.findings)]
+            case Findings():
+                return [*map(_claim, deliverable.findings), *(f"open: {q}" for q in deliverable.open_questions)]
+            case Analysis():
+                return [
+                    *(f"conclusion: {_claim(conclusion)}" for conclusion in deliverable.conclusions),
+                    *(f"contradiction: {text}" for text in deliverable.contradictions),
+                    *(f"gap: {text}" for text in deliverable.gaps),
+                ]
+            case ReportDraft():
+                return [section.markdown for section in deliverable.sections]
+
+
+def _claim(finding: Finding) -> str:
+    return " ".join([finding.claim, *finding.citations])
+
+
+def _line(number: int, text: str) -> str:
+    return f"{number}. {' '.join(text.split())}"

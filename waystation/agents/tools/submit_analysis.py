@@ -1,0 +1,35 @@
+"""The tool by which an analysis agent hands in its conclusions."""
+
+from pydantic import Field
+
+from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.domain.work import Analysis, Finding
+from waystation.ports import WorkStore
+
+
+class SubmitAnalysisInput(ToolInput):
+    """Conclusions, contradictions and gaps."""
+
+    conclusions: tuple[Finding, ...]
+    contradictions: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover.")
+
+
+class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
+    """Hands in the analysis and ends the run."""
+
+    name = "submit_analysis"
+    description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
+    ends_run = True
+    input_model = SubmitAnalysisInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: SubmitAnalysisInput, at: CallSite) -> str:
+        """Keep it."""
+        analysis = Analysis(
+            conclusions=arguments.conclusions, contradictions=arguments.contradictions, gaps=arguments.gaps
+        )
+        await self._work.hand_in(at.fence, at.run.task_id, analysis)
+        return f"analysis with {len(arguments.conclusions)} conclusions handed in"

@@ -1,0 +1,32 @@
+"""The tool by which a research agent hands in its findings."""
+
+from pydantic import Field
+
+from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.domain.work import Finding, Findings
+from waystation.ports import WorkStore
+
+
+class SubmitFindingsInput(ToolInput):
+    """Findings and what stayed open."""
+
+    findings: tuple[Finding, ...]
+    open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
+
+
+class SubmitFindings(TypedTool[SubmitFindingsInput]):
+    """Hands in findings and ends the run."""
+
+    name = "submit_findings"
+    description = "Hands in your findings, each with citations, and ends your work on this step."
+    ends_run = True
+    input_model = SubmitFindingsInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: SubmitFindingsInput, at: CallSite) -> str:
+        """Keep them."""
+        handed_in = Findings(findings=arguments.findings, open_questions=arguments.open_questions)
+        await self._work.hand_in(at.fence, at.run.task_id, handed_in)
+        return f"{len(arguments.findings)} findings handed in"

@@ -1,0 +1,41 @@
+"""The tool that keeps a note with its source. Notes survive every compaction."""
+
+from pydantic import Field
+
+from waystation.agents.tools.read_document import find
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.domain.work import Note
+from waystation.ports import DocumentStore, WorkStore
+
+
+class TakeNoteInput(ToolInput):
+    """A note and where it stands."""
+
+    text: str = Field(min_length=1, max_length=4_000, description="What is worth keeping; quote it where you can.")
+    document: str
+    first_line: int = Field(ge=1)
+    last_line: int = Field(ge=1)
+
+
+class TakeNote(TypedTool[TakeNoteInput]):
+    """Keeps a note."""
+
+    name = "take_note"
+    description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
+    input_model = TakeNoteInput
+
+    def __init__(self, documents: DocumentStore, work: WorkStore) -> None:
+        self._documents, self._work = documents, work
+
+    async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
+        """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
+        document = find(arguments.document, await self._documents.documents(at.run.task_id))
+        if not arguments.first_line <= arguments.last_line <= document.lines:
+            raise ToolRefused(
+                f"Lines {arguments.first_line}-{arguments.last_line} are not in {document.name}, "
+                f"which has {document.lines} lines."
+            )
+        note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **arguments.model_dump())
+        await self._work.add_note(at.fence, at.run.task_id, note)
+        notes = await self._work.notes(at.run.task_id, at.run.run_id)
+        return f"note {len(notes)} kept"

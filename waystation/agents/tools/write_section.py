@@ -1,0 +1,39 @@
+"""The tool that writes one section of the report. What is written is kept, so a pause can show the draft."""
+
+from pydantic import Field
+
+from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.domain.work import ReportDraft, Section
+from waystation.ports import WorkStore
+
+
+class WriteSectionInput(ToolInput):
+    """One section."""
+
+    heading: str = Field(min_length=1, max_length=200)
+    markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
+
+
+class WriteSection(TypedTool[WriteSectionInput]):
+    """Adds a section to the draft, or replaces the one of the same heading."""
+
+    name = "write_section"
+    description = "Writes one section of the report. The same heading again replaces that section."
+    input_model = WriteSectionInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
+        """Keep the section."""
+        draft = await draft_of(self._work, at.run.run_id)
+        grown = draft.with_section(Section(heading=arguments.heading, markdown=arguments.markdown))
+        await self._work.hand_in(at.fence, at.run.task_id, grown)
+        number = [section.heading for section in grown.sections].index(arguments.heading) + 1
+        return f"section {number} kept: {arguments.heading}"
+
+
+async def draft_of(work: WorkStore, run_id: str) -> ReportDraft:
+    """The draft so far; an empty one before the first section."""
+    draft = await work.deliverable(run_id)
+    return draft if isinstance(draft, ReportDraft) else ReportDraft()

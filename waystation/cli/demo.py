@@ -1,0 +1,150 @@
+"""`waystation demo`: everything once, over real documents, from question to report."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.installed import write_installed
+from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.temporal.connect import named_in_environment
+from waystation.adapters.temporal.run_file import read_run_file
+from waystation.cli.console import ask, can_ask, print_json, print_text, say
+from waystation.cli.failures import INTERRUPTED
+from waystation.cli.following import ApproveItself, ask_person, follow, outcome_code
+from waystation.cli.local import running_locally, stop_on_signals
+from waystation.cli.options import JsonOption
+from waystation.cli.render import counted
+from waystation.cli.reports import keep_report
+from waystation.cli.submit import hand_in, tell_terms
+from waystation.cli.task_json import task_json
+from waystation.client import Client
+from waystation.domain.details import cost_text
+from waystation.domain.errors import BadInput
+from waystation.domain.pricing import dollars, highest_rate
+from waystation.domain.task import TaskRequest
+from waystation.seen import TaskView
+from waystation.settings import Settings
+
+QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
+BUDGET = 800_000
+AGENT_BUDGET = 100_000
+"""Small enough that one agent runs out and the task pauses once."""
+WINDOW = 24_000
+"""Small enough that a context fills and is compacted."""
+
+LIVE_CAP_MICRO_USD = 500_000
+LIVE_SHARE = Decimal("0.8")
+"""Of the cap; the rest is for cache reads, which cost little and do not count as fresh tokens."""
+
+app = typer.Typer()
+
+
+@app.command()
+def demo(
+    live: Annotated[bool, typer.Option("--live", help="Use Claude, for $0.50 at most.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --live spends money.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Work on the descriptions of the installed Python packages: plan, agents, a compaction, a pause, a report.
+
+    Uses the built-in offline model, also where a key is set, and needs no account. A running `waystation dev` is used;
+    else one is started and stopped again.
+    """
+    settings = Settings(offline=not live)
+    raise typer.Exit(asyncio.run(_demo(settings, live=live, yes=yes, as_json=as_json)))
+
+
+async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> int:
+    stop_on_signals()
+    try:
+        tokens = await _live_tokens(settings, yes=yes) if live else None
+        async with _something_running(settings):
+            return await _work(settings, _request(settings, tokens), tokens, as_json=as_json)
+    except asyncio.CancelledError:
+        say("stopped")
+        return INTERRUPTED
+
+
+async def _live_tokens(settings: Settings, *, yes: bool) -> int:
+    """How many tokens the cap buys at the highest rate, once the person has agreed."""
+    if settings.anthropic_api_key is None:
+        raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
+    today = utc_now().date()
+    rates = [
+        highest_rate(model, today) for model in (settings.agent_model, settings.condense_model, settings.plan_model)
+    ]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < len(rates):
+        raise BadInput("--live needs models with a known price, or its cap means nothing")
+    tokens = int(LIVE_CAP_MICRO_USD * LIVE_SHARE / max(known))
+    if not yes:
+        if not can_ask():
+            raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
+        say(f"At most {dollars(LIVE_CAP_MICRO_USD)}: {tokens:,} tokens with {settings.agent_model}.")
+        if (await ask("Go on? [y/N]")).lower() not in {"y", "yes"}:
+            raise BadInput("not agreed; nothing was sent")
+    return tokens
+
+
+def _request(settings: Settings, live_tokens: int | None) -> TaskRequest:
+    # What a live task asks for in its pause has to fit under the cap as well.
+    budget = BUDGET if live_tokens is None else live_tokens * 3 // 4
+    return TaskRequest(
+        question=QUESTION,
+        tenant=settings.tenant,
+        session="demo",
+        request_id=secrets.token_hex(8),
+        budget=budget,
+        agent_budget=min(AGENT_BUDGET, budget),
+        window=WINDOW,
+    )
+
+
+@asynccontextmanager
+async def _something_running(settings: Settings) -> AsyncGenerator[None]:
+    run = read_run_file(settings.run_file)
+    if named_in_environment() or (run is not None and run.alive):
+        yield
+        return
+    async with running_locally(settings) as started:
+        say(f"Temporal UI while the demo runs: {started.ui_url}")
+        yield
+
+
+async def _work(settings: Settings, request: TaskRequest, live_tokens: int | None, *, as_json: bool) -> int:
+    folder = settings.home / "demo" / "documents"
+    write_installed(folder)
+    documents = load_documents([folder]).documents
+    tell_terms(settings, request, len(documents))
+    room = None if live_tokens is None else live_tokens - request.budget
+    async with await Client.connect(settings) as client:
+        submitted = await hand_in(client, request, documents)
+        view = await follow(client, submitted.task_id, ask_person if can_ask() else ApproveItself(room))
+        path = await keep_report(client, settings, view.progress)
+    if as_json:
+        print_json(task_json(view, path))
+    else:
+        print_text(_ending(view, path))
+    return outcome_code(view)
+
+
+def _ending(view: TaskView, path: Path | None) -> str:
+    progress = view.progress
+    redactions = sum(compaction.redactions for compaction in progress.compactions)
+    granted = sum(approval.granted_tokens for approval in progress.approvals)
+    lines = [
+        f"{progress.task_id} is {progress.phase}",
+        f"report: {path or 'none'}",
+        f"cost: {cost_text(progress)}; {progress.budget.spent:,} of {progress.budget.limit:,} fresh tokens spent, "
+        f"{granted:,} of these granted in a pause, and {progress.totals.usage.cache_read:,} read from the cache",
+        f"compactions: {len(progress.compactions)}, with {counted(redactions, 'redaction')}",
+        f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
+    ]
+    return "\n".join(lines)

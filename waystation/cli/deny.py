@@ -1,0 +1,42 @@
+"""`waystation deny`: a task gets no more tokens."""
+
+import asyncio
+from getpass import getuser
+from typing import Annotated, Literal
+
+import typer
+
+from waystation.cli.console import print_json
+from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.following import tell_answer
+from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
+from waystation.client import Client
+from waystation.seen import Answer
+from waystation.settings import Settings
+
+Finish = Literal["partial", "cancel"]
+
+app = typer.Typer()
+
+
+@app.command()
+def deny(
+    task: TaskArgument,
+    finish: Annotated[Finish, typer.Option(help="Deliver what there is, or cancel the task.")] = "partial",
+    request: RequestOption = None,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse a paused task more tokens."""
+    answer = asyncio.run(_deny(task, request, finish, by or getuser(), note))
+    tell_answer(answer)
+    if as_json:
+        print_json(answer)
+    raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "approved"} else OK)
+
+
+async def _deny(task: str, request_id: str | None, finish: Finish, by: str, note: str) -> Answer:
+    async with await Client.connect(Settings()) as client:
+        task_id = await client.resolve(task)
+        return await client.deny(task_id, request_id=request_id, finish=finish, by=by, note=note)

@@ -1,0 +1,28 @@
+"""`waystation dev`: server and workers in the foreground."""
+
+import asyncio
+
+import typer
+
+from waystation.cli.console import say
+from waystation.cli.local import running_locally, stop_on_signals, while_alive
+from waystation.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command()
+def dev() -> None:
+    """Run a Temporal dev server with UI, and the workers, until Ctrl-C. Everything is kept in the home folder."""
+    asyncio.run(_dev(Settings()))
+
+
+async def _dev(settings: Settings) -> None:
+    stop_on_signals()
+    try:
+        async with running_locally(settings) as run:
+            say(f"Temporal UI {run.ui_url}  server {run.address}  home {settings.home}")
+            say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
+            await while_alive(run)
+    except asyncio.CancelledError:
+        say("stopped; tasks go on when it runs again")

@@ -1,0 +1,146 @@
+"""Following a task until it is over: a live view at a terminal, sentences elsewhere, and an answer to every pause."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from getpass import getuser
+
+from rich.live import Live
+
+from waystation.cli.amounts import parse_tokens
+from waystation.cli.console import ask, can_ask, progress, say
+from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.local import serves_itself
+from waystation.cli.render import happened, pending, task_screen
+from waystation.client import Client
+from waystation.domain.errors import BadInput
+from waystation.domain.task import Approval, TaskPhase
+from waystation.seen import Answer, TaskView
+from waystation.settings import Settings
+
+AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
+
+
+class Screen:
+    """Shows a task as it changes."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._shown: TaskView | None = None
+
+    def show(self, view: TaskView) -> None:
+        """Show the task as it is now."""
+        if self._live is not None:
+            self._live.update(task_screen(view))
+        else:
+            for line in happened(self._shown, view):
+                say(line)
+        self._shown = view
+
+    @contextmanager
+    def drawing(self) -> Generator[None]:
+        """Redraw in place while this lasts, where the output is a terminal."""
+        if not progress.is_terminal:
+            yield
+            return
+        with Live(console=progress, refresh_per_second=4) as self._live:
+            yield
+        self._live = None
+
+    @contextmanager
+    def standing_still(self) -> Generator[None]:
+        """Do not redraw while a person types."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        yield
+        self._live.start(refresh=True)
+
+
+async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
+    """Show the task until it is over, answering each of its requests for money once; returns how it ended."""
+    screen = Screen()
+    answered: set[str] = set()
+    view = await client.progress(task_id)
+    try:
+        with screen.drawing():
+            async for view in client.watch(task_id):
+                screen.show(view)
+                for approval in pending(view.progress):
+                    if approval.request_id not in answered:
+                        answered.add(approval.request_id)
+                        with screen.standing_still():
+                            await answer_pause(client, task_id, approval)
+    except asyncio.CancelledError:
+        if serves_itself(Settings()):
+            say("the task goes on when the demo's server runs again: `waystation up`")
+        else:
+            say(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
+        raise
+    return view
+
+
+async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
+    """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
+    if not can_ask():
+        return
+    asked = approval.asked_tokens
+    while True:
+        typed = await ask(f"Grant {asked:,} tokens? [y]es, an amount, [d]eny and take what there is, [l]ater:")
+        match typed.lower():
+            case "l" | "later" | "":
+                return
+            case "d" | "deny" | "n" | "no":
+                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case _:
+                try:
+                    tokens = asked if typed.lower() in {"y", "yes"} else parse_tokens(typed, "a grant")
+                except BadInput as error:
+                    say(str(error))
+                    continue
+                tell_answer(await client.approve(task_id, request_id=approval.request_id, tokens=tokens, by=getuser()))
+                return
+
+
+class ApproveItself:
+    """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
+
+    def __init__(self, room: int | None = None) -> None:
+        """`room`: tokens that it may grant in all; None means as many as are asked for."""
+        self._room = room
+
+    async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
+        """Grant or, with no room left, end with what there is."""
+        tokens = approval.asked_tokens if self._room is None else min(approval.asked_tokens, self._room)
+        if tokens == 0:
+            say("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
+            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
+            return
+        say(f"Nobody to ask here: the demo grants {tokens:,} tokens itself, by the signal that `approve` sends.")
+        tell_answer(
+            await client.approve(
+                task_id, request_id=approval.request_id, tokens=tokens, by="demo", note="approved by the demo itself"
+            )
+        )
+        if self._room is not None:
+            self._room -= tokens
+
+
+def tell_answer(answer: Answer) -> None:
+    """What became of an answer."""
+    match answer.outcome:
+        case "approved":
+            say("approved")
+        case "denied":
+            say("denied")
+        case "refused":
+            say(f"refused: {answer.reason}")
+        case "unseen":
+            say(f"sent; {answer.reason}")
+
+
+def outcome_code(view: TaskView) -> int:
+    """Exit code of a task that is over: a partial report is a report."""
+    return OK if view.progress.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED

@@ -1,0 +1,103 @@
+"""The entry point `waystation`: finds the command, runs it, and turns errors into one line and an exit code.
+
+Only the module of the command that was called is imported, so that help comes at once.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from waystation.cli.failures import OK, WORK_FAILED, exit_code, sentence
+
+COMMANDS = {
+    "dev": "Run a Temporal dev server with UI, and the workers, until Ctrl-C.",
+    "up": "Start `dev` in the background.",
+    "down": "Stop what `up` or `dev` started.",
+    "status": "Tell what runs on this machine.",
+    "demo": "Work on real documents: from question to report, with a compaction and a pause.",
+    "submit": "Hand in a question with documents.",
+    "list": "List the newest tasks.",
+    "show": "Show a task.",
+    "watch": "Follow a task until it is over.",
+    "report": "Print a task's report.",
+    "transcript": "Print what an agent said and was told.",
+    "cancel": "Stop a task.",
+    "approvals": "List what waits for an answer.",
+    "approve": "Grant a task more tokens.",
+    "deny": "Refuse a task more tokens.",
+    "session": "Set what a session may spend.",
+    "worker": "Run the workers against a Temporal server that is there already.",
+    "doctor": "Check what is needed, and say what to do about what is missing.",
+}
+
+DEBUG = "--debug"
+
+
+def build_app(command: str | None) -> typer.Typer:
+    """The command line with one real command, or with all of them as far as their help needs."""
+    app = typer.Typer(
+        help="Long-running research, analysis and writing agents on Temporal.",
+        epilog=f"{DEBUG}, anywhere: show where an error came from.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_waystation)
+    if command in COMMANDS:
+        app.add_typer(import_module(f"waystation.cli.{command}").app)
+        return app
+    for name, summary in COMMANDS.items():
+        app.command(name, help=summary)(_waystation)
+    return app
+
+
+def _waystation() -> None:
+    """Stands for a command whose module is not imported."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line; returns its exit code."""
+    given = [argument for argument in arguments if argument != DEBUG]
+    try:
+        app = build_app(given[0] if given else None)
+        app(given, prog_name="waystation")
+    except SystemExit as left:
+        return left.code if isinstance(left.code, int) else WORK_FAILED
+    except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
+        if DEBUG in arguments:
+            traceback.print_exception(error)
+        sys.stderr.write(f"waystation: {sentence(error)}\n")
+        return exit_code(error)
+    return OK
+
+
+def _open_closed_streams() -> None:
+    """Put the null device where a standard stream was closed (`>&-`), lest a file of ours takes its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  open to the end
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process."""
+    # The home folder holds documents and transcripts: nobody else on this machine may read them.
+    os.umask(0o077)
+    _open_closed_streams()
+    code = run(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    # A process that used temporalio can crash while the interpreter shuts down, and its exit code would be lost.
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

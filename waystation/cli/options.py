@@ -1,0 +1,13 @@
+"""Arguments and options that several commands share."""
+
+from typing import Annotated
+
+import typer
+
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
+RequestOption = Annotated[
+    str | None, typer.Option("--request", help="Which request is meant; not needed when only one waits.")
+]
+NoteOption = Annotated[str, typer.Option("--note", help="A note for the audit.")]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; by default the name of the user.")]

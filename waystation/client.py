@@ -1,0 +1,288 @@
+"""The Python client: submits tasks, follows them, answers their requests for money. The command line uses it too.
+
+The store knows what was asked for and how it ended, Temporal what happens now; a task is looked up in both, so that an
+answer comes also when the server has forgotten the task or no worker runs.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Literal, Self
+
+from pydantic import JsonValue
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.connect import find_target
+from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
+from waystation.domain.errors import BadInput, UnknownTask, Unreachable
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.session import SessionStart
+from waystation.domain.task import (
+    SourceDocument,
+    TaskPhase,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    session_hash,
+    session_workflow_id,
+    task_id_of,
+    tenant_hash,
+)
+from waystation.domain.transcript import Transcript
+from waystation.seen import Answer, PendingApproval, Submitted, TaskView, as_stored, effect
+from waystation.settings import Settings
+from waystation.terms import task_terms, warnings_about
+
+START_TIMEOUT = timedelta(seconds=20)
+WATCH_SECONDS = 0.5
+ANSWER_SECONDS = 10.0
+ANSWER_POLL_SECONDS = 0.2
+
+
+class Client:
+    """Tasks of one store and one Temporal server. Close it, or use it with `async with`."""
+
+    def __init__(self, settings: Settings, store: SqlStore) -> None:
+        self._settings = settings
+        self._store = store
+        self._connected: TemporalTasks | None = None
+
+    @classmethod
+    async def connect(cls, settings: Settings) -> Self:
+        """Open the store. Temporal is connected when it is first needed: reports can be read without it.
+
+        Raises:
+            BadInput: the store's URL cannot be used.
+        """
+        settings.home.mkdir(parents=True, exist_ok=True)
+        return cls(settings, await SqlStore.open(settings.database_url, utc_now))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the store."""
+        await self._store.aclose()
+
+    async def _temporal(self) -> TemporalTasks:
+        if self._connected is None:
+            self._connected = await TemporalTasks.connect(
+                find_target(self._settings.run_file, self._settings.temporal_ui)
+            )
+        return self._connected
+
+    # ------------------------------------------------------------------------------------------------- submitting
+
+    async def unattended_queues(self) -> tuple[str, ...]:
+        """Task queues without a worker: what is submitted waits until one comes. Raises Unreachable."""
+        return await (await self._temporal()).unattended_queues()
+
+    async def submit(
+        self,
+        request: TaskRequest,
+        documents: Sequence[SourceDocument],
+        *,
+        start_timeout: timedelta = START_TIMEOUT,
+    ) -> Submitted:
+        """Store the task and hand it to its session. The same request id again finds the same task.
+
+        Raises:
+            RequestConflict: the request id was used for another question, other documents or other terms.
+            Unreachable: no server, or no answer in time; it is then unknown whether the task was accepted.
+        """
+        temporal = await self._temporal()
+        terms = task_terms(request, self._settings)
+        start, task = await self._refs(request)
+        row = TaskRow(ref=task, request=request, terms=terms, submitted_at=utc_now())
+        await self._store.register(row, documents)
+        session = session_workflow_id(request.tenant, request.session)
+        await temporal.admit(start, session, task, start_timeout)
+        return Submitted(
+            task_id=task.task_id,
+            workflow_id=task.task_id,
+            run_id=await temporal.run_id(task.task_id),
+            ui_url=temporal.link(task.task_id),
+            warnings=warnings_about(terms),
+        )
+
+    async def _refs(self, request: TaskRequest) -> tuple[SessionStart, TaskRef]:
+        start = await self._session_start(request.tenant, request.session)
+        task = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
+        return start, task
+
+    async def _session_start(self, tenant: str, session: str) -> SessionStart:
+        return SessionStart(
+            store_id=await self._store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
+        )
+
+    async def set_session_limit(self, session: str, tokens: int | None) -> None:
+        """Set what a session of this tenant may spend in all; None lifts the limit. Raises Unreachable."""
+        tenant = self._settings.tenant
+        start = await self._session_start(tenant, session)
+        await (await self._temporal()).set_session_limit(start, session_workflow_id(tenant, session), tokens)
+
+    # -------------------------------------------------------------------------------------------------- following
+
+    async def resolve(self, prefix: str) -> str:
+        """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+        wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
+        found = await self._store.find_tasks(wanted)
+        match found:
+            case ():
+                raise UnknownTask(
+                    f"no task starts with {prefix!r} in this store: `waystation list` shows what there is"
+                )
+            case (only,):
+                return only
+            case _ if wanted in found:
+                return wanted
+            case _:
+                raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
+
+    async def progress(self, task_id: str) -> TaskView:
+        """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
+        view = await self._view(await self._store.task(task_id))
+        if not view.progress.phase.over:
+            return view
+        # The store has all that matters of a task that is over; the server may still show its history.
+        with suppress(Unreachable):
+            temporal = await self._temporal()
+            run_id = await temporal.run_id(task_id)
+            return view.model_copy(update={"run_id": run_id, "ui_url": temporal.link(task_id) if run_id else None})
+        return view
+
+    async def _view(self, row: TaskRow) -> TaskView:
+        if row.progress is not None and row.progress.phase.over:
+            return TaskView(progress=row.progress)
+        temporal = await self._temporal()
+        run = await temporal.look(row.ref.task_id)
+        ui_url = temporal.link(row.ref.task_id)
+        if run is not None and run.progress is not None:
+            return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url)
+        phase, remark = _without_answer(run)
+        return TaskView(
+            progress=as_stored(row, phase), run_id=run.run_id if run else None, ui_url=ui_url, remark=remark
+        )
+
+    async def watch(self, task_id: str) -> AsyncGenerator[TaskView]:
+        """The task again and again, whenever it has changed, until it is over."""
+        shown: TaskView | None = None
+        while shown is None or not shown.progress.phase.over:
+            seen = await self.progress(task_id)
+            if seen != shown:
+                shown = seen
+                yield seen
+            else:
+                await asyncio.sleep(WATCH_SECONDS)
+
+    async def tasks(self, session: str | None = None) -> tuple[TaskView, ...]:
+        """The newest tasks of this store. Without a server, the running ones are shown as last stored."""
+        wanted = session_hash(self._settings.tenant, session) if session is not None else None
+        rows = await self._store.tasks(wanted)
+        return tuple(await asyncio.gather(*(self._view_or_stored(row) for row in rows)))
+
+    async def _view_or_stored(self, row: TaskRow) -> TaskView:
+        try:
+            return await self._view(row)
+        except Unreachable as unreachable:
+            return TaskView(progress=as_stored(row, TaskPhase.SUBMITTED), remark=str(unreachable))
+
+    async def report(self, task_id: str) -> str:
+        """The report as Markdown, from the store. Raises BadInput while there is none."""
+        progress = (await self.progress(task_id)).progress
+        if progress.report is None:
+            raise BadInput(f"{task_id} has no report (it is {progress.phase}): `waystation watch {task_id}` follows it")
+        return await self._store.get_text(progress.report)
+
+    async def transcript(self, task_id: str, agent: str) -> Transcript:
+        """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
+        plan = await self._store.plan(task_id)
+        agents = [PLANNING_ID, *(step.id for step in plan.steps)] if plan else []
+        if agent not in agents:
+            raise BadInput(f"{task_id} has no agent {agent!r}; it has {', '.join(agents) or 'none yet'}")
+        return await self._store.load(f"{task_id}/{agent}")
+
+    # -------------------------------------------------------------------------------------------------- answering
+
+    async def approvals(self) -> tuple[PendingApproval, ...]:
+        """Everything that waits for an answer, over all tasks of the server's namespace. Raises Unreachable."""
+        temporal = await self._temporal()
+        seen = await asyncio.gather(*(temporal.ask(task_id) for task_id in await temporal.waiting_tasks()))
+        return tuple(
+            PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval)
+            for progress in seen
+            if progress is not None
+            for approval in progress.approvals
+            if approval.decision == "pending"
+        )
+
+    async def approve(
+        self, task_id: str, *, request_id: str | None = None, tokens: int | None = None, by: str = "", note: str = ""
+    ) -> Answer:
+        """Grant what was asked for, or `tokens`. Without a request id the one pending request is meant.
+
+        Raises:
+            BadInput: the task does not run.
+            Unreachable: no server.
+        """
+        answer = {"request_id": request_id, "tokens": tokens, "by": by, "note": note}
+        return await self._send(task_id, APPROVE_BUDGET, _given(answer))
+
+    async def deny(
+        self,
+        task_id: str,
+        *,
+        request_id: str | None = None,
+        finish: Literal["partial", "cancel"] = "partial",
+        by: str = "",
+        note: str = "",
+    ) -> Answer:
+        """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
+        answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
+        return await self._send(task_id, DENY_BUDGET, _given(answer))
+
+    async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
+        temporal = await self._temporal()
+        answer_id = secrets.token_hex(8)
+        attended = await temporal.ask(task_id) is not None
+        await temporal.signal(task_id, signal, {**answer, "answer_id": answer_id})
+        if not attended:
+            return Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._effect(task_id, answer_id)
+        except TimeoutError:
+            return Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
+
+    async def _effect(self, task_id: str, answer_id: str) -> Answer:
+        while True:
+            answer = effect(answer_id, (await self.progress(task_id)).progress)
+            if answer is not None:
+                return answer
+            await asyncio.sleep(ANSWER_POLL_SECONDS)
+
+    async def cancel(self, task_id: str) -> None:
+        """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""
+        await (await self._temporal()).cancel(task_id)
+
+
+def _given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in answer.items() if value not in {None, ""}}
+
+
+def _without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
+    if run is None:
+        return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
+    if run.ended is not None:
+        return run.ended, "it was ended in Temporal, without a report"
+    return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"

@@ -1,0 +1,33 @@
+"""How one agent's context is compacted: the strategy and its numbers, fixed when its task was submitted."""
+
+from typing import Literal
+
+from waystation.domain.value import Value
+
+MOST_LEAST_SAVING = 20_000
+"""Tokens: in a large window, a saving of this size is worth a compaction even if it is a small share."""
+
+
+class Policy(Value):
+    """Sizes are tokens of the whole request, system prompt and tools included."""
+
+    strategy: Literal["window"] = "window"
+    window: int
+    """Working window: the largest request that is sent on purpose."""
+    trigger: int
+    """From here on the context counts as full."""
+    target: int
+    """What a compaction aims for; well under the trigger, so that one is not followed by another."""
+    primers: int = 3
+    """At most so many of the first messages stay."""
+    recents: int = 20
+    """At most so many of the last messages stay."""
+    mask_over: int = 1_000
+    """Tokens: results up to this size are not worth masking."""
+    mask_keep: int = 3
+    """The last results that could be masked stay."""
+
+    @property
+    def least_saving(self) -> int:
+        """Tokens: under this no compaction is made, least of all one that costs a model call."""
+        return min(MOST_LEAST_SAVING, self.window // 10)

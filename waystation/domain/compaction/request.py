@@ -1,0 +1,20 @@
+"""What the activity `CompressAndStoreContext` is asked to do: references and numbers."""
+
+from waystation.domain.leg import AgentTerms, RunRef
+from waystation.domain.value import Value
+
+
+class CompactionRequest(Value):
+    """Make room in one agent run's context."""
+
+    run: RunRef
+    terms: AgentTerms
+    limit: int
+    """Tokens that the agent run may have spent in all; the summariser's call is charged to it."""
+    request_tokens: int
+    """The request that was too large, corrected by what the provider counted before."""
+    known_records: int
+    """Compactions of this run that the workflow knows to be committed: one more in the store was made by an earlier
+    attempt at this very request."""
+    give_up_summary: bool = False
+    """The summariser failed too often: go on to the next rung."""

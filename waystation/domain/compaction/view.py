@@ -1,0 +1,71 @@
+"""The view: what the model is sent. A pure function of a transcript's messages and the records that lie over them."""
+
+from collections.abc import Sequence
+
+from waystation.domain.compaction.repair import legal
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.messages import Block, Message, ToolResult
+from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
+
+
+def view(transcript: Transcript) -> tuple[Message, ...]:
+    """The messages as the model sees them, legal for the Messages API; calls at the very end may be pending."""
+    # Repaired before the records apply, so that what they cover are whole units and nothing that had to go comes
+    # back when its rival is covered; and after, because a view is legal whatever a stored record says.
+    shown = legal(transcript.messages)
+    if not transcript.records:
+        return shown
+    shown = _masked(shown, masked_calls(transcript))
+    for record in transcript.records:
+        match record:
+            case Masked():
+                pass
+            case Summarised():
+                shown = _replaced(shown, frozenset(record.covered), record.summary)
+            case Truncated():
+                shown = _replaced(shown, frozenset(record.covered), record.marker)
+    return legal(shown)
+
+
+def masked_calls(transcript: Transcript) -> frozenset[str]:
+    """Ids of the calls whose results are shown as placeholders."""
+    return frozenset(
+        call for record in transcript.records if isinstance(record, Masked) for call in record.tool_use_ids
+    )
+
+
+def placeholder(tool: str, content: str) -> str:
+    """What is shown instead of a result of this tool."""
+    return f"[Old result of {tool}, {len(content):,} characters, not shown. Repeat the call to read it again.]"
+
+
+def _masked(messages: tuple[Message, ...], calls: frozenset[str]) -> tuple[Message, ...]:
+    if not calls:
+        return messages
+    names = {call.id: call.name for message in messages for call in message.tool_uses}
+    return tuple(
+        message.model_copy(update={"blocks": tuple(_masked_block(block, calls, names) for block in message.blocks)})
+        if any(result.tool_use_id in calls for result in message.tool_results)
+        else message
+        for message in messages
+    )
+
+
+def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) -> Block:
+    if not isinstance(block, ToolResult) or block.tool_use_id not in calls:
+        return block
+    shown = placeholder(names[block.tool_use_id], block.content)
+    return block.model_copy(update={"content": shown}) if estimate_text(shown) < estimate_text(block.content) else block
+
+
+def _replaced(messages: Sequence[Message], covered: frozenset[str], stand_in: Message) -> tuple[Message, ...]:
+    """The stand-in at the place of the first covered message, and none of the covered ones."""
+    shown: list[Message] = []
+    stands = False
+    for message in messages:
+        if message.id not in covered:
+            shown.append(message)
+        elif not stands:
+            shown.append(stand_in)
+            stands = True
+    return tuple(shown)

@@ -1,0 +1,106 @@
+"""Every error that Waystation raises on purpose.
+
+WaystationError
+├── BadInput                what a person gave cannot be used; the message says what to do
+│   └── UnknownTask         no task of that id in this store
+├── Overdrawn               a reservation asks for more than the account has left
+├── StoreError
+│   ├── FenceLost           another attempt has taken this agent run over; write nothing more
+│   ├── VersionConflict     the transcript changed since it was read
+│   ├── RequestConflict     the request id was used before, for a different request
+│   └── WrongStore          the task belongs to another store than this worker's
+├── ModelError
+│   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
+│   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
+├── RedactionFailed         text could not be redacted, so it must go nowhere
+├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
+└── Unreachable             something needed (server, worker) is not there; exit code 3
+"""
+
+
+class WaystationError(Exception):
+    """Base of all errors raised on purpose. Messages carry values, never conversation text or secrets."""
+
+
+class BadInput(WaystationError):
+    """What a person gave cannot be used. The message names the cause and the next step."""
+
+
+class UnknownTask(BadInput):
+    """No task of that id in this store."""
+
+
+class Overdrawn(WaystationError):
+    """A reservation asks for more than the account has left."""
+
+    def __init__(self, child: str, asked: int, left: int) -> None:
+        super().__init__(f"{child} asks for {asked} tokens, {left} are left")
+        self.child, self.asked, self.left = child, asked, left
+
+
+class StoreError(WaystationError):
+    """The store refused a write or lacks something that must be there."""
+
+
+class FenceLost(StoreError):
+    """Another attempt has taken this agent run over: this one must write nothing more."""
+
+    def __init__(self, run_id: str, held: int) -> None:
+        super().__init__(f"agent run {run_id}: fence {held} is no longer the newest; another attempt took over")
+        self.run_id, self.held = run_id, held
+
+
+class VersionConflict(StoreError):
+    """The transcript changed since it was read."""
+
+    def __init__(self, run_id: str, expected: int, found: int) -> None:
+        super().__init__(f"agent run {run_id}: version {found}, expected {expected}")
+        self.run_id, self.expected, self.found = run_id, expected, found
+
+
+class RequestConflict(StoreError):
+    """The request id was used before, for a request with other content."""
+
+
+class WrongStore(StoreError):
+    """The task was submitted into another store than the one this worker has open."""
+
+    def __init__(self, wanted: str, found: str) -> None:
+        super().__init__(
+            f"the task lives in store {wanted}, this worker has store {found} open: "
+            "use the worker's WAYSTATION_HOME or database, or start a worker on yours"
+        )
+        self.wanted, self.found = wanted, found
+
+
+class ModelError(WaystationError):
+    """A call to the model did not give a usable reply."""
+
+
+class ModelUnavailable(ModelError):
+    """Worth trying again, after `retry_after` seconds where the provider named a delay.
+
+    `possibly_billed`: the provider may have begun to answer (a cut stream, a time-out); False where it certainly
+    refused (rate limit, overload, connection refused).
+    """
+
+    def __init__(self, message: str, *, retry_after: float | None = None, possibly_billed: bool = True) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.possibly_billed = possibly_billed
+
+
+class ModelRejected(ModelError):
+    """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+
+
+class RedactionFailed(WaystationError):
+    """Text could not be redacted. It must reach neither model, memory nor history."""
+
+
+class MemoryUnavailable(WaystationError):
+    """The embedder or Qdrant did not answer. Passages stay in the outbox and are written later."""
+
+
+class Unreachable(WaystationError):
+    """Something needed is not there (Temporal server, worker). The message names the next step."""

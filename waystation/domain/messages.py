@@ -1,0 +1,79 @@
+"""The words that pass between an agent and its model: blocks and messages, as the Messages API has them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from waystation.domain.value import Value
+
+
+class Text(Value):
+    """Plain text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Thinking(Value):
+    """Signed reasoning. It stays byte-identical, or goes together with its tool loop."""
+
+    type: Literal["thinking"] = "thinking"
+    thinking: str
+    signature: str
+
+
+class RedactedThinking(Value):
+    """Reasoning that the provider sealed."""
+
+    type: Literal["redacted_thinking"] = "redacted_thinking"
+    data: str
+
+
+class ToolUse(Value):
+    """The model asks for one call of a tool."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: dict[str, JsonValue]
+
+
+class ToolResult(Value):
+    """What a tool call gave back."""
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: str
+    is_error: bool = False
+
+
+Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult, Field(discriminator="type")]
+Role = Literal["user", "assistant"]
+
+
+class Message(Value):
+    """One message of a transcript. `id` is stable within its agent run and never used again."""
+
+    id: str
+    role: Role
+    blocks: tuple[Block, ...]
+
+    @property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        """The calls this message asks for, in order."""
+        return tuple(block for block in self.blocks if isinstance(block, ToolUse))
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        """The results this message carries, in order."""
+        return tuple(block for block in self.blocks if isinstance(block, ToolResult))
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by newlines."""
+        return "\n".join(block.text for block in self.blocks if isinstance(block, Text))
+
+
+def user_text(message_id: str, text: str) -> Message:
+    """A user message of one text block."""
+    return Message(id=message_id, role="user", blocks=(Text(text=text),))

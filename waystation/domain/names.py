@@ -1,0 +1,25 @@
+"""The names under which the Temporal server knows workflows, messages, task queues and search attributes."""
+
+WORKFLOWS_QUEUE = "waystation-workflows"
+AGENTS_QUEUE = "waystation-agents"
+CONTEXT_QUEUE = "waystation-context"
+QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
+
+SESSION_WORKFLOW = "Session"
+SUBMIT_TASK = "submit_task"
+SET_SESSION_LIMIT = "set_session_limit"
+ASK_BUDGET = "ask_budget"
+TASK_GRANTED = "task_granted"
+TASK_FINISHED = "task_finished"
+
+TASK_WORKFLOW = "Task"
+APPROVE_BUDGET = "approve_budget"
+DENY_BUDGET = "deny_budget"
+BUDGET_ANSWER = "budget_answer"
+PROGRESS = "progress"
+
+SESSION_ATTRIBUTE = "WaystationSession"
+PHASE_ATTRIBUTE = "WaystationPhase"
+TOKENS_ATTRIBUTE = "WaystationTokens"
+COST_ATTRIBUTE = "WaystationCostUsd"
+PENDING_ATTRIBUTE = "WaystationPendingApprovals"

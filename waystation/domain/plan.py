@@ -1,0 +1,118 @@
+"""A task's plan: a small acyclic graph of steps, each carried out by one agent."""
+
+import re
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from waystation.domain.value import Value
+
+Role = Literal["research", "analysis", "writing"]
+AgentRole = Literal["planning", "research", "analysis", "writing"]
+"""A step's role, or the planning that comes before the steps."""
+MAX_STEPS = 12
+PLANNING_ID = "plan"
+"""In the place of a step's id: the agent run that makes the plan."""
+STEP_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+"""Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
+
+
+class Step(Value):
+    """One piece of the work. `goal` is text for the agent and stays in the store; `title` is safe to show."""
+
+    id: str
+    role: Role
+    title: str
+    goal: str = ""
+    needs: tuple[str, ...] = ()
+
+
+class Plan(Value):
+    """Steps in the order in which they are shown."""
+
+    steps: tuple[Step, ...]
+
+    def step(self, step_id: str) -> Step:
+        """The step of that id."""
+        return next(step for step in self.steps if step.id == step_id)
+
+    def ready(self, done: frozenset[str], started: frozenset[str]) -> tuple[Step, ...]:
+        """The steps that may start now: everything they need is done, and they were not started."""
+        return tuple(step for step in self.steps if step.id not in started and done.issuperset(step.needs))
+
+    def without_goals(self) -> "Plan":
+        """What may enter workflow history: ids, roles, titles and order, no text for the agents."""
+        return Plan(steps=tuple(step.model_copy(update={"goal": ""}) for step in self.steps))
+
+
+def plan_errors(plan: Plan) -> tuple[str, ...]:
+    """Everything that keeps this plan from being run, in words that a model can act on. Empty: it can run."""
+    ids = [step.id for step in plan.steps]
+    errors: list[str] = []
+    if not 3 <= len(ids) <= MAX_STEPS:
+        errors.append(f"a plan has 3 to {MAX_STEPS} steps, this one has {len(ids)}")
+    errors += [f"step id {step_id!r} is used more than once" for step_id in sorted(set(ids)) if ids.count(step_id) > 1]
+    errors += [
+        f"step id {step_id!r} is not small letters, digits and hyphens, at most 40, and other than {PLANNING_ID!r}"
+        for step_id in ids
+        if not STEP_ID.fullmatch(step_id) or step_id == PLANNING_ID
+    ]
+    errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
+    for step in plan.steps:
+        errors += [f"step {step.id!r} needs {need!r}, which is no step" for need in step.needs if need not in ids]
+    if not any(step.role == "research" for step in plan.steps):
+        errors.append("a plan has at least one research step")
+    if [step.role for step in plan.steps].count("writing") != 1 or plan.steps[-1].role != "writing":
+        errors.append("the last step, and only the last, has the role writing")
+    needed = {need for step in plan.steps for need in step.needs}
+    errors += [
+        f"step {step.id!r} is needed by no later step, so nobody would wait for it"
+        for step in plan.steps[:-1]
+        if step.id not in needed
+    ]
+    return (*errors, *_cycle(plan))
+
+
+def _cycle(plan: Plan) -> tuple[str, ...]:
+    try:
+        TopologicalSorter({step.id: step.needs for step in plan.steps}).prepare()
+    except CycleError as error:
+        return (f"steps need each other in a circle: {' -> '.join(error.args[1])}",)
+    return ()
+
+
+def standard_plan(question: str) -> Plan:
+    """The plan used when the model's cannot be run: two researchers, one analyst, one writer."""
+    research = (
+        Step(
+            id="research-1",
+            role="research",
+            title="Direct evidence",
+            goal=f"Find the passages that answer this directly: {question}",
+        ),
+        Step(
+            id="research-2",
+            role="research",
+            title="Exceptions and gaps",
+            goal=f"Find exceptions, contradictions and what the documents leave open about: {question}",
+        ),
+    )
+    analysis = Step(
+        id="analysis",
+        role="analysis",
+        title="Weigh the findings",
+        goal=f"Weigh the findings against each other and against the question: {question}",
+        needs=("research-1", "research-2"),
+    )
+    writing = Step(
+        id="writing",
+        role="writing",
+        title="Write the report",
+        goal=f"Write the report that answers: {question}",
+        needs=("analysis",),
+    )
+    return Plan(steps=(*research, analysis, writing))
+
+
+def share_out(tokens: int, agent_budget: int, steps: int) -> int:
+    """What each of `steps` agents may start with: its own budget, or an even share of what there is."""
+    return min(agent_budget, tokens // max(1, steps))

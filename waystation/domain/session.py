@@ -1,0 +1,76 @@
+"""A session: an ongoing line of work whose tasks share one budget."""
+
+from typing import Literal
+
+from waystation.domain.ledger import Account
+from waystation.domain.task import TaskRef, TaskTerms
+from waystation.domain.value import Value
+
+
+class Ask(Value):
+    """A task asks its session for more. Answered once for its id, however often it is sent."""
+
+    task_id: str
+    ask_id: str
+    tokens: int
+
+
+class SessionState(Value):
+    """What a session carries through continue-as-new."""
+
+    account: Account = Account(limit=None)
+    open_tasks: tuple[str, ...] = ()
+    """Tasks that were started and have not settled."""
+    answered: tuple[str, ...] = ()
+    """Ids of the newest answered asks: a repeated ask is not answered with money a second time."""
+
+
+class SessionStart(Value):
+    """Input of the Session workflow."""
+
+    store_id: str
+    tenant: str
+    session: str
+    state: SessionState = SessionState()
+
+
+class Admission(Value):
+    """Answer to a submission."""
+
+    task_id: str
+    state: Literal["started", "running", "finished"]
+
+
+class Admitted(Value):
+    """What admitting a task found out: what the workflows need to start it, and nothing private."""
+
+    ref: TaskRef
+    terms: TaskTerms
+    title: str
+    """The question, redacted and shortened."""
+    documents: int
+    finished: bool
+    """The store says that this task has ended before: nothing is started."""
+    search_attributes: bool
+    """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
+
+
+class Settlement(Value):
+    """What a task spent in all, told to its session when the task ends or is found dead."""
+
+    task_id: str
+    spent: int
+
+
+class Answer(Value):
+    """A session's answer to an ask: what it gives, possibly nothing."""
+
+    ask_id: str
+    tokens: int
+
+
+class Raised(Value):
+    """A person granted a task new money: its session is raised by as much."""
+
+    task_id: str
+    tokens: int

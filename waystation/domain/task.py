@@ -1,0 +1,207 @@
+"""A task: what a person asks for, under which terms, how far it is, and how it ended."""
+
+import hashlib
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from waystation.domain.budget import Mode, RunTotals, Usage
+from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.leg import AgentTerms
+from waystation.domain.value import Input, Value
+
+DEFAULT_BUDGET = 600_000
+DEFAULT_AGENT_BUDGET = 100_000
+LOWEST_BUDGET = 2_000
+SHORT_HASH = 16
+
+
+class TaskRequest(Input):
+    """One thing asked for. The same `request_id` finds the same task again, also after it has finished."""
+
+    question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+    instructions: str = Field(default="", max_length=100_000)
+    accept: tuple[str, ...] = ()
+    """Criteria that the report must meet."""
+    tenant: str = Field(default="local", min_length=1, max_length=200)
+    session: str = Field(default="default", min_length=1, max_length=200)
+    request_id: str = Field(min_length=1, max_length=200)
+    budget: int = Field(default=DEFAULT_BUDGET, ge=LOWEST_BUDGET, le=1_000_000_000)
+    """Fresh tokens for the whole task."""
+    agent_budget: int = Field(default=DEFAULT_AGENT_BUDGET, ge=LOWEST_BUDGET, le=1_000_000_000)
+    """Fresh tokens that one agent starts with, at most."""
+    mode: Mode = Mode.APPROVAL
+    window: int | None = Field(default=None, ge=2_000, le=1_000_000)
+    """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
+
+
+class SourceDocument(Value):
+    """A document as a person hands it over: its name and its text."""
+
+    name: str
+    text: str
+
+
+def short_hash(*parts: str) -> str:
+    """64 bits of SHA-256 over the parts, in hex: for ids that show no names."""
+    return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:SHORT_HASH]
+
+
+def tenant_hash(tenant: str) -> str:
+    """The tenant as it appears in ids and search attributes."""
+    return short_hash("tenant", tenant)
+
+
+def session_hash(tenant: str, session: str) -> str:
+    """The session as it appears in ids and search attributes."""
+    return short_hash("session", tenant, session)
+
+
+def session_workflow_id(tenant: str, session: str) -> str:
+    """Workflow id of a session."""
+    return f"session-{session_hash(tenant, session)}"
+
+
+def task_id_of(request: TaskRequest) -> str:
+    """Id of the task and of its workflow."""
+    return f"task-{short_hash('task', request.tenant, request.session, request.request_id)}"
+
+
+class TaskRef(Value):
+    """Which task this is: hashes and ids, no names."""
+
+    store_id: str
+    tenant: str
+    session: str
+    task_id: str
+
+
+class TaskTerms(Value):
+    """The terms of a task that the workflow needs: numbers and settings, no text."""
+
+    budget: int
+    agent_budget: int
+    mode: Mode
+    agent: AgentTerms
+    plan_model: str
+    offline: bool
+    """No LLM: the built-in extractive model does the work, and every report says so."""
+
+
+class TaskPhase(StrEnum):
+    """How far a task is."""
+
+    SUBMITTED = "submitted"
+    PLANNING = "planning"
+    WORKING = "working"
+    PAUSED = "paused"
+    """Nothing can go on until a person answers."""
+    REPORTING = "reporting"
+    DONE = "done"
+    PARTIAL = "partial"
+    """It ended with a report that lacks something; the report says what."""
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self in {TaskPhase.DONE, TaskPhase.PARTIAL, TaskPhase.CANCELLED, TaskPhase.FAILED}
+
+
+class Approval(Value):
+    """A request to raise a budget, and its answer once there is one."""
+
+    request_id: str
+    agent: str
+    """Id of the step whose agent ran out."""
+    asked_tokens: int
+    granted_tokens: int = 0
+    decision: Literal["pending", "approved", "denied"] = "pending"
+    by: str = ""
+    """The name that the answerer gave: a claim, not a proof."""
+    note: str = ""
+    finish: Literal["partial", "cancel"] = "partial"
+    """What a denial delivers."""
+    spent: int = 0
+    """What the agent had spent when it asked."""
+    task_spent: int = 0
+    steps_left: int = 0
+    """Steps that were not finished when it asked, this one included."""
+    limit: int = 0
+    """What the agent may spend in all, as long as nobody grants it more."""
+    needed: int = 0
+    """How much over that its next call may need: a smaller grant lets it do nothing."""
+    answer_id: str = ""
+    requested_at: datetime | None = None
+    answered_at: datetime | None = None
+
+
+class Refusal(Value):
+    """An answer that had no effect: malformed, late, for an unknown request, with an impossible amount."""
+
+    signal: str
+    reason: str
+    at: datetime
+    answer_id: str = ""
+
+
+StepState = Literal["waiting", "working", "compacting", "paused", "done", "partial", "skipped"]
+
+
+class StepProgress(Value):
+    """One step as people see it."""
+
+    id: str
+    role: str
+    title: str = ""
+    state: StepState
+    legs: int
+    usage: Usage
+    cost_micro_usd: int | None = None
+    limit: int = 0
+    spent: int = 0
+    reason: str = ""
+
+
+class BudgetProgress(Value):
+    """The task's account. All in fresh tokens."""
+
+    limit: int
+    spent: int
+    reserved: int
+
+
+class TaskProgress(Value):
+    """What the task's `progress` query returns, and what is stored when the task ends. No text from the work."""
+
+    task_id: str
+    phase: TaskPhase
+    title: str
+    """The redacted question, shortened."""
+    model: str
+    steps: tuple[StepProgress, ...] = ()
+    budget: BudgetProgress
+    totals: RunTotals = RunTotals()
+    """Of all agents and the planning together."""
+    legs: int = 0
+    compactions: tuple[AgentCompaction, ...] = ()
+    approvals: tuple[Approval, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    report: str | None = None
+    """Content hash of the report in the store."""
+
+
+class TaskRow(Value):
+    """A task as the store keeps it."""
+
+    ref: TaskRef
+    request: TaskRequest
+    terms: TaskTerms
+    title: str = ""
+    submitted_at: datetime
+    progress: TaskProgress | None = None
+    """Set when the task has ended (or, after a rewrite of history, when it was last stored)."""

@@ -1,0 +1,23 @@
+"""What the core needs from outside, as protocols. Adapters and the doubles of `waystation.testing` implement them."""
+
+from waystation.ports.knowledge import Clock, DocumentSearch, Embedder, Memory, Redactor
+from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.ports.store import DocumentStore, Outbox, TaskStore, TranscriptStore, WorkStore
+
+__all__ = [
+    "ChatModel",
+    "Clock",
+    "DocumentSearch",
+    "DocumentStore",
+    "Embedder",
+    "Memory",
+    "ModelReply",
+    "ModelRequest",
+    "Outbox",
+    "Redactor",
+    "StopReason",
+    "TaskStore",
+    "ToolSpec",
+    "TranscriptStore",
+    "WorkStore",
+]

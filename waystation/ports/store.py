@@ -1,0 +1,187 @@
+"""Ports to the store: transcripts, outbox, texts, work, tasks."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from waystation.domain.budget import RunTotals
+from waystation.domain.documents import Document
+from waystation.domain.leg import LegOutcome, RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.messages import Message
+from waystation.domain.plan import Plan
+from waystation.domain.task import Approval, Refusal, SourceDocument, TaskProgress, TaskRow
+from waystation.domain.transcript import CompactionRecord, Transcript
+from waystation.domain.turn import Charge, Fence, Intent
+from waystation.domain.work import Deliverable, Note
+
+
+class TranscriptStore(Protocol):
+    """Transcripts, charges and outcomes of agent runs. Every write of an attempt is conditional on its fence."""
+
+    async def open_run(self, run: RunRef) -> None:
+        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        ...
+
+    async def take_fence(self, run_id: str) -> Fence:
+        """Take the run over: every older fence is lost from here on."""
+        ...
+
+    async def load(self, run_id: str) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages."""
+        ...
+
+    async def totals(self, run_id: str) -> RunTotals:
+        """All charges and open intents of the run, added up."""
+        ...
+
+    async def record_intent(self, fence: Fence, intent: Intent) -> None:
+        """Store the intent before its call. An intent that is already there with this key stays, as possibly billed,
+        until a charge of the key is committed; the worst cases of repeated attempts add up. Raises FenceLost.
+        """
+        ...
+
+    async def drop_intent(self, fence: Fence, key: str) -> None:
+        """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
+        ...
+
+    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
+        """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
+
+        Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
+        nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
+    async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
+        """Append a user message: the contract, or the results of a turn's tools. Raises FenceLost, VersionConflict."""
+        ...
+
+    async def commit_charge(self, fence: Fence, charge: Charge) -> None:
+        """A charge without a message (planning, a rejected summary). Closes one intent of its key."""
+        ...
+
+    async def record_tool_intent(self, fence: Fence, tool_use_id: str) -> bool:
+        """Store that a call that must not be repeated is about to run. False: it was stored by an earlier attempt, so
+        its outcome is unknown.
+        """
+        ...
+
+    async def outcome(self, run_id: str, leg: int) -> LegOutcome | None:
+        """The committed outcome of a leg."""
+        ...
+
+    async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
+        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
+        ...
+
+    async def commit_compaction(
+        self, fence: Fence, version: int, record: CompactionRecord, passages: Sequence[Passage], charge: Charge | None
+    ) -> None:
+        """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
+
+        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
+
+class Outbox(Protocol):
+    """Passages that were committed with their compaction and are not in Qdrant yet."""
+
+    async def waiting(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+        """The oldest first."""
+        ...
+
+    async def count_waiting(self, task_id: str | None = None) -> int:
+        """How many wait, of one task or of all."""
+        ...
+
+    async def stored(self, passage_ids: Sequence[str]) -> None:
+        """These are in Qdrant now."""
+        ...
+
+
+class DocumentStore(Protocol):
+    """Texts by content hash: documents, offloaded results, reports."""
+
+    async def put_text(self, text: str) -> str:
+        """Store a text; returns its content hash."""
+        ...
+
+    async def get_text(self, blob: str) -> str:
+        """The text of a content hash. Raises StoreError if it is not there."""
+        ...
+
+    async def documents(self, task_id: str) -> tuple[Document, ...]:
+        """A task's documents in the order in which they were given."""
+        ...
+
+
+class WorkStore(Protocol):
+    """What agents note and hand in."""
+
+    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        ...
+
+    async def notes(self, task_id: str, run_id: str | None = None) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        ...
+
+    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        ...
+
+    async def deliverable(self, run_id: str) -> Deliverable | None:
+        """What the run handed in."""
+        ...
+
+
+class TaskStore(Protocol):
+    """Tasks, their plans, their audit and how they ended."""
+
+    async def store_id(self) -> str:
+        """The id of this store, made when it was created."""
+        ...
+
+    async def register(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
+        """Store a new task with its documents. False: the same request is there already.
+
+        Raises RequestConflict if the request id was used for another question, other documents or other terms.
+        """
+        ...
+
+    async def task(self, task_id: str) -> TaskRow:
+        """Raises UnknownTask."""
+        ...
+
+    async def find_tasks(self, prefix: str) -> tuple[str, ...]:
+        """Ids that start with the prefix."""
+        ...
+
+    async def tasks(self, session: str | None = None, limit: int = 50) -> tuple[TaskRow, ...]:
+        """Newest first; `session` is the session's hash."""
+        ...
+
+    async def admit(self, task_id: str, title: str) -> None:
+        """Keep the redacted title."""
+        ...
+
+    async def save_plan(self, task_id: str, plan: Plan) -> None:
+        """Keep the plan with its goals. The first one stays."""
+        ...
+
+    async def plan(self, task_id: str) -> Plan | None:
+        """The plan, goals included."""
+        ...
+
+    async def audit(self, task_id: str, entry: Approval | Refusal) -> None:
+        """Append an approval (request and answer are two entries) or a refused answer."""
+        ...
+
+    async def audit_trail(self, task_id: str) -> tuple[Approval | Refusal, ...]:
+        """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
+        ...
+
+    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+        """Keep how the task ended."""
+        ...

@@ -1,0 +1,161 @@
+"""Public doubles of the ports, held to the same contract tests as the real adapters."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+from waystation.domain.budget import Usage
+from waystation.domain.errors import MemoryUnavailable, ModelError, ModelRejected, RedactionFailed
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.messages import Block, ToolUse
+from waystation.domain.redaction import Redacted, Scope, Span
+from waystation.ports import ModelReply, ModelRequest, StopReason
+
+CHARACTERS_PER_TOKEN = 4
+SCRIPTED_USAGE = Usage(input=100, output=20)
+"""What a scripted reply cost unless the script says otherwise."""
+
+Script = Sequence[ModelReply | ModelError] | Callable[[ModelRequest], ModelReply]
+
+
+def scripted_reply(
+    *blocks: Block, usage: Usage = SCRIPTED_USAGE, stop: StopReason | None = None, model: str = "scripted"
+) -> ModelReply:
+    """A reply of these blocks; it stops for its tools if it calls any, else because it is done."""
+    calls = any(isinstance(block, ToolUse) for block in blocks)
+    reason = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
+    return ModelReply(blocks=blocks, stop=reason, usage=usage, model=model)
+
+
+class ScriptedModel:
+    """A `ChatModel` that says what it was told to say.
+
+    A sequence is said in order, each of its errors raised; a call after its end raises ModelRejected, so that nothing
+    waits on retries. A function answers each request by itself, and may raise.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.requests: list[ModelRequest] = []
+        """Every request for a reply, oldest first. Counting tokens leaves no trace here."""
+        self.closed = False
+
+    @property
+    def calls(self) -> int:
+        """How many replies were asked for."""
+        return len(self.requests)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The script's next reply; see `ChatModel`."""
+        self.requests.append(request)
+        if callable(self._script):
+            return self._script(request)
+        if self.calls > len(self._script):
+            raise ModelRejected(f"the script has {len(self._script)} replies, this is call {self.calls}")
+        said = self._script[self.calls - 1]
+        if isinstance(said, ModelError):
+            raise said
+        return said
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """A quarter of the request's characters, rounded up."""
+        sent = request.model_dump(mode="json", include={"system", "messages", "tools", "reminder"})
+        return -(-len(json.dumps(sent, ensure_ascii=False)) // CHARACTERS_PER_TOKEN)
+
+    async def aclose(self) -> None:
+        """Note that it was closed."""
+        self.closed = True
+
+
+class PlainRedactor:
+    """A `Redactor` that replaces given texts by given placeholders: some everywhere, some only on the way to memory."""
+
+    def __init__(self, everywhere: Mapping[str, str], in_memory: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._placeholders = {Scope.MODEL: dict(everywhere), Scope.MEMORY: {**everywhere, **in_memory}}
+        self.tenants: set[str] = set()
+        """Every tenant it was asked for. The placeholders do not depend on it."""
+        self.failing = False
+        """Set to True: nothing can be redacted any more."""
+
+    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`."""
+        self.tenants.add(tenant)
+        if self.failing:
+            raise RedactionFailed("the redactor was told to fail")
+        return tuple(_replaced(text, self._placeholders[scope]) for text in texts)
+
+
+def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:
+    if not placeholders:
+        return Redacted(text=text)
+    private = re.compile("|".join(map(re.escape, placeholders)))
+    spans = tuple(
+        Span(type="GIVEN", start=found.start(), end=found.end(), score=1, placeholder=placeholders[found[0]])
+        for found in private.finditer(text)
+    )
+    return Redacted(text=private.sub(lambda found: placeholders[found[0]], text), spans=spans)
+
+
+class ListMemory:
+    """A `Memory` in a list: passages are found by runs of three letters that they share with the query, and by vectors.
+
+    `dimension` is that of the vectors; None takes passages without them.
+    """
+
+    def __init__(self, dimension: int | None = None) -> None:
+        self._dimension = dimension
+        self.passages: dict[str, EmbeddedPassage] = {}
+        """By passage id, in the order in which they first came."""
+        self.failing = False
+        """Set to True: memory does not answer any more."""
+
+    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        """See `Memory`."""
+        self._answer()
+        if any(item.dense is not None and len(item.dense) != self._dimension for item in passages):
+            raise MemoryUnavailable(f"a vector does not have {self._dimension} dimensions")
+        self.passages |= {item.passage.id: item for item in passages}
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        """See `Memory`."""
+        self._answer()
+        scores = (Recalled(passage=item.passage, score=_likeness(item, query)) for item in self._of_session(query))
+        found = sorted((item for item in scores if item.score > 0), key=lambda item: -item.score)
+        return tuple(found[: query.limit])
+
+    async def count(self, tenant: str) -> int:
+        """See `Memory`."""
+        self._answer()
+        return sum(item.passage.tenant == tenant for item in self.passages.values())
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _of_session(self, query: MemoryQuery) -> Iterator[EmbeddedPassage]:
+        for item in self.passages.values():
+            if (item.passage.tenant, item.passage.session) == (query.tenant, query.session):
+                yield item
+
+    def _answer(self) -> None:
+        if self.failing:
+            raise MemoryUnavailable("memory was told to fail")
+
+
+def _likeness(item: EmbeddedPassage, query: MemoryQuery) -> float:
+    """The mean of both likenesses, each from 0 to 1."""
+    wanted, held = _threes(query.text), _threes(item.passage.text)
+    by_words = len(wanted & held) / max(1, len(wanted))
+    return (by_words + _cosine(item.dense or (), query.dense or ())) / 2
+
+
+def _threes(text: str) -> set[str]:
+    words: list[str] = re.findall(r"\w+", text.casefold())
+    return {word[start : start + 3] for word in words for start in range(max(1, len(word) - 2))}
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    if not a or not b:
+        return 0.0
+    return max(0.0, sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b)))

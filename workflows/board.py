@@ -1,0 +1,89 @@
+"""A task's state inside its workflow, and its display: current details and search attributes follow every change."""
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+
+from activities.reports import AuditRequest, ReportActivities
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.details import details
+from waystation.domain.ledger import Account
+from waystation.domain.names import (
+    COST_ATTRIBUTE,
+    PENDING_ATTRIBUTE,
+    PHASE_ATTRIBUTE,
+    SESSION_ATTRIBUTE,
+    TOKENS_ATTRIBUTE,
+)
+from waystation.domain.task import Approval, Refusal, TaskPhase, TaskProgress
+from waystation.domain.task_state import TaskStart, TaskState, progress_of
+from workflows.options import SHORT, named
+
+SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
+PHASE = SearchAttributeKey.for_keyword(PHASE_ATTRIBUTE)
+TOKENS = SearchAttributeKey.for_int(TOKENS_ATTRIBUTE)
+COST = SearchAttributeKey.for_float(COST_ATTRIBUTE)
+PENDING = SearchAttributeKey.for_int(PENDING_ATTRIBUTE)
+
+
+def first_attributes(session: str) -> TypedSearchAttributes:
+    """What a task is started with."""
+    return TypedSearchAttributes(
+        [SearchAttributePair(SESSION, session), SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value)]
+    )
+
+
+class Board:
+    """Where the parts of a task's workflow read and change its state."""
+
+    def __init__(self, start: TaskStart) -> None:
+        self.start = start
+        self.state = start.state or TaskState(account=Account(limit=start.terms.budget))
+        self.parking = False
+        """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
+        self._shown: tuple[str, int, int, int | None] | None = None
+
+    @property
+    def stopping(self) -> bool:
+        """Whether agents shall come back without going on."""
+        return self.parking or self.state.cancelled
+
+    @property
+    def progress(self) -> TaskProgress:
+        """What people see."""
+        return progress_of(self.state, self.start.ref, self.start.terms, self.start.title)
+
+    def run(self, step_id: str) -> AgentRun:
+        """A step's agent run."""
+        return self.state.runs[step_id]
+
+    def change(self, state: TaskState) -> None:
+        """The new state, shown at once."""
+        self.state = state
+        workflow.set_current_details(details(self.progress))
+        self._upsert()
+
+    def _upsert(self) -> None:
+        """Search attributes, where the server has them: upserting an unknown one would hang the workflow."""
+        totals = self.state.totals
+        shown = (self.state.phase.value, totals.spent, len(self.state.pending), totals.cost_micro_usd)
+        if not self.start.search_attributes or shown == self._shown:
+            return
+        self._shown = shown
+        updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int] | SearchAttributeUpdate[float]] = [
+            PHASE.value_set(self.state.phase.value),
+            TOKENS.value_set(totals.spent),
+            PENDING.value_set(len(self.state.pending)),
+        ]
+        if totals.cost_micro_usd is not None:
+            updates.append(COST.value_set(totals.cost_micro_usd / 1_000_000))
+        workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
+
+
+async def record(board: Board, *entries: Approval | Refusal) -> None:
+    """Keep requests, answers and refused answers in the store's audit trail."""
+    request = AuditRequest(
+        task_id=board.start.ref.task_id,
+        approvals=tuple(entry for entry in entries if isinstance(entry, Approval)),
+        refusals=tuple(entry for entry in entries if isinstance(entry, Refusal)),
+    )
+    await workflow.execute_activity_method(ReportActivities.audit, request, **named(SHORT, "keep the audit trail"))

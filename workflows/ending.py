@@ -1,0 +1,86 @@
+"""How a task ends: passages brought in, spending settled, the report stored, the session told."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from activities.agents import AgentActivities
+from activities.memory import MemoryActivities
+from activities.reports import PublishRequest, ReportActivities
+from waystation.domain.leg import RunRef
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task_state import merged, progress_of
+from workflows.agent_runner import cause_of
+from workflows.board import Board
+from workflows.budget_gate import BudgetGate
+from workflows.options import CONTEXT, SHORT, named
+
+T = TypeVar("T")
+
+
+class Ending:
+    """The last moves of a task."""
+
+    def __init__(self, board: Board, gate: BudgetGate) -> None:
+        self._board, self._gate = board, gate
+
+    async def finish(self, phase: TaskPhase) -> TaskProgress:
+        """Store the report and how the task ended."""
+        self._board.change(self._board.state.with_(phase=TaskPhase.REPORTING))
+        await self._settle_runs()
+        await self._bring_passages_in()
+        board, start = self._board, self._board.start
+        ended = progress_of(board.state.ended(phase), start.ref, start.terms, start.title)
+        published = await workflow.execute_activity_method(
+            ReportActivities.store,
+            PublishRequest(ref=start.ref, progress=ended),
+            **named(SHORT, "check citations, store the report"),
+        )
+        board.change(board.state.ended(phase).with_(report=published.report))
+        await self._gate.tell_finished()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return board.progress
+
+    async def fail(self, error: BaseException) -> NoReturn:
+        """The work could not even be planned: store that, then fail so that everybody sees it."""
+        reason = cause_of(error) if isinstance(error, ActivityError) else type(error).__name__
+        self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (reason,))))
+        await self.finish(TaskPhase.FAILED)
+        raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
+
+    async def _settle_runs(self) -> None:
+        """Whatever was stopped: the store says what it spent."""
+        board = self._board
+        if board.state.plan is None:
+            planning = RunRef(**board.start.ref.model_dump(), step_id="plan", role="planning")
+            totals = await workflow.execute_activity_method(AgentActivities.totals, planning, **SHORT)
+            board.change(board.state.with_planning(totals))
+        for step_id, run in self._board.state.runs.items():
+            if run.phase != "delivered":
+                totals = await workflow.execute_activity_method(AgentActivities.totals, run.run, **SHORT)
+                stopped = self._board.run(step_id).settled(totals).cannot_go_on("the task was cancelled")
+                self._board.change(self._board.state.with_run(stopped))
+
+    async def _bring_passages_in(self) -> None:
+        """Passages that could not be written when they were made. If memory is still down, the report says so."""
+        made = [outcome for run in self._board.state.runs.values() for outcome in run.compactions if outcome.passages]
+        if not made:
+            return
+        drained = await workflow.execute_activity_method(
+            MemoryActivities.drain, **named(CONTEXT, "bring waiting passages into memory")
+        )
+        if drained.waiting:
+            note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
+            self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (note,))))
+
+
+async def to_its_end(work: Coroutine[object, object, T]) -> T:
+    """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

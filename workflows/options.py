@@ -1,0 +1,50 @@
+"""How activities are scheduled: queues, time-outs, retries."""
+
+from datetime import timedelta
+
+from temporalio.common import RetryPolicy
+from temporalio.workflow import ActivityCancellationType, ActivityConfig
+
+from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFLOWS_QUEUE
+
+PATIENT = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(minutes=1)
+)
+"""Retried until it works: a provider may be down for hours, and a task that waits costs nothing. What cannot work is
+marked as final where it is raised."""
+HEARTBEAT = timedelta(seconds=20)
+"""So long a dead worker goes unnoticed."""
+
+LEG = ActivityConfig(
+    task_queue=AGENTS_QUEUE,
+    start_to_close_timeout=timedelta(minutes=30),
+    heartbeat_timeout=HEARTBEAT,
+    retry_policy=PATIENT,
+    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+)
+CONTEXT = ActivityConfig(
+    task_queue=CONTEXT_QUEUE,
+    start_to_close_timeout=timedelta(minutes=30),
+    heartbeat_timeout=HEARTBEAT,
+    retry_policy=PATIENT,
+    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+)
+SHORT = ActivityConfig(
+    task_queue=WORKFLOWS_QUEUE,
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=PATIENT,
+)
+"""Reading and writing the store."""
+ADMISSION = ActivityConfig(
+    task_queue=CONTEXT_QUEUE,
+    start_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=10)),
+)
+SESSION_ANSWER = timedelta(minutes=1)
+"""So long a task waits for its session before it asks a person."""
+RECONCILE_EVERY = timedelta(minutes=5)
+
+
+def named(config: ActivityConfig, summary: str) -> ActivityConfig:
+    """The same options, with the summary that the Temporal UI shows on the timeline (400 bytes at most)."""
+    return {**config, "summary": summary}

@@ -1,0 +1,143 @@
+"""A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it."""
+
+from pydantic import JsonValue, ValidationError
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from activities.sessions import ReconcileRequest, SessionActivities
+from waystation.domain import session_state
+from waystation.domain.errors import Overdrawn
+from waystation.domain.inbound import read, whole
+from waystation.domain.ledger import Account
+from waystation.domain.names import BUDGET_ANSWER
+from waystation.domain.session import Admission, Admitted, Ask, Raised, SessionStart, SessionState, Settlement
+from waystation.domain.task import TaskRef
+from workflows import admission
+from workflows.options import RECONCILE_EVERY, SHORT, named
+
+
+@workflow.defn(name="Session")
+class SessionWorkflow:
+    """An ongoing line of work. Its tasks are children that outlive its continue-as-new and signal it by its id."""
+
+    @workflow.init
+    def __init__(self, start: SessionStart) -> None:
+        self._state = start.state
+        self._starting: set[str] = set()
+
+    @workflow.run
+    async def run(self, start: SessionStart) -> None:
+        """Look after open tasks now and then; continue as new when the server suggests it."""
+        self._change(self._state)
+        if start.state.open_tasks:
+            await self._reconcile()
+        while not self._is_long():
+            if await self._quiet():
+                await self._reconcile()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        workflow.continue_as_new(start.model_copy(update={"state": self._state}))
+
+    @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
+    async def submit(self, ref: TaskRef) -> Admission:
+        """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
+        while ref.task_id in self._starting:
+            await workflow.wait_condition(lambda: ref.task_id not in self._starting)
+        if ref.task_id in self._state.open_tasks:
+            return Admission(task_id=ref.task_id, state="running")
+        self._starting.add(ref.task_id)
+        try:
+            return await self._start(await admission.admit(ref))
+        finally:
+            self._starting.discard(ref.task_id)
+
+    @submit.validator
+    def takes_a_task(self, ref: TaskRef) -> None:
+        """Where the input does not fit, this cannot be called, and that rejects the update instead of hanging us."""
+
+    @workflow.signal(description='Set the limit that all tasks share: {"tokens": 2000000}; null takes it away.')
+    def set_session_limit(self, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
+        try:
+            self._change(session_state.limited(self._state, whole(sent)))
+        except ValidationError as error:
+            workflow.logger.warning("a session limit was refused: %d faults", error.error_count())
+
+    @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
+    async def ask_budget(self, *sent: JsonValue) -> None:
+        """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
+        ask = read(Ask, sent)
+        if ask is None or ask.ask_id in self._state.answered:
+            return
+        state, answer = session_state.answered(self._state, ask)
+        self._change(state)
+        try:
+            await workflow.get_external_workflow_handle(ask.task_id).signal(BUDGET_ANSWER, answer)
+        except ApplicationError:
+            workflow.logger.warning("the task that asked for budget is gone")
+
+    @workflow.signal(description="A person granted a task new money. Sent by tasks.")
+    def task_granted(self, *sent: JsonValue) -> None:
+        """The session's limit grows by as much."""
+        raised = read(Raised, sent)
+        if raised is not None:
+            self._change(session_state.raised(self._state, raised))
+
+    @workflow.signal(description="A task is over. Sent by tasks.")
+    def task_finished(self, *sent: JsonValue) -> None:
+        """Its reservation is given back."""
+        settlement = read(Settlement, sent)
+        if settlement is not None:
+            self._change(session_state.settled(self._state, settlement))
+
+    @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
+    def account(self) -> Account:
+        """In tokens."""
+        return self._state.account
+
+    async def _start(self, admitted: Admitted) -> Admission:
+        task_id = admitted.ref.task_id
+        if admitted.finished:
+            return Admission(task_id=task_id, state="finished")
+        try:
+            self._change(session_state.admitted(self._state, task_id, admitted.terms.budget))
+        except Overdrawn as error:
+            message = f"the session has {error.left:,} tokens left, the task asks for {error.asked:,}"
+            raise ApplicationError(message, type="Overdrawn", non_retryable=True) from error
+        if await admission.start(admitted):
+            return Admission(task_id=task_id, state="started")
+        # It runs since an earlier life of this session; or it was terminated, and holds nothing.
+        if not await self._over(task_id):
+            return Admission(task_id=task_id, state="running")
+        self._change(session_state.withdrawn(self._state, task_id))
+        return Admission(task_id=task_id, state="finished")
+
+    async def _quiet(self) -> bool:
+        """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
+        await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long())
+        try:
+            await workflow.wait_condition(
+                lambda: not self._state.open_tasks or self._is_long(), timeout=RECONCILE_EVERY
+            )
+        except TimeoutError:
+            return True
+        return False
+
+    async def _reconcile(self) -> None:
+        """A task that was terminated tells nobody: without this its reservation would be lost."""
+        started = (task_id for task_id in self._state.open_tasks if task_id not in self._starting)
+        for settlement in await self._over(*started):
+            self._change(session_state.settled(self._state, settlement))
+
+    async def _over(self, *task_ids: str) -> tuple[Settlement, ...]:
+        """Those of the tasks that do not run, with what they spent."""
+        found = await workflow.execute_activity_method(
+            SessionActivities.reconcile, ReconcileRequest(task_ids=task_ids), **named(SHORT, "look after open tasks")
+        )
+        return found.settled
+
+    def _is_long(self) -> bool:
+        return workflow.info().is_continue_as_new_suggested()
+
+    def _change(self, state: SessionState) -> None:
+        self._state = state
+        workflow.set_current_details(session_state.details(state))
