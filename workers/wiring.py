@@ -44,6 +44,8 @@ from workflows.task import TaskWorkflow
 
 GRACE = timedelta(seconds=20)
 """So long legs may take to reach a turn boundary when the worker stops."""
+STICKY = timedelta(seconds=2)
+"""So long the server waits for the worker that knows a workflow before it asks any other: a killed one never comes."""
 AGENTS_AT_ONCE = 32
 CONTEXTS_AT_ONCE = 4
 
@@ -148,6 +150,7 @@ def workers(client: Client, parts: Parts, *, search_attributes: bool, runner: Wo
             workflows=[SessionWorkflow, TaskWorkflow],
             activities=[agents.totals, reports.store, reports.audit, sessions.reconcile],
             workflow_runner=runner,
+            sticky_queue_schedule_to_start_timeout=STICKY,
             graceful_shutdown_timeout=GRACE,
         ),
         Worker(

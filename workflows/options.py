@@ -22,13 +22,7 @@ LEG = ActivityConfig(
     retry_policy=PATIENT,
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
-CONTEXT = ActivityConfig(
-    task_queue=CONTEXT_QUEUE,
-    start_to_close_timeout=timedelta(minutes=30),
-    heartbeat_timeout=HEARTBEAT,
-    retry_policy=PATIENT,
-    cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-)
+CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
 SHORT = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
