@@ -1,10 +1,14 @@
 """The activity that looks after tasks which a session believes to be running."""
 
+from contextlib import suppress
+
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.failures import reported
+from waystation.domain.errors import StoreError
+from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import Settlement
 from waystation.domain.value import Value
 from waystation.ports import TaskStore, TranscriptStore
@@ -47,7 +51,12 @@ class SessionActivities:
         return description.status is WorkflowExecutionStatus.RUNNING
 
     async def _spent(self, task_id: str) -> int:
+        """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
         plan = await self._tasks.plan(task_id)
         steps = [step.id for step in plan.steps] if plan else []
-        totals = [await self._transcripts.totals(f"{task_id}/{step_id}") for step_id in ("plan", *steps)]
-        return sum(total.spent for total in totals)
+        return sum([await self._last_spending(f"{task_id}/{step_id}") for step_id in (PLANNING_ID, *steps)])
+
+    async def _last_spending(self, run_id: str) -> int:
+        with suppress(StoreError):  # a run that was never opened has nothing to take over
+            await self._transcripts.take_fence(run_id)
+        return (await self._transcripts.totals(run_id)).spent

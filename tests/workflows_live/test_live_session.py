@@ -110,6 +110,7 @@ async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, reda
         await counter.submit()
         await gate.reached.wait()
         await counter.task().terminate()
+        gate.opened.set()
         assert (await account(counter)).reserved == {counter.task().id: 50_000}
         await continue_the_session(counter)
 
@@ -119,7 +120,6 @@ async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, reda
         await until(settled)
         spent = (await account(counter)).spent
         totals = [await counter.store.totals(f"{counter.task().id}/{step}") for step in ("plan", "harbours", "tides")]
-        gate.opened.set()  # only now: an agent that nobody has stopped yet may spend a little after the settlement
         again = await counter.submit()
         assert spent == sum(total.spent for total in totals) > 0
         assert again.state == "finished"
