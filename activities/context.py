@@ -7,6 +7,7 @@ from activities.heartbeats import beating
 from waystation.agents.condenser import Condenser
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.compaction.request import CompactionRequest
+from waystation.ports import Meter
 
 SUMMARISER_ATTEMPTS = 4
 
@@ -14,8 +15,8 @@ SUMMARISER_ATTEMPTS = 4
 class ContextActivities:
     """Compaction."""
 
-    def __init__(self, condenser: Condenser) -> None:
-        self._condenser = condenser
+    def __init__(self, condenser: Condenser, meter: Meter) -> None:
+        self._condenser, self._meter = condenser, meter
 
     @activity.defn(name="CompressAndStoreContext")
     async def compress(self, request: CompactionRequest) -> CompactionOutcome:
@@ -23,4 +24,6 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with beating():
             with reported():
-                return await self._condenser.compress(request.model_copy(update={"give_up_summary": tried}))
+                outcome = await self._condenser.compress(request.model_copy(update={"give_up_summary": tried}))
+        self._meter.compacted(outcome)
+        return outcome

@@ -1,4 +1,4 @@
-"""What all tests share: a clean environment, and one Temporal dev server for the whole session."""
+"""What all tests share: a clean environment, and one Temporal dev server and one PostgreSQL for the whole session."""
 
 import asyncio
 import os
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from temporalio.client import Client
 
+from tests.postgres import PostgresServer, running_postgres
 from waystation.adapters.temporal.connect import Target, connect
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
@@ -35,3 +36,9 @@ def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target
 @pytest.fixture
 async def temporal_client(temporal_server: Target) -> Client:
     return await connect(temporal_server)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server

@@ -20,7 +20,6 @@ from tests.crew import terms
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.choice import best_embedder
-from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target
@@ -40,9 +39,13 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.ports import ChatModel
+from waystation.ports import ChatModel, Meter, Redactor
+from waystation.settings import Settings
+from waystation.testing import ListMeter
+from workers.parts import Parts
+from workers.queues import WORKER_WITH_PARTS, Workshop, workflows_worker
 from workers.sandbox import sandboxed
-from workers.wiring import Parts, workers
+from workers.wiring import polling
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -125,7 +128,9 @@ async def opened_store(folder: Path) -> AsyncGenerator[SqlStore]:
 
 
 @asynccontextmanager
-async def opened_parts(folder: Path, redactor: PresidioRedactor, model: ChatModel) -> AsyncGenerator[Parts]:
+async def opened_parts(
+    folder: Path, redactor: Redactor, model: ChatModel, meter: Meter | None = None
+) -> AsyncGenerator[Parts]:
     """Real adapters on the files of a folder, with the given model."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(opened_store(folder))
@@ -139,6 +144,7 @@ async def opened_parts(folder: Path, redactor: PresidioRedactor, model: ChatMode
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),
+            meter=meter or ListMeter(),
         )
 
 
@@ -147,14 +153,8 @@ async def working(
     client: Client, parts: Parts, *, runner: WorkflowRunner | None = None, search_attributes: bool = True
 ) -> AsyncGenerator[None]:
     """All workers, polling."""
-    async with AsyncExitStack() as stack:
-        for worker in workers(
-            client,
-            parts,
-            search_attributes=search_attributes,
-            runner=runner or sandboxed(),
-        ):
-            await stack.enter_async_context(worker)
+    shop = Workshop(client, parts.store, Settings(), runner or sandboxed(), search_attributes)
+    async with polling([workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]):
         yield
 
 
@@ -179,7 +179,7 @@ def request(
 async def at_work(
     client: Client,
     folder: Path,
-    redactor: PresidioRedactor,
+    redactor: Redactor,
     model: ChatModel,
     *,
     runner: WorkflowRunner | None = None,

@@ -12,6 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
 from waystation.domain.task import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, LOWEST_BUDGET
 
+DRIVERS = {"postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
+"""Teams have one URL for programs in many languages, and it names another driver or none."""
+
 
 def _shared(name: str) -> AliasChoices:
     """A setting that other tools read too, under their name or under ours."""
@@ -41,7 +44,9 @@ class Settings(BaseSettings):
     store_url: str | None = Field(
         default=None,
         validation_alias=AliasChoices("WAYSTATION_STORE_URL", "DATABASE_URL"),
-        description="SQLAlchemy URL of the store; by default an SQLite file in the home folder.",
+        repr=False,
+        description="URL of the store's database, postgresql://… or sqlite:///…; by default an SQLite file in the home "
+        "folder.",
     )
     anthropic_api_key: SecretStr | None = Field(
         default=None,
@@ -70,6 +75,44 @@ class Settings(BaseSettings):
         default=None, description="Address of the Temporal UI, where it is not the one that `waystation dev` started."
     )
 
+    key: SecretStr | None = Field(
+        default=None,
+        description="The key behind placeholders, 32 bytes in hex; by default a file in the home folder. Workers that "
+        "share a store share it.",
+    )
+    qdrant_url: str | None = Field(
+        default=None,
+        validation_alias=_shared("QDRANT_URL"),
+        description="A Qdrant server or cluster; without one memory is embedded, and one process runs all workers.",
+    )
+    qdrant_api_key: SecretStr | None = Field(
+        default=None, validation_alias=_shared("QDRANT_API_KEY"), description="Key of the Qdrant server."
+    )
+    qdrant_grpc_port: int = Field(default=6334, ge=0, le=65_535, description="Port of Qdrant's gRPC; 0 for REST alone.")
+    qdrant_collection: str = Field(
+        default="waystation", pattern=r"^[A-Za-z0-9_-]{1,200}$", description="Collection of the Qdrant server."
+    )
+    metrics_address: str | None = Field(
+        default=None, description="Host and port where a worker serves Prometheus metrics, like 0.0.0.0:9464."
+    )
+    health_address: str | None = Field(
+        default=None, description="Host and port where a worker answers /livez and /readyz, like 0.0.0.0:8090."
+    )
+
+    queues: str = Field(
+        default="",
+        description="Queues that a worker serves: workflows, agents, context, with commas between; by default all. "
+        "Fewer than all need QDRANT_URL.",
+    )
+    agents_at_once: int = Field(default=32, ge=1, description="Legs and plans that a worker carries out at once.")
+    contexts_at_once: int = Field(default=4, ge=1, description="Compactions that a worker carries out at once.")
+    target_memory: float | None = Field(
+        default=None, gt=0, le=1, description="Share of memory from which on a worker takes on no more; 0.8 is sound."
+    )
+    target_cpu: float | None = Field(
+        default=None, gt=0, le=1, description="Share of the processors from which on a worker takes on no more."
+    )
+
     @property
     def uses_offline_model(self) -> bool:
         """Whether the built-in extractive model does the work."""
@@ -77,8 +120,10 @@ class Settings(BaseSettings):
 
     @property
     def database_url(self) -> str:
-        """SQLAlchemy URL of the store."""
-        return self.store_url or f"sqlite+aiosqlite:///{self.home / 'waystation.db'}"
+        """SQLAlchemy URL of the store, with the driver that is installed whichever the given URL names."""
+        url = self.store_url or f"sqlite:///{self.home / 'waystation.db'}"
+        scheme, separator, place = url.partition("://")
+        return DRIVERS.get(scheme.partition("+")[0], scheme) + separator + place
 
     @property
     def memory_folder(self) -> Path:

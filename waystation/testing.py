@@ -3,15 +3,18 @@
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.errors import MemoryUnavailable, ModelError, ModelRejected, RedactionFailed
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.messages import Block, ToolUse
 from waystation.domain.redaction import Redacted, Scope, Span
-from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.domain.turn import Charge
+from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)
@@ -159,3 +162,46 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
     if not a or not b:
         return 0.0
     return max(0.0, sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b)))
+
+
+class ListMeter:
+    """A `Meter` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.charges: list[Charge] = []
+        self.failures: list[tuple[CallKind, str, ModelError]] = []
+        """Kind of the call, model, error."""
+        self.compactions: list[CompactionOutcome] = []
+        self.redactions: Counter[Scope] = Counter()
+        self.gauges: dict[str, int] = {}
+        """The last value of `passages_waiting` and of `tasks_paused`."""
+        self.missed: Counter[str] = Counter()
+        """How often a gauge could not be read."""
+
+    def answered(self, charge: Charge) -> None:
+        """See `Meter`."""
+        self.charges.append(charge)
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """See `Meter`."""
+        self.failures.append((kind, model, error))
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """See `Meter`."""
+        self.compactions.append(outcome)
+
+    def redacted(self, scope: Scope, spans: int) -> None:
+        """See `Meter`."""
+        self.redactions[scope] += spans
+
+    def passages_waiting(self, count: int) -> None:
+        """See `Meter`."""
+        self.gauges["passages_waiting"] = count
+
+    def tasks_paused(self, count: int) -> None:
+        """See `Meter`."""
+        self.gauges["tasks_paused"] = count
+
+    def not_sampled(self, gauge: str) -> None:
+        """See `Meter`."""
+        self.missed[gauge] += 1

@@ -1,31 +1,39 @@
-"""`python -m workers`: all workers in this process until SIGINT or SIGTERM."""
+"""`python -m workers`: what `waystation worker` does, without the rest of the command line."""
 
+import argparse
 import asyncio
 import os
-import signal
 import sys
 
-from waystation.domain.errors import WaystationError
+from pydantic import ValidationError
+
+from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
 from waystation.settings import Settings
-from workers.wiring import run_until_stopped
+from workers.wiring import serve
 
 
-async def main() -> None:
-    """Work until told to stop, then let the legs reach a turn boundary."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await run_until_stopped(Settings(), stop)
+def main() -> int:
+    """Work until told to stop. Exit code 1: the work failed; 2: bad settings or options; 3: something is not there."""
+    parser = argparse.ArgumentParser(prog="python -m workers", description="Run the workers until SIGINT or SIGTERM.")
+    parser.add_argument("--queues", help="serve only these: workflows, agents, context, with commas between")
+    given = parser.parse_args()
+    try:
+        settings = Settings() if given.queues is None else Settings(queues=given.queues)
+        asyncio.run(serve(settings, _say))
+    except ValidationError as error:
+        _say("; ".join(f"{problem['loc'][0]}: {problem['msg']}" for problem in error.errors()))
+        return 2
+    except WaystationError as error:
+        _say(str(error))
+        return 2 if isinstance(error, BadInput) else 3 if isinstance(error, Unreachable | StoreUnavailable) else 1
+    return 0
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.flush()
 
 
 if __name__ == "__main__":
-    code = 0
-    try:
-        asyncio.run(main())
-    except WaystationError as error:
-        sys.stderr.write(f"{error}\n")
-        code = 3
-    sys.stderr.flush()
     # The SDK's native runtime can crash while the interpreter winds down; the exit code must be ours.
-    os._exit(code)
+    os._exit(main())

@@ -7,6 +7,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 from activities.agents import AgentActivities
 from activities.context import ContextActivities
+from activities.ledger import LedgerActivities
 from waystation.domain.agent_run import AgentRun, AskMoney, Compact, Deliver, RunLeg
 from waystation.domain.compaction.request import CompactionRequest
 from waystation.domain.leg import LegOutcome, LegRequest
@@ -85,7 +86,7 @@ class AgentRunner:
         """An activity failed for good: the store says what was spent, and the run delivers what it has."""
         if is_cancelled_exception(error):
             raise error
-        totals = await workflow.execute_activity_method(AgentActivities.totals, self._run.run, **SHORT)
+        totals = await workflow.execute_activity_method(LedgerActivities.totals, self._run.run, **SHORT)
         self._change(self._run.settled(totals).cannot_go_on(cause_of(error)))
 
 

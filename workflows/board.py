@@ -3,7 +3,7 @@
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
-from activities.reports import AuditRequest, ReportActivities
+from activities.ledger import AuditRequest, LedgerActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.details import details
 from waystation.domain.ledger import Account
@@ -86,4 +86,4 @@ async def record(board: Board, *entries: Approval | Refusal) -> None:
         approvals=tuple(entry for entry in entries if isinstance(entry, Approval)),
         refusals=tuple(entry for entry in entries if isinstance(entry, Refusal)),
     )
-    await workflow.execute_activity_method(ReportActivities.audit, request, **named(SHORT, "keep the audit trail"))
+    await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))

@@ -7,7 +7,7 @@ from typing import NoReturn, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from activities.agents import AgentActivities
+from activities.ledger import LedgerActivities
 from activities.memory import MemoryActivities
 from activities.reports import PublishRequest, ReportActivities
 from waystation.domain.leg import RunRef
@@ -16,7 +16,7 @@ from waystation.domain.task_state import merged, progress_of
 from workflows.agent_runner import cause_of
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
-from workflows.options import CONTEXT, SHORT, named
+from workflows.options import CONTEXT, CONTEXT_SHORT, SHORT, named
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Ending:
         published = await workflow.execute_activity_method(
             ReportActivities.store,
             PublishRequest(ref=start.ref, progress=ended),
-            **named(SHORT, "check citations, store the report"),
+            **named(CONTEXT_SHORT, "check citations, store the report"),
         )
         board.change(board.state.ended(phase).with_(report=published.report))
         await self._gate.tell_finished()
@@ -56,11 +56,11 @@ class Ending:
         board = self._board
         if board.state.plan is None:
             planning = RunRef(**board.start.ref.model_dump(), step_id="plan", role="planning")
-            totals = await workflow.execute_activity_method(AgentActivities.totals, planning, **SHORT)
+            totals = await workflow.execute_activity_method(LedgerActivities.totals, planning, **SHORT)
             board.change(board.state.with_planning(totals))
         for step_id, run in self._board.state.runs.items():
             if run.phase != "delivered":
-                totals = await workflow.execute_activity_method(AgentActivities.totals, run.run, **SHORT)
+                totals = await workflow.execute_activity_method(LedgerActivities.totals, run.run, **SHORT)
                 stopped = self._board.run(step_id).settled(totals).cannot_go_on("the task was cancelled")
                 self._board.change(self._board.state.with_run(stopped))
 

@@ -29,6 +29,8 @@ SHORT = ActivityConfig(
     retry_policy=PATIENT,
 )
 """Reading and writing the store."""
+CONTEXT_SHORT: ActivityConfig = {**SHORT, "task_queue": CONTEXT_QUEUE}
+"""The same, with redaction."""
 ADMISSION = ActivityConfig(
     task_queue=CONTEXT_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),

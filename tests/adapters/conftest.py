@@ -1,21 +1,55 @@
-"""Stores for the contract tests: one fixture, so that another database joins them by one more parameter."""
+"""Stores for the contract tests: the same tests over every database."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from waystation.adapters.store import SqlStore
+from tests.postgres import PostgresServer
+from waystation.adapters.store import SqlStore, migrate
+from waystation.adapters.store.schema import metadata
+from waystation.settings import Settings
 
 
 def store_clock() -> datetime:
     return datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture(params=["sqlite"])
-def store_url(tmp_path: Path) -> str:
-    return f"sqlite+aiosqlite:///{tmp_path}/waystation.db"
+@pytest.fixture(scope="session")
+def migrated(postgres: PostgresServer) -> str:
+    """A database to make copies of, which takes less time than the migrations."""
+    url = postgres.new_database()
+    asyncio.run(migrate(Settings(store_url=url).database_url, store_clock))
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, migrated: str) -> str:
+    """A database that the test may damage."""
+    return Settings(store_url=postgres.new_database(migrated)).database_url
+
+
+@pytest.fixture(scope="session")
+def shared_database(postgres: PostgresServer, migrated: str) -> str:
+    """The URL of a database for all tests that leave its tables as they are: a copy for each would take too long."""
+    return postgres.new_database(migrated)
+
+
+@pytest.fixture
+def emptied_url(postgres: PostgresServer, shared_database: str) -> str:
+    rows = [table.name for table in reversed(metadata.sorted_tables) if table.name != "identity"]
+    emptying = "; ".join(["UPDATE identity SET key_check = NULL", *(f"DELETE FROM {name}" for name in rows)])
+    postgres.run(emptying, shared_database.rpartition("/")[2])
+    return Settings(store_url=shared_database).database_url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite+aiosqlite:///{tmp_path}/waystation.db"
+    return str(request.getfixturevalue("emptied_url"))
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.documents.loading import Skipped, load_documents
-from waystation.adapters.documents.reading import LARGEST_FILE
+from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.reading import LARGEST_FILE, LARGEST_TEXT
+from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
 
 
@@ -31,7 +32,7 @@ def test_a_folder_is_read_to_the_bottom_by_name_without_hidden_and_generated_fil
     ):
         write(tmp_path / name, "text")
     assert loaded_names(tmp_path) == ["a.txt", "b.md", "sub/c.py"]
-    assert load_documents([tmp_path]).skipped == ()
+    assert load_documents([tmp_path]).left_out == ()
 
 
 def test_a_hidden_folder_that_is_given_by_itself_is_read(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_links_may_go_round_in_circles(tmp_path: Path) -> None:
     (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == ["sub/a.md"]
-    assert loaded.skipped == (Skipped(name="self.md", reason="no such file"),)
+    assert loaded.left_out == (LeftOut(name="self.md", reason="no such file"),)
 
 
 def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     loaded = load_documents([tmp_path / "docs"])
     assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
     reason = "a link that leads out of the folder; give its target by itself"
-    assert loaded.skipped == (Skipped(name="b.txt", reason=reason), Skipped(name="c", reason=reason))
+    assert loaded.left_out == (LeftOut(name="b.txt", reason=reason), LeftOut(name="c", reason=reason))
 
 
 @pytest.mark.parametrize(
@@ -135,12 +136,6 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary, not text"),
-        ("a.pdf", b"%PDF-1.7\n", "a PDF; convert it to text or Markdown first"),
-        (
-            "a.docx",
-            b"PK\x03\x04more",
-            "an archive or office file; save it as text, Markdown, HTML or CSV first",
-        ),
         (
             "a.txt",
             bytes(range(1, 256)) * 40,
@@ -154,23 +149,26 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
 ) -> None:
     file = write(tmp_path / name, content)
     write(tmp_path / "readable.md", "text")
-    assert load_documents([tmp_path]).skipped == (Skipped(name=name, reason=reason),)
+    assert load_documents([tmp_path]).left_out == (LeftOut(name=name, reason=reason),)
     with pytest.raises(BadInput) as refused:
         load_documents([file])
-    usable = "Give a file or folder of Markdown, text, HTML, CSV, JSON or source code."
-    assert str(refused.value) == f"cannot use {file}: {reason}. {usable}"
+    usable = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+    assert str(refused.value) == f"cannot use {file}: {reason}. Give a file or folder of {usable}."
 
 
-def test_a_file_over_the_limit_is_refused_with_its_size_and_the_limit(tmp_path: Path) -> None:
-    file = tmp_path / "big.txt"
-    with file.open("wb") as big:
-        big.truncate(LARGEST_FILE + 1_500_000)
-    with pytest.raises(BadInput, match=r"21\.5 MB, and 20 MB is the most that one file may have; split it"):
+@pytest.mark.parametrize(("start", "limit"), [(b"Text\n" * 2_000, LARGEST_TEXT), (b"%PDF-1.7", LARGEST_FILE)])
+def test_a_file_over_the_limit_of_its_kind_is_refused_with_its_size(tmp_path: Path, start: bytes, limit: int) -> None:
+    file = write(tmp_path / "big", start)
+    with file.open("r+b") as big:
+        big.truncate(limit + 1_500_000)
+    megabytes = limit // 1_000_000
+    refusal = rf"{megabytes + 1}\.5 MB, and {megabytes} MB is the most that one file of this kind may have; split it"
+    with pytest.raises(BadInput, match=refusal):
         load_documents([file])
 
 
 def test_a_missing_path_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"cannot use .*/nowhere\.md: no such file\. Give a file or folder of Markdown"):
+    with pytest.raises(BadInput, match=r"cannot use .*/nowhere\.md: no such file\. Give a file or folder of PDF, Word"):
         load_documents([tmp_path / "nowhere.md"])
 
 

@@ -51,3 +51,10 @@ def test_a_line_that_is_too_long_is_cut_into_passages_with_its_number() -> None:
         (2, 2, 2_000),
         (2, 3, 503),
     ]
+
+
+def test_a_marked_place_starts_a_passage_and_keeps_the_headings_under_it() -> None:
+    text = "[page 1]\n# Part\n\none\n[page 2]\n[page 3]\ntwo\n\n[three]"
+    passages = list(passages_of("a.pdf", text))
+    assert [(passage.first_line, passage.last_line) for passage in passages] == [(1, 4), (5, 5), (6, 9)]
+    assert [passage.heading for passage in passages] == ["", "# Part", "# Part"]

@@ -1,55 +1,71 @@
 """What every implementation of the port `Memory` must do. A new one joins by a name in `memory`."""
 
-import uuid
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from qdrant_client import AsyncQdrantClient
 
+from tests.adapters.passages import DIMENSION, EAST, NORTH, passage, query
+from tests.qdrant_grpc import running_grpc
+from tests.qdrant_server import running_qdrant
+from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.adapters.qdrant.points import Embedding
+from waystation.adapters.qdrant.server import QdrantServerMemory
 from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.domain.memory import MemoryQuery
 from waystation.ports import Memory
 from waystation.testing import ListMemory
 
-DIMENSION = 4
-EAST, NORTH = (1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0)
 
-
-@pytest.fixture(params=["edge", "list"])
-async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
-    if request.param == "edge":
-        memory = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", DIMENSION)
-    else:
-        memory = ListMemory(DIMENSION)
+@asynccontextmanager
+async def edge(folder: Path) -> AsyncGenerator[Memory]:
+    memory = await QdrantEdgeMemory.open(folder / "memory", "compass", DIMENSION)
     yield memory
     await memory.aclose()
 
 
-def passage(text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None):
-    return EmbeddedPassage(
-        passage=Passage(
-            id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}/{session}/{text}")),
-            tenant=tenant,
-            session=session,
-            task_id="task-1",
-            run_id="task-1/r1",
-            step_id="r1",
-            first_message="m1",
-            last_message="m5",
-            text=text,
-            content_hash="0" * 64,
-            created=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
-        ),
-        dense=dense,
-    )
+@asynccontextmanager
+async def local_mode(folder: Path) -> AsyncGenerator[Memory]:
+    """The adapter for a server over the client's own engine: nothing goes over a wire."""
+    nowhere, embedding = QdrantServer(url="http://in-memory"), Embedding(embedder="compass", dimension=DIMENSION)
+    memory = QdrantServerMemory(AsyncQdrantClient(":memory:"), nowhere, embedding)
+    yield memory
+    await memory.aclose()
 
 
-def query(
-    text: str, *, tenant: str = "t1", session: str = "s1", dense: tuple[float, ...] | None = None, limit: int = 6
-):
-    return MemoryQuery(tenant=tenant, session=session, text=text, dense=dense, limit=limit)
+@asynccontextmanager
+async def over_rest(folder: Path) -> AsyncGenerator[Memory]:
+    with running_qdrant() as qdrant:
+        memory = QdrantServerMemory.open(QdrantServer(url=qdrant.url), "compass", DIMENSION)
+        yield memory
+        await memory.aclose()
+
+
+@asynccontextmanager
+async def over_grpc(folder: Path) -> AsyncGenerator[Memory]:
+    async with running_grpc() as qdrant:
+        place = QdrantServer(url="http://127.0.0.1", grpc_port=qdrant.port)
+        memory = QdrantServerMemory.open(place, "compass", DIMENSION)
+        yield memory
+        await memory.aclose()
+
+
+@asynccontextmanager
+async def double(folder: Path) -> AsyncGenerator[Memory]:
+    yield ListMemory(DIMENSION)
+
+
+# Said once in a process by the client's own engine, which looks at every point whether there is an index or not.
+NO_INDEXES = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
+
+
+@pytest.fixture(params=[edge, pytest.param(local_mode, marks=NO_INDEXES), over_rest, over_grpc, double])
+async def memory(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Memory]:
+    async with request.param(tmp_path) as memory:
+        yield memory
 
 
 async def texts_found(memory: Memory, wanted: MemoryQuery) -> list[str]:

@@ -25,7 +25,7 @@ from waystation.domain.plan import Plan, Role, Step
 from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Charge
-from waystation.testing import ListMemory, PlainRedactor, ScriptedModel
+from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK = "task-1"
@@ -90,6 +90,7 @@ class Office:
     )
     memory: ListMemory = field(default_factory=ListMemory)
     embedder: NoEmbedder = field(default_factory=NoEmbedder)
+    meter: ListMeter = field(default_factory=ListMeter)
     terms: AgentTerms = TERMS
     limit: int = 100_000
     task_id: str = TASK
@@ -123,7 +124,7 @@ class Office:
 
     @property
     def metered(self) -> MeteredModel:
-        return MeteredModel(model=self.model, transcripts=self.store, clock=self.clock)
+        return MeteredModel(model=self.model, transcripts=self.store, clock=self.clock, meter=self.meter)
 
     @property
     def recollection(self) -> Recollection:
@@ -168,7 +169,7 @@ class Office:
 
     @property
     def publisher(self) -> Publisher:
-        return Publisher(tasks=self.store, documents=self.store, work=self.store)
+        return Publisher(tasks=self.store, documents=self.store, work=self.store, redactor=self.redactor)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
         """Carry out a leg with this model."""

@@ -1,10 +1,15 @@
+from dataclasses import replace
+
+import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from waystation.agents.publisher import Published
 from waystation.domain.budget import Usage
+from waystation.domain.documents import LeftOut
+from waystation.domain.errors import RedactionFailed
 from waystation.domain.report import OFFLINE_WARNING
-from waystation.domain.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
 PROGRESS = TaskProgress(
@@ -74,7 +79,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
         id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more tokens"
     )
     outcome, report = await published(office, PROGRESS.model_copy(update={"steps": (stopped,)}))
-    assert report.split("\n\n## Citations")[0] == snapshot("""\
+    assert report.split("\n\n## Sources")[0] == snapshot("""\
 # Why?
 
 > **Partial.** This report was not finished (writing: a person denied it more tokens). What was found follows.
@@ -109,3 +114,33 @@ async def test_a_report_of_the_offline_model_opens_with_a_warning(bare_office: O
     await hand_in(bare_office, "writing", DRAFT)
     _, report = await published(bare_office)
     assert report.startswith(f"{OFFLINE_WARNING}\n\n# The harbour")
+
+
+async def test_sources_and_what_was_not_used_are_listed_without_private_values(bare_office: Office) -> None:
+    documents = (
+        SourceDocument(name="costs.xlsx", text=f"[sheet {SECRET}]\nDredging | 5\n\n[sheet B]\nSilt | 7"),
+        SourceDocument(name="harbour.md", text="Dug in 1811."),
+    )
+    left_out = (LeftOut(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
+    await bare_office.open_task(documents, left_out=left_out)
+    summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
+    await hand_in(bare_office, "writing", DRAFT.model_copy(update={"summary": summary, "sections": ()}))
+    publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
+    report = await bare_office.store.get_text((await publisher.publish(bare_office.ref, PROGRESS)).report)
+    assert report.split("## Sources")[1].split("## Citations")[0] == snapshot("""\
+
+
+- harbour.md: line 1
+- costs.xlsx: sheet <SECRET_0123456789ab> (line 2), sheet B (line 5)
+
+""")
+    assert report.split("## Not used")[1] == snapshot("""\
+
+
+Given with the documents, and not read:
+
+- <SECRET_0123456789ab>.doc: an old Word file; save it as .docx
+""")
+    bare_office.redactor.failing = True
+    with pytest.raises(RedactionFailed):
+        await publisher.publish(bare_office.ref, PROGRESS)

@@ -1,103 +1,248 @@
 import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, TypeAdapter
 
-from waystation.domain.names import WORKFLOWS_QUEUE
+from waystation import __version__
+from waystation.cli.main import run
+from waystation.domain.names import QUEUES
+from waystation.settings import Settings
+from workers.queues import GRACE
 
 ROOT = Path(__file__).parents[2]
-SECRET = re.compile(r"PASSWORD|PWD|_KEY|SECRET|TOKEN")
-PINNED = re.compile(r":\d+\.\d+[\w.-]*$")
+SECRETS = {"POSTGRES_PASSWORD", "STORE_PASSWORD", "QDRANT_API_KEY", "WAYSTATION_KEY"}
+GIVEN = {name: f"the-{name.lower()}" for name in SECRETS}
+SECRET = re.compile(r"PASSWORD|PWD|_KEY$|SECRET|TOKEN")
+PINNED = re.compile(r":v?\d+\.\d+[\w.-]*$")
+FINISHING = {"temporal-schema", "temporal-namespace", "store-database", "migrate"}
+WORKERS = {"workflows", "agents", "context"}
+OURS = {*WORKERS, "migrate", "cli"}
 
 
 class Dependency(BaseModel):
-    condition: str = "service_started"
+    condition: str
 
 
 class HealthCheck(BaseModel):
-    test: list[str] = Field(min_length=2)
+    test: list[str]
+
+
+class Port(BaseModel):
+    host_ip: str = "0.0.0.0"
+    published: str
 
 
 class Service(BaseModel):
     image: str
+    command: list[str] | None = None
     environment: dict[str, str | None] = {}
     depends_on: dict[str, Dependency] = {}
     healthcheck: HealthCheck | None = None
-    ports: list[str] = []
-    volumes: list[str] = []
+    ports: list[Port] = []
+    container_name: str | None = None
+    restart: str | None = None
+    stop_grace_period: str | None = None
+    mem_limit: str | None = None
+    read_only: bool = False
+    cap_drop: list[str] = []
+    security_opt: list[str] = []
     user: str | None = None
 
 
 class Compose(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
     services: dict[str, Service]
-    volumes: dict[str, None]
+    volumes: dict[str, object]
+
+
+def compose_config(environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
+    """What Docker Compose itself makes of the file; it needs no engine for that."""
+    command = [Path(sys.executable).with_name("docker-compose"), "--profile", "cli", "config", "--format", "json"]
+    return subprocess.run([*command, *options], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
 def compose() -> Compose:
-    return Compose.model_validate(yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8")))
+    parsed = compose_config(GIVEN)
+    assert parsed.returncode == 0, parsed.stderr
+    return Compose.model_validate_json(parsed.stdout)
 
 
 @pytest.fixture(scope="module")
-def dockerfile() -> list[str]:
-    return (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+def as_written() -> dict[str, Service]:
+    """The services with their variables still in place."""
+    return Compose.model_validate_json(compose_config({}, "--no-interpolate").stdout).services
 
 
-def test_every_image_is_pinned_to_a_version(compose: Compose, dockerfile: list[str]) -> None:
-    images = [service.image for service in compose.services.values()]
-    images += [line.split()[1] for line in dockerfile if line.startswith("FROM ")]
-    assert [image for image in images if not PINNED.search(image)] == []
+@pytest.mark.parametrize("missing", sorted(SECRETS))
+def test_without_a_secret_nothing_starts_and_it_is_said_how_to_make_one(missing: str) -> None:
+    refused = compose_config({name: value for name, value in GIVEN.items() if name != missing})
+    assert refused.returncode != 0
+    assert f"required variable {missing} is missing a value: make one by openssl rand -hex 32" in refused.stderr
+
+
+def test_secrets_come_from_the_environment_only(as_written: dict[str, Service]) -> None:
+    written = {
+        (name, key, value)
+        for name, service in as_written.items()
+        for key, value in service.environment.items()
+        if SECRET.search(key) or (value and "://" in value and "@" in value)
+    }
+    assert len(written) > 10
+    literal = [(name, key) for name, key, value in written if value and not re.search(r"\$\{\w+:\?[^}]+\}", value)]
+    assert literal == []
+
+
+def test_only_the_variables_that_are_explained_are_read() -> None:
+    listed = compose_config({}, "--variables").stdout
+    variables = TypeAdapter(dict[str, object]).validate_json(listed)
+    assert variables.keys() == SECRETS
+
+
+def test_every_variable_of_ours_is_a_setting(compose: Compose) -> None:
+    known = {"TEMPORAL_ADDRESS"}
+    for name, field in Settings.model_fields.items():
+        alias = field.validation_alias
+        known |= {str(choice) for choice in alias.choices} if isinstance(alias, AliasChoices) else set[str]()
+        known.add(f"WAYSTATION_{name.upper()}")
+    used = {key for name in OURS for key in compose.services[name].environment}
+    assert len(used) > 5
+    assert used - known == set()
+
+
+@pytest.mark.parametrize("service", sorted(OURS))
+def test_every_command_of_ours_exists(
+    compose: Compose, service: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    command = compose.services[service].command
+    assert command
+    assert run([*command, "--help"]) == 0, capsys.readouterr().err
+
+
+def test_every_queue_is_served_by_exactly_one_service(compose: Compose) -> None:
+    served = [
+        f"waystation-{queue}"
+        for service in compose.services.values()
+        for command in [service.command or []]
+        if "--queues" in command
+        for queue in command[command.index("--queues") + 1].split(",")
+    ]
+    assert sorted(served) == sorted(QUEUES)
+
+
+def test_every_image_is_pinned_and_ours_has_the_version_of_the_package(compose: Compose) -> None:
+    assert [s.image for s in compose.services.values() if not PINNED.search(s.image)] == []
+    assert {compose.services[name].image for name in OURS} == {f"waystation:{__version__}"}
 
 
 def test_every_service_that_stays_up_has_a_health_check(compose: Compose) -> None:
-    finishing = {
+    waited_for = {
         name
         for service in compose.services.values()
         for name, dependency in service.depends_on.items()
         if dependency.condition == "service_completed_successfully"
     }
     unchecked = {name for name, service in compose.services.items() if service.healthcheck is None}
-    assert unchecked == finishing == {"temporal-schema", "temporal-namespace"}
+    assert waited_for == FINISHING
+    assert unchecked == {*FINISHING, "cli"}
 
 
-def test_nothing_starts_before_what_it_needs_is_ready(compose: Compose) -> None:
-    conditions = {d.condition for service in compose.services.values() for d in service.depends_on.values()}
+def needed(services: dict[str, Service], name: str) -> set[str]:
+    """Everything that is up before this service starts."""
+    direct = services[name].depends_on.keys()
+    return {*direct, *(further for one in direct for further in needed(services, one))}
+
+
+def test_nothing_starts_before_what_it_talks_to_is_ready(compose: Compose) -> None:
+    services = compose.services
+    conditions = {d.condition for service in services.values() for d in service.depends_on.values()}
     assert conditions == {"service_healthy", "service_completed_successfully"}
-    assert compose.services["worker"].depends_on.keys() == {"temporal-namespace"}
-
-
-def test_secrets_come_from_the_environment_only(compose: Compose) -> None:
-    secrets = {
-        (name, key): value
-        for name, service in compose.services.items()
+    early = [
+        (name, host)
+        for name, service in services.items()
         for key, value in service.environment.items()
-        if SECRET.search(key)
-    }
-    assert len(secrets) == 4
-    assert [place for place, value in secrets.items() if value is not None and not value.startswith("${")] == []
+        for host in ([value] if re.search("HOST$|SEEDS$", key) else re.findall(r"(?:^|//|@)([a-z-]+):\d", value or ""))
+        if host in services and host not in needed(services, name)
+    ]
+    assert early == []
+    assert {"migrate", "temporal-namespace", "qdrant"} <= needed(services, "agents")
+
+
+def test_workers_can_be_scaled_and_stopped_without_losing_a_turn(compose: Compose) -> None:
+    for worker in (compose.services[name] for name in WORKERS):
+        assert worker.container_name is None
+        assert worker.ports == []
+        assert worker.restart == "unless-stopped"
+        assert worker.mem_limit is not None
+        minutes = re.fullmatch(r"(\d+)m0s", worker.stop_grace_period or "")
+        assert minutes is not None
+        assert int(minutes[1]) * 60 > GRACE.total_seconds()
+
+
+def test_ours_run_read_only_and_without_privileges(compose: Compose) -> None:
+    for service in (compose.services[name] for name in OURS):
+        assert service.read_only
+        assert service.cap_drop == ["ALL"]
+        assert service.security_opt == ["no-new-privileges:true"]
+        assert service.user is None, "the image's own user is not root"
 
 
 def test_no_port_is_open_to_the_network(compose: Compose) -> None:
     ports = [port for service in compose.services.values() for port in service.ports]
-    assert len(ports) == 2
-    assert [port for port in ports if not port.startswith("127.0.0.1:")] == []
+    assert sorted(port.published for port in ports) == ["7233", "8233"]
+    assert {port.host_ip for port in ports} == {"127.0.0.1"}
 
 
-def test_the_worker_is_checked_by_whether_it_polls_its_queue(compose: Compose) -> None:
-    check = compose.services["worker"].healthcheck
+@contextmanager
+def ready_endpoint(status: int) -> Generator[int]:
+    """A server whose /readyz answers with this status; its port."""
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status if self.path == "/readyz" else 404)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(("service", "port"), [("agents", "8090"), ("qdrant", "6333")])
+@pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
+def test_the_probe_passes_exactly_when_the_service_is_ready(
+    compose: Compose, service: str, port: str, status: int, code: int
+) -> None:
+    check = compose.services[service].healthcheck
     assert check is not None
-    assert f"--task-queue {WORKFLOWS_QUEUE} " in check.test[-1]
+    assert check.test[0] == "CMD"
+    assert port in check.test[-1]
+    with ready_endpoint(status) as free:
+        probe = [part.replace(port, str(free)) for part in check.test[1:]]
+        assert subprocess.run(probe, capture_output=True, timeout=30, check=False).returncode == code
 
 
-def test_the_worker_keeps_its_home_on_a_volume_and_is_not_root(compose: Compose, dockerfile: list[str]) -> None:
-    home = re.search(r"WAYSTATION_HOME=(\S+)", "\n".join(dockerfile))
-    assert home is not None
-    assert compose.services["worker"].volumes == [f"waystation:{home[1]}"]
-    assert {"waystation", "postgresql"} == compose.volumes.keys()
-    last_stage = dockerfile[max(i for i, line in enumerate(dockerfile) if line.startswith("FROM ")) :]
-    assert "USER waystation" in last_stage
-    assert compose.services["worker"].user is None
+def test_the_probe_asks_where_the_worker_answers(compose: Compose) -> None:
+    for name in WORKERS:
+        assert compose.services[name].environment["WAYSTATION_HEALTH_ADDRESS"] == "0.0.0.0:8090"
+
+
+def test_the_page_on_deployment_names_settings_and_services_that_exist(compose: Compose) -> None:
+    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    settings = {f"WAYSTATION_{name.upper()}" for name in Settings.model_fields}
+    assert set(re.findall(r"WAYSTATION_[A-Z_]+", page)) - settings == set()
+    assert [name for name in compose.services if f"`{name}`" not in page] == []

@@ -65,7 +65,7 @@ def test_the_licence_is_the_whole_apache_licence() -> None:
 
 def test_every_recipe_is_one_line_and_help_lists_every_target() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    rules = re.findall(r"^(\w+):.*\n((?:\t.*\n)*)", makefile, re.MULTILINE)
+    rules = re.findall(r"^([\w-]+):.*\n((?:\t.*\n)*)", makefile, re.MULTILINE)
     assert [target for target, recipe in rules if recipe.count("\n") > 1] == []
     shown = subprocess.run(
         ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True

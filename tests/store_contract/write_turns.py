@@ -19,10 +19,10 @@ def now() -> datetime:
 
 
 async def count_one(store: SqlStore, tally_run: str) -> None:
-    """Read a number and write the next one, in one transaction and without compare-and-set."""
+    """Read a number and write the next one, in one transaction: under the lock with which every fence is held."""
     mine = runs.c.run_id == tally_run
     async with store.database.write() as connection:
-        number: int = (await connection.execute(select(runs.c.version).where(mine))).scalar_one()
+        number: int = (await connection.execute(select(runs.c.version).where(mine).with_for_update())).scalar_one()
         await connection.execute(update(runs).where(mine).values(version=number + 1))
 
 

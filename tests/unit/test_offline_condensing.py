@@ -86,3 +86,12 @@ def test_refusals_and_sections_are_recorded() -> None:
 
 def test_text_in_no_known_form_is_condensed_too() -> None:
     assert "rent is due" in condensed("The rent is due in May, and the deposit before that. " * 3, 2_000).text
+
+
+def test_the_marker_of_a_place_is_no_key_sentence() -> None:
+    page = (
+        "1| [chapter Why the gates of the harbour stayed closed]\n2| Inspectors counted the gates of the old harbour."
+    )
+    text = condensed(prompt("[m1 user] Begin.", READ[0], f"[m4 result of read_document] {page}"), 1_000).text
+    assert "- Inspectors counted the gates of the old harbour." in text
+    assert "chapter" not in text

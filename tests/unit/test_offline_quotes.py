@@ -21,6 +21,11 @@ def test_a_header_line_says_more_than_a_sentence_and_a_file_name_says_nothing() 
     assert quoted(text, "Which licence is it?") == ["License: MIT"]
 
 
+def test_the_marker_of_a_page_is_no_part_of_a_quotation() -> None:
+    text = "[chapter The licence of these many packages]\nThe licence is free.\n[page 2]\nIt goes on."
+    assert quoted(text, "Which licence is it?") == ["The licence is free."]
+
+
 def test_a_second_quotation_says_something_that_the_first_does_not() -> None:
     text = (
         "The old names are deprecated now.\n\nThe new names are deprecated now.\n\nIt is in beta and will change again."

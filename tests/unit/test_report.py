@@ -3,7 +3,17 @@ from inline_snapshot import snapshot
 from tests.unit.progress_values import ASKING, PAUSED
 from waystation.domain.budget import RunTotals
 from waystation.domain.citations import Citation, FailedCitation
-from waystation.domain.report import OFFLINE_WARNING, ReportParts, StepFindings, whole_report, written_part
+from waystation.domain.documents import LeftOut
+from waystation.domain.report import (
+    OFFLINE_WARNING,
+    Apparatus,
+    ReportParts,
+    StepFindings,
+    not_used_section,
+    sources_section,
+    whole_report,
+    written_part,
+)
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
@@ -37,7 +47,9 @@ def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offlin
 
 def test_a_finished_report_and_how_it_came_about() -> None:
     whole = parts()
-    assert whole_report(whole, written_part(whole), 2, ()) == snapshot("""\
+    assert whole_report(
+        whole, written_part(whole), Apparatus(checked=2, sources="## Sources", not_used="## Not used")
+    ) == snapshot("""\
 # The silted harbour
 
 **Question.** Why did the harbour silt up?
@@ -47,6 +59,8 @@ Silt closed it [harbour.md:2-3].
 ## Causes
 
 It "silted up" [harbour.md:2-2].
+
+## Sources
 
 ## Citations
 
@@ -65,6 +79,8 @@ All 2 citations were checked against the documents, and hold.
 - research-2 asked for 30,000 tokens; nobody answered
 - `approve_budget` without effect: tokens: Input should be greater than 0
 - Memory did not answer a recall; the agent went on without it.
+
+## Not used
 """)
 
 
@@ -108,22 +124,63 @@ Nothing was found before the work stopped.\
 
 def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
     offline = parts(offline=True)
-    assert whole_report(offline, "# Report", 0, ()).startswith(f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report")
-    assert OFFLINE_WARNING not in whole_report(parts(), "# Report", 0, ())
+    assert whole_report(offline, "# Report", Apparatus()).startswith(
+        f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report"
+    )
+    assert OFFLINE_WARNING not in whole_report(parts(), "# Report", Apparatus())
 
 
 def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
     failed = FailedCitation(
         citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
     )
-    report = whole_report(parts(), "# Report", 3, (failed,))
+    report = whole_report(parts(), "# Report", Apparatus(checked=3, failed=(failed,)))
     assert "1 of 3 citations do not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
     assert "All 3" not in report
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     progress = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None), "approvals": (ASKING,)})
-    report = whole_report(parts(progress=progress), "# Report", 0, ())
+    report = whole_report(parts(progress=progress), "# Report", Apparatus())
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens; nobody answered" in report
     assert "Possibly billed" not in report
+
+
+def cited(document: str, first_line: int, last_line: int) -> Citation:
+    return Citation(document=document, first_line=first_line, last_line=last_line)
+
+
+def test_each_source_is_named_once_with_its_places_in_order() -> None:
+    documents = {
+        "notes.md": ["text"] * 9,
+        "paper.pdf": ["[page 1]", "a", "b", "[page 2]", "c", "[page 3]", "d", "e"],
+        "mail.eml": ["Subject: x", "text", "[sheet Costs of attachment a.xlsx]", "1 | 2"],
+    }
+    holding = [
+        cited("paper.pdf", 7, 8),
+        cited("notes.md", 4, 5),
+        cited("paper.pdf", 2, 2),
+        cited("mail.eml", 4, 4),
+        cited("notes.md", 2, 2),
+        cited("paper.pdf", 3, 5),
+        cited("paper.pdf", 7, 8).model_copy(update={"quotation": "another quotation"}),
+        cited("paper.pdf", 3, 3),
+        cited("mail.eml", 1, 3),
+    ]
+    assert sources_section(holding, documents) == snapshot("""\
+## Sources
+
+- paper.pdf: page 1 (lines 2, 3), page 1 to page 2 (lines 3–5), page 3 (lines 7–8)
+- notes.md: lines 2, 4–5
+- mail.eml: beginning to sheet Costs of attachment a.xlsx (lines 1–3), sheet Costs of attachment a.xlsx (line 4)\
+""")
+    assert sources_section([], documents) == ""
+
+
+def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
+    left_out = [LeftOut(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
+    lines = not_used_section(left_out).splitlines()
+    assert lines[:5] == ["## Not used", "", "Given with the documents, and not read:", "", "- 0.doc: an old Word file"]
+    assert lines[-2:] == ["- 49.doc: an old Word file", "- and 1,001 more"]
+    assert not_used_section([]) == ""

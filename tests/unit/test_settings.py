@@ -33,9 +33,30 @@ def test_the_home_folder_is_absolute_wherever_it_was_given_from() -> None:
     assert Settings(home=Path("here")).home == Path.cwd() / "here"
 
 
-def test_a_database_url_replaces_the_file_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE_URL", "postgresql+asyncpg://db/waystation")
-    assert Settings().database_url == "postgresql+asyncpg://db/waystation"
+@pytest.mark.parametrize(
+    ("given", "used"),
+    [
+        ("postgresql+asyncpg://db/waystation", "postgresql+asyncpg://db/waystation"),
+        (
+            "postgres://me:a%2Fb@db:5432/waystation?sslmode=require",
+            "postgresql+asyncpg://me:a%2Fb@db:5432/waystation?sslmode=require",
+        ),
+        ("postgresql://db/waystation", "postgresql+asyncpg://db/waystation"),
+        ("postgresql+psycopg2://db/waystation", "postgresql+asyncpg://db/waystation"),
+        ("sqlite:////folder/waystation.db", "sqlite+aiosqlite:////folder/waystation.db"),
+        ("mysql://db/waystation", "mysql://db/waystation"),
+    ],
+)
+def test_a_database_url_replaces_the_file_in_the_home_folder_whichever_driver_it_names(
+    monkeypatch: pytest.MonkeyPatch, given: str, used: str
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", given)
+    assert Settings().database_url == used
+
+
+def test_the_password_of_the_database_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://me:hush@db/waystation")
+    assert "hush" not in repr(Settings())
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.leg import Finished, LegRequest, RunRef
 from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
-from workers.wiring import Parts
+from workers.parts import Parts
 
 
 async def first_leg(parts: Parts) -> LegRequest:
@@ -31,7 +31,7 @@ async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, 
     gate = Gate(Call("harbours", 2))
     crew = Crew(before=gate)
     async with opened_parts(tmp_path, redactor, crew) as parts:
-        request, activities = await first_leg(parts), AgentActivities(parts.loop, parts.store)
+        request, activities = await first_leg(parts), AgentActivities(parts.loop)
         zombie = asyncio.create_task(ActivityEnvironment().run(activities.research, request))
         await gate.reached.wait()
         second = await ActivityEnvironment().run(activities.research, request)

@@ -4,11 +4,20 @@ from dataclasses import dataclass
 
 from waystation.domain.citations import FailedCitation, citations_in, fault
 from waystation.domain.plan import Plan
-from waystation.domain.report import ReportParts, StepFindings, whole_report, written_part
+from waystation.domain.redaction import Scope
+from waystation.domain.report import (
+    Apparatus,
+    ReportParts,
+    StepFindings,
+    not_used_section,
+    sources_section,
+    whole_report,
+    written_part,
+)
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Findings, ReportDraft, findings_from_notes
-from waystation.ports import DocumentStore, TaskStore, WorkStore
+from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
 
 
 class Published(Value):
@@ -27,16 +36,24 @@ class Publisher:
     tasks: TaskStore
     documents: DocumentStore
     work: WorkStore
+    redactor: Redactor
+    """Without one the report lists neither sources nor what was not used: both name files, sheets and attachments."""
 
     async def publish(self, ref: TaskRef, progress: TaskProgress) -> Published:
-        """Store the report and how the task ended."""
+        """Store the report and how the task ended. Raises RedactionFailed, StoreError."""
         parts = await self._parts(ref, progress)
         written = written_part(parts)
         citations = citations_in(written)
         lines = await self._cited_lines(ref, {citation.document for citation in citations})
-        faults = ((citation, fault(citation, lines)) for citation in citations)
-        failed = tuple(FailedCitation(citation=citation, reason=reason) for citation, reason in faults if reason)
-        report = await self.documents.put_text(whole_report(parts, written, len(citations), failed))
+        faults = {citation: fault(citation, lines) for citation in citations}
+        failed = tuple(
+            FailedCitation(citation=citation, reason=reason) for citation, reason in faults.items() if reason
+        )
+        holding = [citation for citation, reason in faults.items() if reason is None]
+        sections = [sources_section(holding, lines), not_used_section(parts.left_out)]
+        sources, not_used = await self._redacted(sections, ref.tenant)
+        apparatus = Apparatus(checked=len(citations), failed=failed, sources=sources, not_used=not_used)
+        report = await self.documents.put_text(whole_report(parts, written, apparatus))
         await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report}))
         return Published(report=report, citations=len(citations), failed=len(failed))
 
@@ -63,7 +80,12 @@ class Publisher:
             analysis=analysis,
             progress=progress,
             offline=row.terms.offline,
+            left_out=row.request.left_out,
         )
+
+    async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
+        """As a model would see them: the agents' own words went through the same."""
+        return [redacted.text for redacted in await self.redactor.redact(sections, Scope.MODEL, tenant)]
 
     async def _cited_lines(self, ref: TaskRef, names: set[str]) -> dict[str, list[str]]:
         documents = await self.documents.documents(ref.task_id)

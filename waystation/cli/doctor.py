@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 import typer
 
-from waystation.adapters.temporal.connect import connect, find_target
+from waystation.adapters.store import store_status
+from waystation.adapters.temporal.connect import Target, connect, find_target
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import unusable_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
@@ -14,9 +16,13 @@ from waystation.cli.console import print_json, result
 from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.options import JsonOption
 from waystation.client import Client
-from waystation.domain.errors import Unreachable, WaystationError
+from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
+from waystation.domain.names import QUEUES
 from waystation.domain.value import Value
 from waystation.settings import Settings
+
+QDRANT_SECONDS = 3
+"""How long the Qdrant server may take to answer."""
 
 app = typer.Typer()
 
@@ -51,7 +57,14 @@ def doctor(as_json: JsonOption = False) -> None:
 
 
 async def _checks(settings: Settings) -> tuple[Check, ...]:
-    local = (_home(settings), _temporal_program(), await _store(settings), _redaction(), _embedder())
+    local = (
+        _home(settings),
+        _temporal_program(),
+        await _store(settings),
+        _redaction(),
+        _embedder(),
+        await _memory(settings),
+    )
     return (*local, _model(settings), *await _server(settings))
 
 
@@ -73,9 +86,12 @@ async def _store(settings: Settings) -> Check:
     try:
         client = await Client.connect(settings)
         await client.aclose()
+        status = await store_status(settings.database_url)
+    except StoreUnavailable as error:
+        return Check(name="store", ok=False, finding=str(error), reachable=False)
     except WaystationError as error:
         return Check(name="store", ok=False, finding=str(error))
-    return Check(name="store", ok=True, finding="opens")
+    return Check(name="store", ok=True, finding=f"{status.backend} at {status.place}, schema {status.schema_here}")
 
 
 def _redaction() -> Check:
@@ -87,7 +103,30 @@ def _redaction() -> Check:
 def _embedder() -> Check:
     there = find_spec("wordllama") is not None
     finding = "dense and BM25" if there else "BM25 alone: wordllama has no wheel for this platform"
-    return Check(name="memory", ok=there, finding=finding, needed=False)
+    return Check(name="embedder", ok=there, finding=finding, needed=False)
+
+
+async def _memory(settings: Settings) -> Check:
+    """Not needed: runs go on without it, and their passages wait in the store."""
+    if settings.qdrant_url is None:
+        finding = f"embedded in {settings.memory_folder}; one process runs all workers"
+        return Check(name="memory", ok=True, finding=finding, needed=False)
+    # Qdrant's client comes with these imports: who has no server should not wait for it.
+    from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of  # noqa: PLC0415
+    from workers.memory import memory_server  # noqa: PLC0415
+
+    server = memory_server(settings, settings.qdrant_url)
+    try:
+        client = server.client(QDRANT_SECONDS)
+        there = await client.collection_exists(server.collection)
+        await client.close()
+    except BadInput as error:
+        return Check(name="memory", ok=False, finding=str(error), needed=False)
+    except CLIENT_ERRORS as error:
+        finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store"
+        return Check(name="memory", ok=False, finding=finding, needed=False, reachable=False)
+    state = "is there" if there else "is made by the first worker"
+    return Check(name="memory", ok=True, finding=f"{server.name} answers; collection {server.collection} {state}")
 
 
 def _model(settings: Settings) -> Check:
@@ -100,23 +139,18 @@ def _model(settings: Settings) -> Check:
 
 
 async def _server(settings: Settings) -> tuple[Check, ...]:
-    target = find_target(settings.run_file)
     try:
+        target = find_target(settings.run_file)
         server = await connect(target)
         unattended = await TemporalTasks(server, target).unattended_queues()
-    except Unreachable as missing:
-        return (Check(name="Temporal server", ok=False, finding=str(missing), reachable=False),)
-    missing = await unusable_search_attributes(server)
+        missing = await unusable_search_attributes(server)
+    except BadInput as error:
+        return (Check(name="Temporal server", ok=False, finding=str(error)),)
+    except Unreachable as error:
+        return (Check(name="Temporal server", ok=False, finding=str(error), reachable=False),)
     return (
-        Check(name="Temporal server", ok=True, finding=target.address),
-        Check(
-            name="workers",
-            ok=not unattended,
-            finding="every queue is polled"
-            if not unattended
-            else f"none polls {', '.join(unattended)}: `waystation up`",
-            reachable=False,
-        ),
+        Check(name="Temporal server", ok=True, finding=_where(target)),
+        _workers(unattended),
         Check(
             name="search attributes",
             ok=not missing,
@@ -124,3 +158,14 @@ async def _server(settings: Settings) -> tuple[Check, ...]:
             needed=False,
         ),
     )
+
+
+def _where(target: Target) -> str:
+    tls, key = ("yes" if used else "no" for used in (target.tls, target.api_key))
+    return f"{target.address}, namespace {target.namespace}, TLS {tls}, API key {key}"
+
+
+def _workers(unattended: Sequence[str]) -> Check:
+    polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
+    finding = f"{polled} polled" + (f"; none polls {', '.join(unattended)}: `waystation up`" if unattended else "")
+    return Check(name="workers", ok=not unattended, finding=finding, reachable=False)

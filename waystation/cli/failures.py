@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic_core import ValidationError
 
-from waystation.domain.errors import BadInput, RequestConflict, Unreachable, WaystationError
+from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError
 
 OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -15,7 +15,7 @@ def exit_code(error: Exception) -> int:
     match error:
         case BadInput() | RequestConflict() | ValidationError():
             return BAD_USAGE
-        case Unreachable():
+        case Unreachable() | StoreUnavailable():
             return UNREACHABLE
         case OSError() if _unusable_home(error) is not None:
             return UNREACHABLE

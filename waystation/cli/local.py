@@ -3,7 +3,6 @@
 import asyncio
 import fcntl
 import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.settings import Settings
+from workers.stopping import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 CHECK_SECONDS = 1.0
 POLLED_SECONDS = 10.0
@@ -123,7 +123,7 @@ def refuse_named_server() -> None:
 
 @asynccontextmanager
 async def workers_here(settings: Settings) -> AsyncGenerator[None]:
-    """All workers in this process, until the block ends. Raises Unreachable."""
+    """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
     # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
     from workers.wiring import running_workers  # noqa: PLC0415
 
@@ -155,11 +155,3 @@ async def while_alive(run: RunFile) -> None:
     while run.alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
     raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
-
-
-def stop_on_signals() -> None:
-    """Let Ctrl-C, `waystation down` and a closed terminal cancel the current task, so that everything winds down."""
-    task = asyncio.current_task()
-    if task is not None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from waystation import __version__
 from waystation.cli.failures import OK, WORK_FAILED, exit_code, sentence
 
 COMMANDS = {
@@ -33,6 +34,7 @@ COMMANDS = {
     "deny": "Refuse a task more tokens.",
     "session": "Set what a session may spend.",
     "worker": "Run the workers against a Temporal server that is there already.",
+    "store": "Look at the store's database, and upgrade it.",
     "doctor": "Check what is needed, and say what to do about what is missing.",
 }
 
@@ -48,7 +50,7 @@ def build_app(command: str | None) -> typer.Typer:
         add_completion=False,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_waystation)
+    app.callback()(_before_any_command)
     if command in COMMANDS:
         app.add_typer(import_module(f"waystation.cli.{command}").app)
         return app
@@ -59,6 +61,20 @@ def build_app(command: str | None) -> typer.Typer:
 
 def _waystation() -> None:
     """Stands for a command whose module is not imported."""
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"waystation {__version__}\n")
+        raise typer.Exit
+
+
+def _before_any_command(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options that belong to no command."""
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.loading import Loaded, load_documents
 from waystation.cli.amounts import parse_tokens
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.following import ask_person, follow, outcome_code
@@ -60,8 +60,9 @@ def submit(
         mode=mode,
         window=parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
     )
-    documents = _load(docs or [])
-    raise typer.Exit(asyncio.run(_submit(settings, request, documents, detach=detach, as_json=as_json)))
+    loaded = _load(docs or [])
+    request = request.model_copy(update={"left_out": loaded.left_out})
+    raise typer.Exit(asyncio.run(_submit(settings, request, loaded.documents, detach=detach, as_json=as_json)))
 
 
 def _tokens(given: str | None, name: str, default: int) -> int:
@@ -70,18 +71,21 @@ def _tokens(given: str | None, name: str, default: int) -> int:
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--instructions {path} cannot be read as text: {type(error).__name__}") from error
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        cause = (error.strerror or "it cannot be opened").lower()
+        raise BadInput(f"--instructions {path} cannot be read: {cause}. Give a text file that you may read.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"--instructions {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
 
 
-def _load(paths: list[Path]) -> tuple[SourceDocument, ...]:
+def _load(paths: list[Path]) -> Loaded:
     if not paths:
         raise BadInput("give the documents to work on: --docs PATH, a file or a folder")
     loaded = load_documents(paths)
-    for skipped in loaded.skipped:
-        say(f"skipped {skipped.name}: {skipped.reason}")
-    return loaded.documents
+    for item in loaded.left_out:
+        say(f"skipped {item.name}: {item.reason}")
+    return loaded
 
 
 async def _submit(

@@ -1,11 +1,12 @@
 """`waystation worker`: the workers alone, for a server that runs elsewhere."""
 
 import asyncio
+from typing import Annotated
 
 import typer
 
 from waystation.cli.console import say
-from waystation.cli.local import stop_on_signals, taken, workers_here
+from waystation.cli.local import taken
 from waystation.domain.errors import WaystationError
 from waystation.settings import Settings
 
@@ -13,21 +14,20 @@ app = typer.Typer()
 
 
 @app.command()
-def worker() -> None:
+def worker(
+    queues: Annotated[
+        str | None,
+        typer.Option(help="Serve only these: workflows, agents, context, with commas between. Needs QDRANT_URL."),
+    ] = None,
+) -> None:
     """Run the workers until Ctrl-C, against the server of TEMPORAL_ADDRESS or of the Temporal profile."""
-    asyncio.run(_worker(Settings()))
-
-
-async def _worker(settings: Settings) -> None:
-    if taken(settings):
+    settings = Settings() if queues is None else Settings(queues=queues)
+    if settings.qdrant_url is None and taken(settings):
         raise WaystationError(
             "workers run here already (`waystation status`): stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
-    stop_on_signals()
-    try:
-        async with workers_here(settings):
-            say("workers run; Ctrl-C stops")
-            await asyncio.Event().wait()
-    except asyncio.CancelledError:
-        say("stopped")
+    # Temporal's SDK comes with this import: whoever asks for help should not wait for it.
+    from workers.wiring import serve  # noqa: PLC0415
+
+    asyncio.run(serve(settings, say))

@@ -1,6 +1,15 @@
-"""A task's documents: named texts with lines, found by search and cited by line range."""
+"""A task's documents: named texts with lines, found by search, cited by lines and, where they have any, by places."""
+
+import re
+from collections.abc import Iterable, Sequence
 
 from waystation.domain.value import Value
+
+LONGEST_PLACE = 120
+"""Characters."""
+
+_MARKER = re.compile(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
+_ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
 
 class Document(Value):
@@ -20,3 +29,48 @@ class DocumentHit(Value):
     last_line: int
     text: str
     score: float
+
+
+class LeftOut(Value):
+    """A file, folder or part of a file that was given and is in no document. The reason is words to follow the name."""
+
+    name: str
+    reason: str
+
+
+def place_marker(place: str) -> str:
+    """The line that says where in the original the lines below it stand: `[page 3]`, `[sheet Costs]`.
+
+    It belongs to the converted text and is no content of the document. It has no colon, so it is never a citation.
+    """
+    words = " ".join(place.translate(_ENDS_A_MARKER).split())
+    return f"[{words if len(words) <= LONGEST_PLACE else words[: LONGEST_PLACE - 1] + '…'}]"
+
+
+def marked_place(line: str) -> str | None:
+    """The place that a line marks; None: it is a line of the document."""
+    marker = _MARKER.fullmatch(line)
+    return marker[1] if marker else None
+
+
+def with_places(parts: Iterable[tuple[str, str]]) -> str:
+    """One text of parts in order, each a place (empty: none) and its text.
+
+    Parts without text leave no marker, and parts of the same place in a row share one.
+
+    A line of a part that looks like a marker is moved by a space: a document cannot claim places that it does not have.
+    """
+    blocks: list[str] = []
+    before = ""
+    for place, text in parts:
+        lines = [f" {line}" if marked_place(line) else line.rstrip() for line in text.splitlines()]
+        if body := "\n".join(lines).strip("\n"):
+            blocks.append(f"{place_marker(place)}\n{body}" if place not in {"", before} else body)
+            before = place
+    return "\n\n".join(blocks)
+
+
+def place_of(lines: Sequence[str], line_number: int) -> str | None:
+    """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
+    above = (marked_place(line) for line in reversed(lines[:line_number]))
+    return next((place for place in above if place), None)

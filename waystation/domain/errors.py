@@ -8,7 +8,8 @@ WaystationError
 │   ├── FenceLost           another attempt has taken this agent run over; write nothing more
 │   ├── VersionConflict     the transcript changed since it was read
 │   ├── RequestConflict     the request id was used before, for a different request
-│   └── WrongStore          the task belongs to another store than this worker's
+│   ├── WrongStore          the task belongs to another store than this worker's
+│   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
 ├── ModelError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
@@ -71,6 +72,10 @@ class WrongStore(StoreError):
             "use the worker's WAYSTATION_HOME or database, or start a worker on yours"
         )
         self.wanted, self.found = wanted, found
+
+
+class StoreUnavailable(StoreError):
+    """The database does not answer, or not now. Worth trying again: every write may be repeated."""
 
 
 class ModelError(WaystationError):

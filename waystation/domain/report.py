@@ -1,7 +1,10 @@
 """The report: what the agents wrote, and an account of how it came about, in Markdown."""
 
-from waystation.domain.citations import FailedCitation
+from collections.abc import Mapping, Sequence
+
+from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.details import cost_text
+from waystation.domain.documents import LeftOut, place_of
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft
@@ -10,6 +13,9 @@ OFFLINE_WARNING = (
     "> **No LLM wrote this.** The built-in offline model searched the documents, copied the best passages word for "
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
+
+MOST_LEFT_OUT = 50
+"""Lines of the list of what was not used."""
 
 
 class StepFindings(Value):
@@ -28,6 +34,16 @@ class ReportParts(Value):
     analysis: Analysis | None
     progress: TaskProgress
     offline: bool
+    left_out: tuple[LeftOut, ...] = ()
+
+
+class Apparatus(Value):
+    """What code adds to what the agents wrote: the check of their citations, and two sections in Markdown."""
+
+    checked: int = 0
+    failed: tuple[FailedCitation, ...] = ()
+    sources: str = ""
+    not_used: str = ""
 
 
 def written_part(parts: ReportParts) -> str:
@@ -44,10 +60,59 @@ def written_part(parts: ReportParts) -> str:
     return "\n\n".join(filter(None, lines))
 
 
-def whole_report(parts: ReportParts, written: str, checked: int, failed: tuple[FailedCitation, ...]) -> str:
-    """The report as it is stored: warning, written part, the check of its citations, and the account."""
-    pieces = [OFFLINE_WARNING if parts.offline else "", written, _citations(checked, failed), _account(parts.progress)]
+def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
+    """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
+    pieces = [
+        OFFLINE_WARNING if parts.offline else "",
+        written,
+        apparatus.sources,
+        _citations(apparatus.checked, apparatus.failed),
+        _account(parts.progress),
+        apparatus.not_used,
+    ]
     return "\n\n".join(filter(None, pieces)) + "\n"
+
+
+def sources_section(holding: Sequence[Citation], documents: Mapping[str, Sequence[str]]) -> str:
+    """Each cited document once, in the order of first citation, with the places and lines cited; empty without any.
+
+    `documents`: the lines of each by name.
+    """
+    cited = dict.fromkeys(citation.document for citation in holding)
+    lines = [
+        f"- {name}: {_cited(documents[name], sorted({_range(item) for item in holding if item.document == name}))}"
+        for name in cited
+    ]
+    return "\n".join(["## Sources", "", *lines]) if lines else ""
+
+
+def not_used_section(left_out: Sequence[LeftOut]) -> str:
+    """What was given and is in no document, the first 50 by name with reasons; empty without any."""
+    if not left_out:
+        return ""
+    lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MOST_LEFT_OUT]]
+    if len(left_out) > MOST_LEFT_OUT:
+        lines.append(f"- and {len(left_out) - MOST_LEFT_OUT:,} more")
+    return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
+
+
+def _range(citation: Citation) -> tuple[int, int]:
+    return citation.first_line, citation.last_line
+
+
+def _cited(lines: Sequence[str], ranges: Sequence[tuple[int, int]]) -> str:
+    by_place: dict[str, list[tuple[int, int]]] = {}
+    for first, last in ranges:
+        begin, end = place_of(lines, first), place_of(lines, last)
+        place = begin or "" if begin == end else f"{begin or 'beginning'} to {end}"
+        by_place.setdefault(place, []).append((first, last))
+    return ", ".join(f"{place} ({_numbers(own)})" if place else _numbers(own) for place, own in by_place.items())
+
+
+def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
+    one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
+    numbers = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in ranges)
+    return f"line {numbers}" if one else f"lines {numbers}"
 
 
 def _why_partial(progress: TaskProgress) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.documents import LeftOut
 from waystation.domain.leg import AgentTerms
 from waystation.domain.value import Input, Value
 
@@ -35,6 +36,8 @@ class TaskRequest(Input):
     mode: Mode = Mode.APPROVAL
     window: int | None = Field(default=None, ge=2_000, le=1_000_000)
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What was given with the documents and could not be used. The report names it."""
 
 
 class SourceDocument(Value):

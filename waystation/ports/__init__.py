@@ -1,16 +1,19 @@
 """What the core needs from outside, as protocols. Adapters and the doubles of `waystation.testing` implement them."""
 
 from waystation.ports.knowledge import Clock, DocumentSearch, Embedder, Memory, Redactor
+from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.ports.store import DocumentStore, Outbox, TaskStore, TranscriptStore, WorkStore
 
 __all__ = [
+    "CallKind",
     "ChatModel",
     "Clock",
     "DocumentSearch",
     "DocumentStore",
     "Embedder",
     "Memory",
+    "Meter",
     "ModelReply",
     "ModelRequest",
     "Outbox",

@@ -31,6 +31,7 @@ def html_to_text(html: str) -> str:
     for tag in soup.find_all(_DROPPED):
         tag.decompose()
     for tag in soup.select(_TIGHT):
+        tag.insert_after(NavigableString(" "))
         tag.unwrap()
     _keep_preformatted(soup)
     _mark_links(soup)
@@ -72,6 +73,8 @@ def _mark_breaks(soup: BeautifulSoup) -> None:
     for cell in soup.find_all(["td", "th"]):
         if cell.find_next_sibling(["td", "th"]):
             cell.insert_after(NavigableString(" | "))
+    for line_break in soup.select("td br, th br"):
+        line_break.replace_with(" ")
     for line_break in soup.find_all("br"):
         line_break.insert_before(NavigableString(_LINE))
 

@@ -1,89 +1,104 @@
-"""Files and folders to documents: what is taken, what is skipped and why, in a stable order."""
+"""Files and folders to documents: what is taken, what is left out and why, in a stable order."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from waystation.adapters.documents.child_reader import SECONDS_A_FILE, ChildReader
+from waystation.adapters.documents.extract import Extracted, Unreadable
 from waystation.adapters.documents.naming import Named, citable, unique_names
-from waystation.adapters.documents.reading import Unreadable, read_text
+from waystation.adapters.documents.reading import read_file
+from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
 from waystation.domain.task import SourceDocument
 from waystation.domain.value import Value
 
+REASONS = 3
+"""How many files an error about a whole folder names."""
+
 _GENERATED = frozenset({"__pycache__", "node_modules"})
-_USABLE = "Markdown, text, HTML, CSV, JSON or source code"
-
-
-class Skipped(Value):
-    """A file or folder inside a given folder that gave no document."""
-
-    name: str
-    reason: str
+_USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
 
 
 class Loaded(Value):
-    """The documents, in the order of the given paths and by name within a folder, and what was skipped in folders."""
+    """The documents, in the order of the given paths and by name within a folder, and what is in none of them: files
+    and folders inside a given folder, and parts of files such as `paper.pdf, page 3`.
+    """
 
     documents: tuple[SourceDocument, ...]
-    skipped: tuple[Skipped, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
-def load_documents(paths: Sequence[Path]) -> Loaded:
+class _Read(NamedTuple):
+    named: Named
+    extracted: Extracted
+
+
+def load_documents(paths: Sequence[Path], *, seconds_a_file: float = SECONDS_A_FILE) -> Loaded:
     """Read files, and folders with everything in them but hidden and generated files.
 
     A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
-    is reached twice is one document.
+    is reached twice is one document. `seconds_a_file` is the most that the parser of a binary kind may take.
 
     Raises:
         BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
     """
     seen: set[str] = set()
-    named: list[Named] = []
-    texts: list[str] = []
-    skipped: list[Skipped] = []
-    for path in paths:
-        read = _folder(path, seen, skipped) if path.is_dir() else _single(path, seen)
-        for name, text in read:
-            named.append(name)
-            texts.append(text)
-    documents = (SourceDocument(name=name, text=text) for name, text in zip(unique_names(named), texts, strict=True))
-    return Loaded(documents=tuple(documents), skipped=tuple(skipped))
+    left_out: list[LeftOut] = []
+    read: list[_Read] = []
+    with ChildReader(seconds_a_file) as child:
+        for path in paths:
+            read += _folder(path, seen, left_out, child) if path.is_dir() else _single(path, seen, child)
+    documents: list[SourceDocument] = []
+    for name, item in zip(unique_names([item.named for item in read]), read, strict=True):
+        documents.append(SourceDocument(name=name, text=item.extracted.text))
+        left_out += [LeftOut(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
+    return Loaded(documents=tuple(documents), left_out=tuple(left_out))
 
 
-def _single(path: Path, seen: set[str]) -> list[tuple[Named, str]]:
+def _single(path: Path, seen: set[str], child: ChildReader) -> list[_Read]:
     if _met(path, seen):
         return []
     try:
-        return [(Named(short=str(path), long=str(path)), read_text(path))]
+        return [_Read(Named(short=str(path), long=str(path)), read_file(path, child))]
     except Unreadable as unreadable:
         raise BadInput(f"cannot use {path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
 
 
-def _folder(folder: Path, seen: set[str], skipped: list[Skipped]) -> list[tuple[Named, str]]:
-    left_out: list[Skipped] = []
-    read: list[tuple[Named, str]] = []
+def _folder(folder: Path, seen: set[str], left_out: list[LeftOut], child: ChildReader) -> list[_Read]:
+    without: list[LeftOut] = []
+    read: list[_Read] = []
     known = 0
-    for path in _files(folder, left_out):
+    for path in _files(folder, without):
         if _met(path, seen):
             known += 1
             continue
         short = path.relative_to(folder).as_posix()
         try:
-            read.append((Named(short=short, long=path.as_posix()), read_text(path)))
+            read.append(_Read(Named(short=short, long=path.as_posix()), read_file(path, child)))
         except Unreadable as unreadable:
-            left_out.append(Skipped(name=citable(short), reason=str(unreadable)))
+            without.append(LeftOut(name=citable(short), reason=str(unreadable)))
     if not read and not known:
-        first = f" ({left_out[0].name}: {left_out[0].reason})" if left_out else ""
-        raise BadInput(f"cannot use {folder}: no file in it can be read{first}. Give a file or folder of {_USABLE}.")
-    skipped += left_out
+        raise BadInput(
+            f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
+        )
+    left_out += without
     return read
 
 
-def _files(folder: Path, left_out: list[Skipped]) -> Iterator[Path]:
+def _reasons(left_out: Sequence[LeftOut]) -> str:
+    told = [f"{item.name}: {item.reason}" for item in left_out[:REASONS]]
+    if len(left_out) > REASONS:
+        told.append(f"and {len(left_out) - REASONS} more")
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
     root = os.path.realpath(folder)
 
     def leave_out(path: str, reason: str) -> None:
-        left_out.append(Skipped(name=citable(os.path.relpath(path, folder)), reason=reason))
+        left_out.append(LeftOut(name=citable(os.path.relpath(path, folder)), reason=reason))
 
     def unlisted(error: OSError) -> None:
         leave_out(str(error.filename), f"cannot be listed ({error.strerror})")

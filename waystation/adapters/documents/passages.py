@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from waystation.domain.documents import marked_place
+
 MOST_LINES = 12
 MOST_CHARACTERS = 2_000
 """A longer line is cut into several passages that share its line number."""
@@ -30,20 +32,30 @@ class _Line(NamedTuple):
     def is_heading(self) -> bool:
         return _HEADING.match(self.text) is not None
 
+    @property
+    def marks_place(self) -> bool:
+        return marked_place(self.text) is not None
+
 
 def passages_of(name: str, text: str) -> Iterator[DocumentPassage]:
-    """Paragraphs are kept whole and put together while they fit; a heading starts a new passage."""
+    """Paragraphs are kept whole and put together while they fit; a heading or the marker of a place (a page, a sheet)
+    starts a new passage.
+    """
     lines: list[_Line] = []
     heading = ""
     for paragraph in _paragraphs(text):
-        starts_section = paragraph[0].is_heading and not all(line.is_heading for line in lines)
-        if lines and (starts_section or not _fits(lines, paragraph)):
+        if lines and (_parts(lines, paragraph[0]) or not _fits(lines, paragraph)):
             yield _passage(name, heading, lines)
             heading = next((line.text for line in reversed(lines) if line.is_heading), heading)
             lines = []
         lines += paragraph
     if lines:
         yield _passage(name, heading, lines)
+
+
+def _parts(lines: list[_Line], line: _Line) -> bool:
+    """Whether a line begins something new: headings in a row, or below a marker, belong together."""
+    return line.marks_place or (line.is_heading and not all(above.is_heading or above.marks_place for above in lines))
 
 
 def _fits(lines: list[_Line], more: list[_Line]) -> bool:
@@ -67,7 +79,7 @@ def _paragraphs(text: str) -> Iterator[list[_Line]]:
     """Runs of lines that belong together; a run that would not fit a passage is cut."""
     run: list[_Line] = []
     for line in _lines(text):
-        if run and (not line.text or line.is_heading or not _fits(run, [line])):
+        if run and (not line.text or line.is_heading or line.marks_place or not _fits(run, [line])):
             yield run
             run = []
         if line.text:

@@ -1,68 +1,56 @@
-"""One file to text: which files can be read, as what, and why the others cannot."""
+"""One file to text: text and pages here, every other kind in a child, each up to its size."""
 
-from collections.abc import Callable
 from pathlib import Path
 
-from charset_normalizer import from_bytes
+from waystation.adapters.documents.child_reader import ChildReader, ParserBroke
+from waystation.adapters.documents.decoding import decoded, page_text
+from waystation.adapters.documents.extract import Extracted, Unreadable
+from waystation.adapters.documents.kinds import HEAD, Kind, kind_of
 
-from waystation.adapters.documents.html import html_to_text
-
-LARGEST_FILE = 20_000_000
+LARGEST_TEXT = 20_000_000
 """Bytes. A text of that size has over a hundred thousand lines; more than that is a data set, not a document."""
-
-_SNIFFED = 8_000
-"""Bytes looked at for a NUL, as git does: text has none, nearly every binary format has one early."""
-
-_NOT_TEXT = (
-    (b"%PDF-", "a PDF; convert it to text or Markdown first"),
-    (b"PK\x03\x04", "an archive or office file; save it as text, Markdown, HTML or CSV first"),
-    (b"\xd0\xcf\x11\xe0", "an old office file; save it as text, Markdown, HTML or CSV first"),
-)
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_CONVERTERS: dict[str, Callable[[str], str]] = {".html": html_to_text, ".htm": html_to_text, ".xhtml": html_to_text}
+LARGEST_FILE = 200_000_000
+"""Bytes of a file of any other kind: most of a large PDF is pictures."""
 
 
-class Unreadable(Exception):
-    """A file that gives no text. The message is the reason, as words that follow the file's name."""
-
-
-def read_text(path: Path) -> str:
+def read_file(path: Path, child: ChildReader) -> Extracted:
     r"""The text of a file with every line end as `\n` and no blank lines at its end, so that all count lines alike.
 
     Raises:
-        Unreadable: missing, no file, too large, empty, or binary.
+        Unreadable: missing, no file, too large, empty, damaged, protected, or of a kind that cannot be read.
     """
-    text = _decoded(_content(path))
-    text = _CONVERTERS.get(path.suffix.lower(), str)(text)
-    if not text.strip():
-        raise Unreadable("empty")
-    return "\n".join(text.splitlines()).rstrip()
-
-
-def _content(path: Path) -> bytes:
     try:
         # A pipe or device would block or never end.
         if not path.is_file():
             raise Unreadable("neither a file nor a folder" if path.exists() else "no such file")
-        size = path.stat().st_size
-        if size > LARGEST_FILE:
-            limit = LARGEST_FILE // 1_000_000
-            raise Unreadable(f"{size / 1e6:.1f} MB, and {limit} MB is the most that one file may have; split it")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            kind = kind_of(file.read(HEAD), path.suffix.lower())
+        is_text = kind in {Kind.TEXT, Kind.HTML}
+        _check_size(path.stat().st_size, LARGEST_TEXT if is_text else LARGEST_FILE)
+        if not is_text:
+            return _by_child(path, kind, child)
+        content = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from error
+    text = "\n".join((page_text if kind is Kind.HTML else decoded)(content).splitlines()).rstrip()
+    if not text.strip():
+        raise Unreadable("empty")
+    return Extracted(text=text)
 
 
-def _decoded(content: bytes) -> str:
-    for start, reason in _NOT_TEXT:
-        if content.startswith(start):
-            raise Unreadable(reason)
-    if b"\x00" in content[:_SNIFFED] and not content.startswith(_UTF16):
-        raise Unreadable("binary, not text")
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        most = limit // 1_000_000
+        raise Unreadable(
+            f"{size / 1e6:.1f} MB, and {most} MB is the most that one file of this kind may have; split it"
+        )
+
+
+def _by_child(path: Path, kind: Kind, child: ChildReader) -> Extracted:
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        guess = from_bytes(content).best()
-    if guess is None:
-        raise Unreadable("in no text encoding that can be recognised; save it as UTF-8")
-    return str(guess)
+        return child.read(path)
+    except ParserBroke:
+        if kind is not Kind.MAIL:
+            raise
+        # One attachment must not take the message down.
+        return child.read(path, attachments=False)

@@ -10,6 +10,7 @@ from waystation.adapters.offline.language import sentences, shortened, stems
 from waystation.adapters.offline.replies import Reply
 from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import NOTHING_NEW, STALLED
+from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
 
 LEAST_TOKENS, MOST_TOKENS = 400, 2_000
@@ -136,7 +137,8 @@ def _key_sentences(parts: Sequence[_Part], earlier: Sequence[str], room: int) ->
     """The sentences whose words come up most and were not said yet, in their order, as many as fit."""
     told = [line.removeprefix(BULLET) for text in earlier for line in text.splitlines() if line.startswith(BULLET)]
     lines = [line for part in parts if part.who in {"assistant", "result of"} for line in part.text.splitlines()]
-    said = (sentence for line in lines for sentence in sentences(_NUMBER.sub("", line)))
+    content = (text for line in lines if marked_place(text := _NUMBER.sub("", line)) is None)
+    said = (sentence for text in content for sentence in sentences(text))
     candidates = {
         sentence: frozenset(stems(sentence))
         for sentence in dict.fromkeys([*told, *said])

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, words
+from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
 
 QUOTE_CHARACTERS = 280
@@ -160,12 +161,12 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
             # The line above is its heading.
             paragraph = paragraph[:-1]
         alone = bool(_HEADER.match(line))
-        ends = alone or not line.strip() or _RULE.match(line) or _OWN_LINE.match(line) or number != previous + 1
+        ends = alone or _says_nothing(line) or _OWN_LINE.match(line) or number != previous + 1
         if paragraph and ends:
             yield paragraph
             paragraph = []
         previous = number
-        if not line.strip() or _RULE.match(line) or line.lstrip().startswith(("#", "```")):
+        if _says_nothing(line) or line.lstrip().startswith(("#", "```")):
             continue
         paragraph.append((number, line))
         if alone or line.lstrip().startswith(("|", ">")):
@@ -173,6 +174,10 @@ def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
             paragraph = []
     if paragraph:
         yield paragraph
+
+
+def _says_nothing(line: str) -> bool:
+    return not line.strip() or _RULE.match(line) is not None or marked_place(line) is not None
 
 
 def _line_starts(paragraph: Iterable[Line]) -> list[tuple[int, int]]:

@@ -1,10 +1,33 @@
-"""The key file from which placeholders are derived: without it they can be neither forged nor guessed back."""
+"""The key from which placeholders are derived: without it they can be neither forged nor guessed back."""
 
+import hmac
 import os
 import secrets
 from pathlib import Path
 
+from waystation.domain.errors import BadInput
+
 KEY_BYTES = 32
+CHECK_CHARACTERS = 16
+
+
+def key_from_hex(text: str) -> bytes:
+    """The key of 32 bytes that a person wrote in hex. Raises BadInput, which does not show the text."""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadInput(
+            f"the key must be {KEY_BYTES} bytes, written as {2 * KEY_BYTES} hexadecimal digits: `openssl rand -hex "
+            f"{KEY_BYTES}` makes one; set WAYSTATION_KEY to the same for all workers that share a store"
+        )
+    return key
+
+
+def key_check(key: bytes) -> str:
+    """16 hexadecimal digits by which two workers see whether their keys are equal, and nobody learns a key."""
+    return hmac.digest(key, b"waystation: is it the same key?", "sha256").hex()[:CHECK_CHARACTERS]
 
 
 def load_or_create_key(path: Path) -> bytes:

@@ -9,23 +9,20 @@ from typing import TypeVar
 
 import qdrant_edge as qe
 
-from waystation.adapters.qdrant.fusion import fused
-from waystation.adapters.qdrant.words import with_bigrams
+from waystation.adapters.qdrant.points import (
+    CANDIDATES,
+    MEANING,
+    SESSION,
+    TENANT,
+    WORDS,
+    Embedding,
+    WordVectors,
+    ranked,
+)
 from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
-from waystation.domain.value import Value
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 
-_BM25, _DENSE = "bm25", "dense"
-_CANDIDATES = 50
-"""Hits that each side gives to the fusion."""
 _T = TypeVar("_T")
-
-
-class _Embedding(Value):
-    """What the vectors of a directory were made with. Vectors of two models cannot be compared."""
-
-    embedder: str
-    dimension: int | None
 
 
 class QdrantEdgeMemory:
@@ -33,7 +30,7 @@ class QdrantEdgeMemory:
 
     def __init__(self, shard: qe.EdgeShard) -> None:
         self._shard = shard
-        self._bm25 = qe.Bm25(qe.Bm25Config(language="english"))
+        self._words = WordVectors()
 
     @classmethod
     async def open(cls, path: Path, embedder_name: str, dimension: int | None) -> "QdrantEdgeMemory":
@@ -43,7 +40,7 @@ class QdrantEdgeMemory:
             MemoryUnavailable: it is open already, here or in another process; it was made with another embedder; it
                 cannot be read.
         """
-        embedding = _Embedding(embedder=embedder_name, dimension=dimension)
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(lambda: _open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
         return cls(await opening)
 
@@ -58,7 +55,7 @@ class QdrantEdgeMemory:
 
     async def count(self, tenant: str) -> int:
         """Points of a tenant. Raises MemoryUnavailable."""
-        request = qe.CountRequest(filter=_only({"tenant": tenant}))
+        request = qe.CountRequest(filter=_only({TENANT: tenant}))
         return await _in_thread(lambda: self._shard.count(request), "count the passages in memory")
 
     async def aclose(self) -> None:
@@ -70,59 +67,48 @@ class QdrantEdgeMemory:
 
     def _point(self, embedded: EmbeddedPassage) -> qe.Point:
         passage = embedded.passage
-        vectors: dict[str, qe.NamedVector] = {_BM25: self._bm25.embed_document(with_bigrams(passage.text))}
+        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.of_passage(passage.text)}
         if embedded.dense is not None:
-            vectors[_DENSE] = list(embedded.dense)
+            vectors[MEANING] = list(embedded.dense)
         return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))
 
     def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        where = _only({"tenant": query.tenant, "session": query.session})
-        found: dict[str, Passage] = {}
-        by_words = self._hits(qe.Query.Nearest(self._bm25.embed_query(with_bigrams(query.text)), _BM25), where, found)
-        by_meaning: dict[str, float] = {}
-        if query.dense is not None:
-            by_meaning = self._hits(qe.Query.Nearest(list(query.dense), _DENSE), where, found)
-        ranking = fused(by_words, by_meaning)
-        return tuple(Recalled(passage=found[id_], score=score) for id_, score in list(ranking.items())[: query.limit])
+        where = _only({TENANT: query.tenant, SESSION: query.session})
+        by_words = self._hits(qe.Query.Nearest(self._words.of_query(query.text), WORDS), where)
+        by_meaning = [] if query.dense is None else self._hits(qe.Query.Nearest(list(query.dense), MEANING), where)
+        return ranked(by_words, by_meaning, query.limit)
 
-    def _hits(self, nearest: qe.Query, where: qe.Filter, found: dict[str, Passage]) -> dict[str, float]:
-        """Scores by passage id; the passages go into `found`."""
-        request = qe.QueryRequest(limit=_CANDIDATES, query=nearest, filter=where, with_payload=True)
-        scores: dict[str, float] = {}
-        for point in self._shard.query(request):
-            passage = Passage.model_validate(point.payload)
-            found[passage.id] = passage
-            scores[passage.id] = point.score
-        return scores
+    def _hits(self, nearest: qe.Query, where: qe.Filter) -> list[qe.ScoredPoint]:
+        return self._shard.query(qe.QueryRequest(limit=CANDIDATES, query=nearest, filter=where, with_payload=True))
 
 
 def _only(fields: Mapping[str, str]) -> qe.Filter:
     return qe.Filter(must=[qe.FieldCondition(key, match=qe.MatchValue(value)) for key, value in fields.items()])
 
 
-def _open_shard(path: Path, embedding: _Embedding) -> qe.EdgeShard:
+def _open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
     if not path.exists():
         _create(path, embedding)
-    made_with = _Embedding.model_validate_json((path / "embedder.json").read_bytes())
+    made_with = Embedding.model_validate_json((path / "embedder.json").read_bytes())
     if made_with != embedding:
         raise MemoryUnavailable(
-            f"the memory in {path} was made with the embedder {made_with.embedder} ({made_with.dimension} dimensions), "
-            f"not with {embedding.embedder} ({embedding.dimension}): use that embedder, or another directory"
+            f"the memory in {path} was made with the embedder {made_with}, not with {embedding}: "
+            "use that embedder, or another directory"
         )
     return qe.EdgeShard.load(str(path / "shard"))
 
 
-def _create(path: Path, embedding: _Embedding) -> None:
+def _create(path: Path, embedding: Embedding) -> None:
     """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     draft.mkdir(parents=True)
     vectors = (
-        {} if embedding.dimension is None else {_DENSE: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
+        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
     )
-    sparse = {_BM25: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
+    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
     shard = qe.EdgeShard.create(str(draft / "shard"), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
-    shard.update(qe.UpdateOperation.create_field_index("tenant", qe.KeywordIndexParams(is_tenant=True)))
-    shard.update(qe.UpdateOperation.create_field_index("session", qe.KeywordIndexParams()))
+    shard.update(qe.UpdateOperation.create_field_index(TENANT, qe.KeywordIndexParams(is_tenant=True)))
+    shard.update(qe.UpdateOperation.create_field_index(SESSION, qe.KeywordIndexParams()))
     shard.close()
     (draft / "embedder.json").write_text(embedding.model_dump_json())
     try:

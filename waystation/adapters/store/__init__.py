@@ -1,5 +1,6 @@
 """Transcripts, charges, tasks, texts and the outbox in one SQL database."""
 
+from waystation.adapters.store.administration import Migration, StoreStatus, migrate, store_status
 from waystation.adapters.store.sql_store import SqlStore
 
-__all__ = ["SqlStore"]
+__all__ = ["Migration", "SqlStore", "StoreStatus", "migrate", "store_status"]

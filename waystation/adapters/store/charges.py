@@ -1,6 +1,6 @@
 """What agent runs cost: charges that count once for their key, and the intents that wait for one."""
 
-from sqlalchemy import ScalarSelect, delete, func, insert, select
+from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, cast, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_once
@@ -33,8 +33,8 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
     """All charges and open intents of the run, added up."""
     mine = charges.c.run_id == run_id
     summed = select(
-        *(func.coalesce(func.sum(charges.c[kind]), 0).label(kind) for kind in Usage.model_fields),
-        func.coalesce(func.sum(charges.c.cost_micro_usd), 0).label("cost"),
+        *(_sum(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+        _sum(charges.c.cost_micro_usd).label("cost"),
         func.count().label("charges"),
         func.count(charges.c.cost_micro_usd).label("priced"),
         func.count().filter(charges.c.kind == "turn").label("turns"),
@@ -52,8 +52,12 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
 
 
 def _open_worst_case(run_id: str) -> ScalarSelect[int]:
-    total = func.coalesce(func.sum(intents.c.worst_case), 0)
-    return select(total).where(intents.c.run_id == run_id).scalar_subquery()
+    return select(_sum(intents.c.worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+
+
+def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
+    # PostgreSQL adds 64-bit integers up to a decimal number.
+    return cast(func.coalesce(func.sum(column), 0), BigInteger)
 
 
 def _last_prompt(run_id: str) -> ScalarSelect[int]:

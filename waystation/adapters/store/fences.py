@@ -1,4 +1,8 @@
-"""Who may write to an agent run: the newest fence, checked in the same transaction as the write."""
+"""Who may write to an agent run: the newest fence, checked in the same transaction as the write.
+
+The check locks the run's row. SQLite has one writer anyway; on PostgreSQL this row is what the writers of a run, and
+those who take it over, wait for.
+"""
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection

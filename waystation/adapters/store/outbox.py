@@ -50,6 +50,7 @@ class SqlOutbox(StorePart):
         """These are in the memory now. Ids that do not wait are left as they are."""
         if not passage_ids:
             return
+        # In one order everywhere: two workers that empty the outbox must not wait for each other.
         waits = (passages.c.passage_id == bindparam("stored_id"), passages.c.stored_at.is_(None))
         marked = update(passages).where(*waits).values(stored_at=self._clock())
-        await connection.execute(marked, [{"stored_id": passage_id} for passage_id in passage_ids])
+        await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])

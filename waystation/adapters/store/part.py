@@ -1,14 +1,20 @@
 """How a method of the store becomes one transaction."""
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, to_its_end
+from waystation.adapters.store.errors import is_conflict, translated
 from waystation.ports import Clock
+
+CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
+"""Before a transaction is repeated that PostgreSQL undid because of another one."""
 
 
 class StorePart:
@@ -36,13 +42,16 @@ def reading(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]
             async with self.database.read() as connection:
                 return await method(self, connection, *args, **kwargs)
 
-        return await to_its_end(transaction())
+        return await to_its_end(_carried_out(transaction))
 
     return read
 
 
 def writing(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]]) -> "Method[Part, P, T]":
-    """The method gets a connection whose changes are committed when it returns, and undone when it raises."""
+    """The method gets a connection whose changes are committed when it returns, and undone when it raises.
+
+    It may be called more than once, when another transaction made the database undo the first.
+    """
 
     @wraps(method)
     async def write(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -50,6 +59,18 @@ def writing(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]
             async with self.database.write() as connection:
                 return await method(self, connection, *args, **kwargs)
 
-        return await to_its_end(transaction())
+        return await to_its_end(_carried_out(transaction))
 
     return write
+
+
+async def _carried_out(transaction: Callable[[], Coroutine[object, object, T]]) -> T:
+    with translated():
+        for pause in CONFLICT_PAUSES_S:
+            try:
+                return await transaction()
+            except DBAPIError as error:
+                if not is_conflict(error):
+                    raise
+            await asyncio.sleep(pause)
+        return await transaction()

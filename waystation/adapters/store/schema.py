@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -47,6 +47,24 @@ class UtcDateTime(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
+class NulFree(TypeDecorator[str]):
+    """Text without NUL characters, which PostgreSQL's text type refuses. They become replacement characters."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """U+FFFD for each."""
+        return None if value is None else value.replace("\x00", "\ufffd")
+
+
+class NulFreeText(NulFree):
+    """The same for a column of the type TEXT."""
+
+    impl = Text
+    cache_ok = True
+
+
 def _ordinal() -> Column[int]:
     """Grows with every row of its table: the order in which rows were written."""
     return Column("ordinal", Integer, primary_key=True, autoincrement=True)
@@ -61,6 +79,8 @@ identity = Table(
     metadata,
     Column("store_id", String, primary_key=True),
     Column("created_at", UtcDateTime, nullable=False),
+    # By what workers see whether they share the key of placeholders; empty until the first of them claims it.
+    Column("key_check", String),
 )
 
 tasks = Table(
@@ -71,11 +91,11 @@ tasks = Table(
     Column("store_id", String, nullable=False),
     Column("tenant", String, nullable=False),
     Column("session", String, nullable=False, index=True),
-    Column("request_id", String, nullable=False),
+    Column("request_id", NulFree, nullable=False),
     Column("digest", String, nullable=False),
     Column("request", Text, nullable=False),
     Column("terms", Text, nullable=False),
-    Column("title", Text, nullable=False),
+    Column("title", NulFreeText, nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("plan", Text),
     Column("progress", Text),
@@ -105,7 +125,7 @@ documents = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("name", String, nullable=False),
+    Column("name", NulFree, nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),

@@ -4,17 +4,20 @@ import secrets
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import func, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.audit import SqlAudit
 from waystation.adapters.store.engine import Database, to_its_end
+from waystation.adapters.store.errors import translated
 from waystation.adapters.store.outbox import SqlOutbox
+from waystation.adapters.store.part import writing
+from waystation.adapters.store.schema import identity
 from waystation.adapters.store.tasks import SqlTasks
 from waystation.adapters.store.texts import SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts
-from waystation.adapters.store.upgrading import upgrade
+from waystation.adapters.store.upgrading import open_schema
 from waystation.adapters.store.work import SqlWork
-from waystation.domain.errors import StoreError
 from waystation.ports import Clock
 
 
@@ -28,23 +31,27 @@ class SqlStore(SqlTranscripts, SqlOutbox, SqlTexts, SqlWork, SqlTasks, SqlAudit)
 
     @classmethod
     async def open(cls, url: str, clock: Clock, new_store_id: Callable[[], str] = random_store_id) -> "SqlStore":
-        """Open the database of a SQLAlchemy URL; make it, its folders and its tables where they are missing.
+        """Open the database of a SQLAlchemy URL. A SQLite file is made, with folders and tables, where it is missing.
 
         Raises:
             BadInput: the URL cannot be used.
-            StoreError: the database cannot be opened, or a newer version of Waystation has written it.
+            StoreUnavailable: the database does not answer.
+            StoreError: the database cannot be used, is newer than this version of Waystation, or is a PostgreSQL
+                database that is empty or older: `waystation store migrate` makes it ready.
         """
         async with AsyncExitStack() as on_failure:
-            try:
+            with translated():
                 database = Database(url)
                 on_failure.push_async_callback(database.aclose)
-                store_id = await to_its_end(upgrade(database, clock, new_store_id))
-            except DBAPIError as error:
-                raise StoreError(f"the database cannot be opened: {error.orig}") from error
-            except OSError as error:
-                raise StoreError(f"the database cannot be opened: {error}") from error
+                store_id = await to_its_end(open_schema(database, clock, new_store_id))
             on_failure.pop_all()
         return cls(database, clock, store_id)
+
+    @writing
+    async def claim_key(self, connection: AsyncConnection, check: str) -> bool:
+        """Whether the key with this check is the store's. The first that is claimed becomes it."""
+        first = update(identity).values(key_check=func.coalesce(identity.c.key_check, check))
+        return (await connection.execute(first.returning(identity.c.key_check))).scalar_one() == check
 
     async def aclose(self) -> None:
         """Close every connection."""

@@ -45,7 +45,8 @@ class SqlTasks(StorePart):
             await _require_same_request(connection, row, digest)
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
-        await add_texts(connection, by_hash.items())
+        # In one order everywhere: two tasks with the same documents must not wait for each other.
+        await add_texts(connection, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
         return True
 

@@ -1,5 +1,6 @@
-"""Brings a database to this program's schema when it is opened, and refuses one that is newer."""
+"""Which schema a database has, and how it gets this program's."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.schema import REVISION, identity
 from waystation.domain.errors import StoreError
+from waystation.domain.value import Value
 from waystation.ports import Clock
 
 _UPGRADE_LOCK = 0x57415953
@@ -17,34 +19,76 @@ _UPGRADE_LOCK = 0x57415953
 _APPLIED = table("alembic_version", column("version_num"))
 
 
-async def upgrade(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
-    """The database's store id, after every missing migration.
+class Schema(Value):
+    """What a database holds."""
+
+    revision: str
+    """The newest migration that was applied; empty for an empty database."""
+    store_id: str | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether this program can work on it."""
+        return self.revision == REVISION and self.store_id is not None
+
+    def require_known(self) -> None:
+        """Raise StoreError if a newer version, or another program, has written the database."""
+        if self.revision and not re.fullmatch(r"\d{4}", self.revision):
+            raise StoreError("the database belongs to another program: give Waystation a database of its own")
+        if self.revision > REVISION:
+            raise StoreError(
+                f"the database has schema {self.revision}, this version of Waystation knows schemas up to {REVISION}: "
+                "update Waystation, or choose another database"
+            )
+
+    def require_ready(self) -> None:
+        """Raise StoreError if the database has to be upgraded first, or cannot be."""
+        self.require_known()
+        if not self.ready:
+            found = f"has schema {self.revision}" if self.revision else "is empty"
+            raise StoreError(
+                f"the database {found}, this version of Waystation needs schema {REVISION}: "
+                "run `waystation store migrate`"
+            )
+
+
+async def find_schema(database: Database) -> Schema:
+    """The schema of the database as it is now."""
+    async with database.read() as connection:
+        return await _schema(connection)
+
+
+async def open_schema(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
+    """The store id of a database that is ready.
+
+    A SQLite file is made ready at once. A PostgreSQL database is not: workers of another version may be at work on it,
+    and when they are replaced is the operator's decision. Raises StoreError.
+    """
+    found = await find_schema(database)
+    if database.backend == "sqlite" and not found.ready:
+        found = (await upgrade(database, clock, new_store_id))[1]
+    found.require_ready()
+    return str(found.store_id)
+
+
+async def upgrade(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> tuple[Schema, Schema]:
+    """Apply every missing migration; the schema before and after.
 
     Several processes may do this at once: the upgrade is one write transaction, which they take in turn, and a crash
-    leaves the database as it was. Raises StoreError if a newer version of the software has written the database.
+    leaves the database as it was. Raises StoreError for a database that is newer or another program's.
     """
-    async with database.read() as connection:
-        current = await connection.run_sync(_revision)
-        store_id = await _store_id(connection) if current == REVISION else None
-    if store_id is not None:
-        return store_id
     async with database.write() as connection:
         await _wait_for_turn(connection)
-        await connection.run_sync(_migrate)
-        store_id = await _store_id(connection)
-        if store_id is None:
-            store_id = new_store_id()
-            await connection.execute(insert(identity).values(store_id=store_id, created_at=clock()))
-    return store_id
+        before = await _schema(connection)
+        before.require_known()
+        if before.revision != REVISION:
+            await connection.run_sync(_migrate)
+        if before.store_id is None:
+            await connection.execute(insert(identity).values(store_id=new_store_id(), created_at=clock()))
+        return before, await _schema(connection)
 
 
 def _migrate(connection: Connection) -> None:
-    applied = _revision(connection)
-    if applied > REVISION:
-        raise StoreError(
-            f"the database has schema {applied}, this version of Waystation knows schemas up to {REVISION}: "
-            "update Waystation, or choose another database"
-        )
     # Only a database that is behind needs Alembic, which is a quarter of what opening a store has to import.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -55,8 +99,14 @@ def _migrate(connection: Connection) -> None:
     command.upgrade(config, REVISION)
 
 
+async def _schema(connection: AsyncConnection) -> Schema:
+    revision = await connection.run_sync(_revision)
+    known = re.fullmatch(r"\d{4}", revision)
+    store_id = (await connection.execute(select(identity.c.store_id))).scalar_one_or_none() if known else None
+    return Schema(revision=revision, store_id=store_id)
+
+
 def _revision(connection: Connection) -> str:
-    """The newest migration that was applied; empty for a new database."""
     if not inspect(connection).has_table(_APPLIED.name):
         return ""
     return connection.execute(select(_APPLIED.c.version_num)).scalar_one_or_none() or ""
@@ -66,7 +116,3 @@ async def _wait_for_turn(connection: AsyncConnection) -> None:
     # A write transaction on SQLite has the whole file to itself from its first statement; PostgreSQL needs a lock.
     if connection.dialect.name == "postgresql":
         await connection.execute(select(func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-
-
-async def _store_id(connection: AsyncConnection) -> str | None:
-    return (await connection.execute(select(identity.c.store_id))).scalar_one_or_none()

@@ -6,19 +6,27 @@ Temporal's usual port may be somebody else's.
 """
 
 import os
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.envconfig import ClientConfigProfile
+from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
+from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.run_file import read_run_file
-from waystation.domain.errors import Unreachable
+from waystation.domain.errors import BadInput, Unreachable
 
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
 NEXT_STEP = "start one with `waystation dev` (or `waystation up` in the background), or set TEMPORAL_ADDRESS"
+RPC_TIMEOUT = timedelta(seconds=10)
+REFUSED = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
+REFUSED_IN_WORDS = ("code: PermissionDenied", "code: Unauthenticated")
+"""How the bridge words the same where a connection fails."""
 
 
 class Target(NamedTuple):
@@ -37,6 +45,25 @@ class Target(NamedTuple):
         """The namespace that everything of ours lives in."""
         return self.profile.namespace or DEFAULT_NAMESPACE
 
+    @property
+    def api_key(self) -> bool:
+        """Whether an API key is sent."""
+        return bool(self.profile.api_key)
+
+    @property
+    def tls(self) -> bool:
+        """Whether the connection is encrypted: by a TLS section, and with an API key unless that says otherwise."""
+        return self.api_key if self.profile.tls is None else not self.profile.tls.disabled
+
+    @property
+    def refused(self) -> Unreachable:
+        """What to say where the server answers and lets us do nothing."""
+        sent = "TEMPORAL_API_KEY" if self.api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
+        return Unreachable(
+            f"the Temporal server at {self.address} does not let us into namespace {self.namespace}: check {sent}, "
+            "what it may do, and TEMPORAL_NAMESPACE"
+        )
+
 
 def named_in_environment() -> bool:
     """Whether the environment names a server, so that no other is meant."""
@@ -49,21 +76,69 @@ def find_target(run_file: Path, ui_url: str | None = None) -> Target:
     if run is not None and run.alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
         return Target(profile=profile, ui_url=ui_url or run.ui_url)
-    return Target(profile=ClientConfigProfile.load(), ui_url=ui_url)
+    return Target(profile=_named_profile(), ui_url=ui_url)
 
 
-async def connect(target: Target) -> Client:
-    """A connected client with pydantic payloads. Raises Unreachable."""
+def _named_profile() -> ClientConfigProfile:
+    try:
+        return ClientConfigProfile.load()
+    except RuntimeError:
+        # Neither its message nor the chain: a TOML error quotes the line that it is about, which may hold a key.
+        raise BadInput(
+            "the Temporal profile cannot be read: check that the file (TEMPORAL_CONFIG_FILE) is TOML and has the "
+            f"profile {os.environ.get('TEMPORAL_PROFILE', 'default')!r} (TEMPORAL_PROFILE)"
+        ) from None
+
+
+async def connect(target: Target, runtime: Runtime | None = None) -> Client:
+    """A connected client with pydantic payloads. `runtime`: another than the process's own.
+
+    Raises:
+        Unreachable: no server answers, it does not let us in, or it does not have the namespace.
+        BadInput: a certificate that the profile names cannot be read.
+    """
     if not target.address:
         raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
-    options = target.profile.to_client_connect_config()
-    options["target_host"] = target.address
-    options["namespace"] = target.namespace
     try:
-        return await Client.connect(**options, data_converter=pydantic_data_converter)
+        client = await Client.connect(**_options(target), data_converter=pydantic_data_converter, runtime=runtime)
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
-        raise Unreachable(f"no Temporal server answers at {target.address}: {NEXT_STEP}") from error
+        if any(words in str(error) for words in REFUSED_IN_WORDS):
+            raise target.refused from None
+        encrypted = " with TLS (TEMPORAL_TLS)" if target.tls else ""
+        raise Unreachable(f"no Temporal server answers at {target.address}{encrypted}: {NEXT_STEP}") from error
+    await _enter_namespace(client, target)
+    return client
+
+
+def _options(target: Target) -> ClientConnectConfig:
+    try:
+        options = target.profile.to_client_connect_config()
+    except OSError as error:
+        raise BadInput(
+            f"the certificate or key {error.filename} cannot be read ({error.strerror}): check the TEMPORAL_TLS_ "
+            "settings and the profile's tls section"
+        ) from error
+    return {**options, "target_host": target.address, "namespace": target.namespace}
+
+
+async def _enter_namespace(client: Client, target: Target) -> None:
+    """Else a missing namespace shows in whatever is done first, in words of its own."""
+    try:
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=target.namespace), timeout=RPC_TIMEOUT
+        )
+    except RPCError as error:
+        if error.status in REFUSED:
+            raise target.refused from error
+        if error.status == RPCStatusCode.NOT_FOUND:
+            raise Unreachable(
+                f"the Temporal server at {target.address} has no namespace {target.namespace}: set TEMPORAL_NAMESPACE "
+                f"to one that it has, or make it with `temporal operator namespace create -n {target.namespace}`"
+            ) from error
+        raise Unreachable(
+            f"the Temporal server at {target.address} does not answer ({error.status.name}): {NEXT_STEP}"
+        ) from error
 
 
 def workflow_link(target: Target, workflow_id: str) -> str | None:

@@ -23,16 +23,18 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import Target, connect, workflow_link
+from waystation.adapters.temporal.connect import REFUSED, RPC_TIMEOUT, Target, connect, workflow_link
 from waystation.domain import names
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
 
-RPC_TIMEOUT = timedelta(seconds=10)
 QUERY_TIMEOUT = timedelta(seconds=3)
 """A worker that has to load the workflow first answers well within this; without a worker there is no answer."""
+
+RUNNING = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
+WAITING = f"{RUNNING} AND {names.PENDING_ATTRIBUTE} > 0"
 
 ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
     WorkflowExecutionStatus.CANCELED: TaskPhase.CANCELLED,
@@ -182,13 +184,17 @@ class TemporalTasks:
 
     async def waiting_tasks(self) -> tuple[str, ...]:
         """Ids of running tasks that wait for an answer; of all running tasks where the server cannot tell."""
-        running = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
         try:
-            return await self._ids(f"{running} AND {names.PENDING_ATTRIBUTE} > 0")
+            return await self._ids(WAITING)
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:
                 raise
-            return await self._ids(running)
+            return await self._ids(RUNNING)
+
+    async def count_waiting_tasks(self) -> int:
+        """How many running tasks wait for an answer. Only where the search attributes are registered."""
+        async with self._answering():
+            return (await self._client.count_workflows(WAITING, rpc_timeout=RPC_TIMEOUT)).count
 
     async def _ids(self, query: str) -> tuple[str, ...]:
         async with self._answering():
@@ -207,6 +213,8 @@ class TemporalTasks:
     def _translated(self, error: RPCError, task_id: str | None) -> WaystationError | RPCError:
         if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
             return Unreachable(f"the Temporal server at {self._target.address} does not answer ({error.status.name})")
+        if error.status in REFUSED:
+            return self._target.refused
         if error.status == RPCStatusCode.NOT_FOUND and task_id is not None:
             return BadInput(f"{task_id} does not run: it has ended, or no worker has taken it up yet")
         return error

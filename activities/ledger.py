@@ -1,0 +1,38 @@
+"""Bookkeeping of tasks: what runs have cost, and the audit trail. It needs nothing but the store."""
+
+from temporalio import activity
+
+from activities.failures import reported
+from waystation.domain.budget import RunTotals
+from waystation.domain.leg import RunRef
+from waystation.domain.task import Approval, Refusal
+from waystation.domain.value import Value
+from waystation.ports import TaskStore, TranscriptStore
+
+
+class AuditRequest(Value):
+    """Requests, answers and refused answers, to be kept in this order."""
+
+    task_id: str
+    approvals: tuple[Approval, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class LedgerActivities:
+    """What was spent, and who decided what."""
+
+    def __init__(self, transcripts: TranscriptStore, tasks: TaskStore) -> None:
+        self._transcripts, self._tasks = transcripts, tasks
+
+    @activity.defn(name="ReadTotals")
+    async def totals(self, run: RunRef) -> RunTotals:
+        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
+        with reported():
+            return await self._transcripts.totals(run.run_id)
+
+    @activity.defn(name="RecordAudit")
+    async def audit(self, request: AuditRequest) -> None:
+        """Keep what was asked, answered and refused. Kept twice, it stands once."""
+        with reported():
+            for entry in (*request.approvals, *request.refusals):
+                await self._tasks.audit(request.task_id, entry)

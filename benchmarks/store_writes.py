@@ -1,0 +1,80 @@
+"""Turns a second, SQLite against PostgreSQL in the same run: `python -m benchmarks.store_writes [DATABASE_URL]`.
+
+Each process writes to an agent run of its own, as workers do: an intent, then the reply with its charge. Without a URL
+PostgreSQL is a server of the tests, which does not wait for the disk; neither does the store's SQLite.
+"""
+
+import asyncio
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from tests.postgres import running_postgres
+from waystation.adapters.store import SqlStore, migrate
+from waystation.domain.budget import Usage
+from waystation.domain.leg import RunRef
+from waystation.domain.messages import Message, Text
+from waystation.domain.turn import Charge, Intent
+from waystation.settings import Settings
+
+TURNS = 300
+REPLY = "A reply of some length. " * 100
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def write(url: str, writer: str) -> None:
+    """One process: says when it is ready, and then how many seconds its turns took."""
+    store = await SqlStore.open(url, now)
+    run = RunRef(store_id=await store.store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    start = time.perf_counter()
+    for turn in range(TURNS):
+        key = f"turn-{turn}"
+        await store.record_intent(fence, Intent(key=key, model="model", worst_case=1_000, at=now()))
+        charge = Charge(key=key, kind="turn", model="model", usage=Usage(output=1), cost_micro_usd=1, at=now())
+        await store.commit_reply(fence, turn, Message(id=key, role="assistant", blocks=(Text(text=REPLY),)), charge)
+    print(time.perf_counter() - start)
+    await store.aclose()
+
+
+async def rate(url: str, label: str, processes: int) -> float:
+    """Turns a second of all processes together."""
+    pipe = asyncio.subprocess.PIPE
+    command = (sys.executable, "-m", "benchmarks.store_writes", "--write", url)
+    writers = [
+        await asyncio.create_subprocess_exec(*command, f"{label}-{processes}-{n}", stdin=pipe, stdout=pipe)
+        for n in range(processes)
+    ]
+    for writer in writers:
+        assert writer.stdout is not None
+        await writer.stdout.readline()
+    seconds = [float(out) for out, _ in await asyncio.gather(*(writer.communicate(b"go\n") for writer in writers))]
+    return processes * TURNS / max(seconds)
+
+
+async def compare(sqlite: str, postgres: str) -> None:
+    for url in (sqlite, postgres):
+        await migrate(url, now)
+    for processes in (1, 3):
+        mark = f"{time.time_ns()}"
+        lite, server = await rate(sqlite, mark, processes), await rate(postgres, mark, processes)
+        print(f"{processes} processes: SQLite {lite:,.0f} turns/s, PostgreSQL {server:,.0f}: {server / lite:.2f} times")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--write"]:
+        asyncio.run(write(*sys.argv[2:]))
+    else:
+        with ExitStack() as stack:
+            given = sys.argv[1] if sys.argv[1:] else stack.enter_context(running_postgres()).new_database()
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            both = (Settings(store_url=url).database_url for url in (f"sqlite:///{folder}/waystation.db", given))
+            asyncio.run(compare(*both))

@@ -1,0 +1,57 @@
+"""Transactions that PostgreSQL undoes because of one another are repeated, and not for ever."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from tests.adapters.conftest import store_clock
+from tests.store_contract.values import opened_run
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.part import CONFLICT_PAUSES_S, StorePart, writing
+from waystation.adapters.store.schema import runs
+from waystation.domain.errors import StoreUnavailable
+
+
+class Crossing(StorePart):
+    """Transactions that come between one another."""
+
+    attempts = 0
+
+    @writing
+    async def advance(self, connection: AsyncConnection, first: str, second: str, met: asyncio.Barrier) -> None:
+        """One version on in two runs; the first two attempts have each locked a run when they go for the other's."""
+        self.attempts += 1
+        await connection.execute(update(runs).where(runs.c.run_id == first).values(version=runs.c.version + 1))
+        if self.attempts <= 2:
+            await met.wait()
+        await connection.execute(update(runs).where(runs.c.run_id == second).values(version=runs.c.version + 1))
+
+    @writing
+    async def never_in_turn(self, connection: AsyncConnection) -> None:
+        self.attempts += 1
+        await connection.execute(text("DO $$ BEGIN RAISE serialization_failure; END $$"))
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[SqlStore]:
+    opened = await SqlStore.open(postgres_url, store_clock)
+    yield opened
+    await opened.aclose()
+
+
+async def test_a_transaction_that_was_undone_for_a_deadlock_is_repeated(store: SqlStore) -> None:
+    one, two = (await opened_run(store, "one")).run_id, (await opened_run(store, "two")).run_id
+    crossing, met = Crossing(store.database, store_clock, "store"), asyncio.Barrier(2)
+    await asyncio.gather(crossing.advance(one, two, met), crossing.advance(two, one, met))
+    assert crossing.attempts == 3
+    assert [(await store.load(run_id)).version for run_id in (one, two)] == [2, 2]
+
+
+async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStore) -> None:
+    crossing = Crossing(store.database, store_clock, "store")
+    with pytest.raises(StoreUnavailable, match="other transactions came between, SQLSTATE 40001"):
+        await crossing.never_in_turn()
+    assert crossing.attempts == len(CONFLICT_PAUSES_S) + 1

@@ -1,0 +1,187 @@
+"""Metrics as Prometheus scrapes them, after real work on a real server."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import aiohttp
+import pytest
+from temporalio.envconfig import ClientConfigProfile
+
+from tests.crew import CREW_PLAN, ROOMY, Call, Crew, terms, tight
+from tests.ports import free_port
+from tests.running import Counter, dev_server, opened_parts, request, until, working
+from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.errors import BadInput, ModelUnavailable, StoreError
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.redaction import Scope
+from waystation.domain.task import TaskPhase, task_id_of
+from waystation.testing import ListMeter, PlainRedactor
+from workers.parts import Parts
+from workers.sampling import Gauge, sampled
+
+_SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+PRICED = "claude-sonnet-5-5"
+
+
+class Sample(NamedTuple):
+    """One line of the endpoint."""
+
+    name: str
+    labels: dict[str, str]
+    value: int
+
+
+class Scraped:
+    """An endpoint of its own, and what it shows."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.runtime = prometheus_runtime("127.0.0.1", self.port)
+        self.meter = TemporalMeter(self.runtime.metric_meter)
+        self.samples: list[Sample] = []
+
+    async def scrape(self) -> str:
+        """Look once; returns the whole text."""
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            text = await answer.text()
+        self.samples = [
+            Sample(found["name"], dict(_LABEL.findall(found["labels"] or "")), int(found["value"]))
+            for found in _SAMPLE.finditer(text)
+        ]
+        return text
+
+    def total(self, name: str, **labels: str) -> int:
+        """The sum of all samples of that name which carry these labels."""
+        return sum(one.value for one in self.samples if one.name == name and labels.items() <= one.labels.items())
+
+
+TASK_ID = task_id_of(request())
+
+
+async def charged(parts: Parts) -> tuple[RunTotals, list[RunTotals]]:
+    """What the store says that planning and the agents have cost."""
+    totals = [
+        await parts.store.totals(f"{TASK_ID}/{step}") for step in (PLANNING_ID, *(step.id for step in CREW_PLAN.steps))
+    ]
+    return totals[0], totals[1:]
+
+
+@asynccontextmanager
+async def at_work(folder: Path, crew: Crew, scraped: Scraped) -> AsyncGenerator[tuple[Counter, Parts]]:
+    async with (
+        dev_server() as server,
+        opened_parts(folder, PlainRedactor({}), crew, scraped.meter) as parts,
+        working(server, parts),
+    ):
+        yield Counter(server, parts.store), parts
+
+
+async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_path: Path) -> None:
+    scraped, refused = Scraped(), asyncio.Event()
+
+    async def busy_once(call: Call) -> None:
+        if call == Call("tides", 2) and not refused.is_set():
+            refused.set()
+            raise ModelUnavailable("busy", retry_after=0.01, possibly_billed=False)
+
+    crew = Crew(before=busy_once)
+    priced = terms().model_copy(update={"agent": ROOMY.model_copy(update={"model": PRICED})})
+    async with at_work(tmp_path, crew, scraped) as (counter, parts):
+        await counter.submit(under=priced)
+        assert (await counter.task().result()).phase is TaskPhase.DONE
+        planning, agents = await charged(parts)
+    text = await scraped.scrape()
+    for kind in ("input", "cache_write", "cache_read", "output"):
+        spent = sum(getattr(one.usage, kind) for one in agents)
+        assert scraped.total("waystation_tokens_total", kind=kind, model=PRICED, call="turn") == spent
+        assert scraped.total("waystation_tokens_total", kind=kind, call="plan") == getattr(planning.usage, kind)
+    cost = sum(one.cost_micro_usd or 0 for one in agents)
+    assert scraped.total("waystation_cost_microdollars_total") == cost > 0
+    assert planning.cost_micro_usd is None
+    assert scraped.total("waystation_unpriced_calls_total", model="crew", call="plan") == 1
+    assert scraped.total("waystation_model_calls_total", outcome="answered") == len(crew.calls) - 1
+    assert scraped.total("waystation_model_calls_total", outcome="unavailable", call="turn", model=PRICED) == 1
+    assert TASK_ID.removeprefix("task-") not in text
+
+
+async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:
+    async with at_work(tmp_path, Crew(), Scraped()) as (counter, _):
+        address = counter.client.service_client.config.target_host
+        tasks = TemporalTasks(counter.client, Target(ClientConfigProfile(address=address), None))
+        assert await tasks.count_waiting_tasks() == 0
+        await counter.submit(under=tight())
+
+        async def counted() -> bool:
+            return await tasks.count_waiting_tasks() == 1
+
+        await until(counted)
+        await counter.task().terminate()
+
+
+async def test_what_else_is_counted_carries_no_ids() -> None:
+    scraped = Scraped()
+    outcome = CompactionOutcome(
+        compaction_id="4711",
+        status=Status.COMPRESSED,
+        strategy="window",
+        tokens_before=9_000,
+        tokens_after=2_000,
+        covered=7,
+        passages=3,
+        totals=RunTotals(),
+    )
+    scraped.meter.compacted(outcome)
+    scraped.meter.compacted(outcome.model_copy(update={"status": Status.CANNOT_FIT}))
+    scraped.meter.redacted(Scope.MEMORY, 5)
+    scraped.meter.passages_waiting(12)
+    scraped.meter.tasks_paused(2)
+    scraped.meter.tasks_paused(1)
+    scraped.meter.not_sampled("paused_tasks")
+    await scraped.scrape()
+    without_service = [(one.name, {**one.labels, "service_name": ""}, one.value) for one in scraped.samples]
+    shown = {(name, *(value for value in labels.values() if value)): count for name, labels, count in without_service}
+    assert shown == {
+        ("waystation_compactions_total", "COMPRESSED"): 1,
+        ("waystation_compactions_total", "CANNOT_FIT"): 1,
+        ("waystation_compaction_saved_tokens_total",): 7_000,
+        ("waystation_redactions_total", "memory"): 5,
+        ("waystation_outbox_passages",): 12,
+        ("waystation_paused_tasks",): 1,
+        ("waystation_unread_samples_total", "paused_tasks"): 1,
+    }
+
+
+async def test_a_gauge_that_cannot_be_read_is_counted_and_read_again() -> None:
+    meter, answers = ListMeter(), iter([1, None, 3])
+    read_all = asyncio.Event()
+
+    async def read() -> int:
+        answer = next(answers, 0)
+        if answer is None:
+            raise StoreError("gone")
+        if answer == 3:
+            read_all.set()
+        return answer
+
+    gauge = Gauge("outbox_passages", read, meter.passages_waiting)
+    async with sampled((gauge,), meter, timedelta(milliseconds=1)):
+        await read_all.wait()
+    assert meter.missed == {"outbox_passages": 1}
+    assert meter.gauges["passages_waiting"] in {3, 0}
+
+
+def test_a_metrics_port_that_is_taken_is_told() -> None:
+    scraped = Scraped()
+    with pytest.raises(BadInput, match=rf"metrics cannot be served at 127\.0\.0\.1:{scraped.port}: .*in use"):
+        prometheus_runtime("127.0.0.1", scraped.port)

@@ -1,0 +1,120 @@
+"""Which queues a worker process serves, and what it opens for them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
+
+from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.temporal.connect import Target
+from waystation.cli.main import run
+from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
+from waystation.settings import Settings
+from workers.address import Address, address_of
+from workers.memory import opened_memory
+from workers.queues import served_queues
+from workers.tuning import tuning
+
+SERVER = "http://127.0.0.1:9"
+SERVES_WORKFLOWS = """
+import sys
+import workers.wiring
+print(*{"spacy", "presidio_analyzer", "anthropic", "qdrant_client", "qdrant_edge"} & set(sys.modules))
+"""
+
+
+def test_all_queues_are_served_unless_some_are_named() -> None:
+    assert served_queues(Settings()) == set(QUEUES)
+    assert served_queues(Settings(queues="context, agents,workflows")) == set(QUEUES)
+    assert served_queues(Settings(queues="agents,context", qdrant_url=SERVER)) == {AGENTS_QUEUE, CONTEXT_QUEUE}
+
+
+def test_an_unknown_queue_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(BadInput, match="there is no queue agent: the queues are workflows, agents, context"):
+        served_queues(Settings(queues="agent,workflows", qdrant_url=SERVER))
+
+
+def test_embedded_memory_needs_one_process_for_all_queues() -> None:
+    with pytest.raises(BadInput, match=r"without QDRANT_URL one process runs all queues.*set QDRANT_URL to a Qdrant"):
+        served_queues(Settings(queues="agents"))
+
+
+async def test_a_second_process_on_embedded_memory_is_refused_until_the_first_has_ended(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path)
+    async with opened_memory(settings, NoEmbedder()) as memory:
+        assert await memory.count("t") == 0
+        with pytest.raises(BadInput, match=r"another process runs the workers of .*or set QDRANT_URL"):
+            async with opened_memory(settings, NoEmbedder()):
+                pass
+    async with opened_memory(settings, NoEmbedder()):
+        pass
+
+
+async def test_memory_on_a_server_is_shared_and_opens_while_the_server_is_down(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, qdrant_url=SERVER, qdrant_grpc_port=0)
+    async with opened_memory(settings, NoEmbedder()), opened_memory(settings, NoEmbedder()) as second:
+        with pytest.raises(MemoryUnavailable, match=r"127\.0\.0\.1:9"):
+            await second.count("t")
+
+
+def test_a_process_of_workflows_alone_loads_neither_redaction_nor_model_nor_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    ran = subprocess.run([sys.executable, "-c", SERVES_WORKFLOWS], capture_output=True, text=True, check=True)
+    assert ran.stdout == "\n"
+
+
+def test_slots_are_fixed_unless_a_target_is_set() -> None:
+    fixed = tuning(Settings(), 32)
+    assert fixed.polling == PollerBehaviorSimpleMaximum()
+    assert "FixedSizeSlotSupplier(num_slots=32)" in repr(fixed.slots)
+    by_resources = tuning(Settings(target_memory=0.5), 4)
+    assert by_resources.polling == PollerBehaviorAutoscaling()
+    assert "ResourceBasedTunerConfig(target_memory_usage=0.5, target_cpu_usage=1.0)" in repr(by_resources.slots)
+    assert "maximum_slots=4" in repr(by_resources.slots)
+
+
+def test_addresses_are_read_with_their_hosts_resolved() -> None:
+    assert address_of("S", "0.0.0.0:9464") == Address("0.0.0.0", 9464)
+    assert address_of("S", "[::1]:80") == Address("::1", 80)
+    assert address_of("S", "localhost:80").host in {"127.0.0.1", "::1"}
+
+
+@pytest.mark.parametrize("text", ["9464", ":9464", "host:", "host:0", "host:65536", "::1:80", "http://host:80"])
+def test_an_address_that_is_none_names_its_setting(text: str) -> None:
+    with pytest.raises(BadInput, match=r"WAYSTATION_X is .*: write it as host:port"):
+        address_of("WAYSTATION_X", text)
+
+
+@pytest.mark.parametrize("command", [("-m", "workers"), ("-m", "waystation.cli.main", "worker")])
+def test_both_entry_points_refuse_a_queue_that_is_none(command: tuple[str, ...], tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, *command, "--queues", "nope"],
+        env={**os.environ, "WAYSTATION_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.endswith("there is no queue nope: the queues are workflows, agents, context\n")
+
+
+def test_the_doctor_tells_which_server_queues_and_memory_there_are(
+    temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    run(["doctor"])
+    embedded = capsys.readouterr().out
+    assert f"ok   Temporal server: {temporal_server.address}, namespace default, TLS no, API key no\n" in embedded
+    assert f"ok   memory: embedded in {tmp_path}/memory; " in embedded
+    assert "workers: " in embedded
+    monkeypatch.setenv("QDRANT_URL", SERVER)
+    monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")
+    run(["doctor"])
+    assert "--   memory: the Qdrant server at http://127.0.0.1:9 does not answer" in capsys.readouterr().out

@@ -1,0 +1,55 @@
+"""What the meter is told of calls, compactions and redactions."""
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.context import ContextActivities
+from tests.agents.full_context import request_size, summary
+from tests.agents.office import NAME, SECRET, Office
+from waystation.agents.metered import CallKey, MeteredRedactor
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.messages import user_text
+from waystation.domain.redaction import Scope
+from waystation.ports import ModelRequest
+from waystation.testing import ScriptedModel, scripted_reply
+
+
+async def ask(office: Office, model: ScriptedModel) -> None:
+    office.model = model
+    fence = (await office.site()).fence
+    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=10)
+    await office.metered.ask(fence, CallKey("turn", "1"), request, 1_000)
+
+
+async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(office: Office) -> None:
+    await ask(office, ScriptedModel([scripted_reply()]))
+    (charge,) = office.meter.charges
+    assert (charge.kind, charge.model, charge.usage.total) == ("turn", "claude-opus-5-5", 120)
+    assert charge.cost_micro_usd == 100 * 4 + 20 * 20
+    assert office.meter.failures == []
+
+
+@pytest.mark.parametrize("error", [ModelUnavailable("busy"), ModelRejected("no such model")])
+async def test_a_call_without_a_reply_is_counted_as_what_it_was(office: Office, error: ModelError) -> None:
+    with pytest.raises(type(error)):
+        await ask(office, ScriptedModel([error]))
+    assert office.meter.failures == [("turn", "claude-opus-5-5", error)]
+    assert office.meter.charges == []
+
+
+async def test_a_compaction_is_counted_as_it_ended(full: Office) -> None:
+    full.model = ScriptedModel([summary()])
+    request = full.compaction(await request_size(full))
+    outcome = await ActivityEnvironment().run(ContextActivities(full.condenser, full.meter).compress, request)
+    assert full.meter.compactions == [outcome]
+    assert [charge.kind for charge in full.meter.charges] == ["summary"]
+
+
+async def test_redactions_are_counted_by_where_the_text_goes(bare_office: Office) -> None:
+    redactor = MeteredRedactor(bare_office.redactor, bare_office.meter)
+    texts = [f"{NAME} has {SECRET}", f"{SECRET} again"]
+    assert await redactor.redact(texts, Scope.MEMORY, "t") == await bare_office.redactor.redact(
+        texts, Scope.MEMORY, "t"
+    )
+    await redactor.redact(texts, Scope.MODEL, "t")
+    assert bare_office.meter.redactions == {Scope.MEMORY: 3, Scope.MODEL: 2}

@@ -1,0 +1,120 @@
+"""The product as a person uses it: commands in a shell, workers as processes, and what the store says they paid."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.end_to_end.messages_server import MessagesServer
+from waystation.settings import Settings
+
+WAYSTATION = Path(sys.executable).parent / "waystation"
+POLL = 0.2
+
+
+class PaidTurn(NamedTuple):
+    """One committed turn."""
+
+    step: str
+    turn: int
+    at: float
+    """Time of its commit, in seconds since the epoch."""
+
+
+class Shell:
+    """A home folder and an environment in which commands run."""
+
+    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
+        self.home = home
+        self.settings = settings
+
+    def with_settings(self, **settings: str) -> "Shell":
+        """The same shell with other settings beside its own."""
+        return Shell(self.home, {**self.settings, **settings})
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(WAYSTATION), *arguments], env=self._env, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """A command that goes on in the background."""
+        with log.open("ab") as file:
+            return subprocess.Popen([str(WAYSTATION), *arguments], env=self._env, stdout=file, stderr=file)
+
+    def json(self, *arguments: str) -> dict[str, Any]:
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr
+        return cast("dict[str, Any]", json.loads(done.stdout))
+
+    def paid_turns(self) -> list[PaidTurn]:
+        """Committed turns of all tasks."""
+        return asyncio.run(self._paid_turns())
+
+    def answer_until_over(self, task_id: str) -> str:
+        """Approve whatever the task asks for until it has ended; returns its phase."""
+        phase = ""
+
+        def over() -> bool:
+            nonlocal phase
+            shown = self.json("show", task_id)
+            phase = str(shown["phase"])
+            for approval in cast("list[dict[str, Any]]", shown["approvals"]):
+                if approval["decision"] == "pending":
+                    request = str(approval["request_id"])
+                    done = self.run("approve", task_id, "--request", request, "--add", "20k", "--note", "go on")
+                    assert done.returncode == 0, done.stderr
+            return phase in {"done", "partial", "failed", "cancelled"}
+
+        until(over, 180, "the end of the task")
+        return phase
+
+    @property
+    def _env(self) -> dict[str, str]:
+        return {**os.environ, "WAYSTATION_HOME": str(self.home), **self.settings}
+
+    async def _paid_turns(self) -> list[PaidTurn]:
+        url = self.settings.get("DATABASE_URL")
+        engine = create_async_engine(Settings(home=self.home, store_url=url).database_url)
+        try:
+            async with engine.connect() as connection:
+                rows = (await connection.execute(text("select run_id, key, at from charges where kind = 'turn'"))).all()
+        finally:
+            await engine.dispose()
+        return [PaidTurn(run.split("/")[1], int(key.removeprefix("turn-")), _seconds(at)) for run, key, at in rows]
+
+
+def until(found: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a state; fails with `what` where it does not come."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
+        time.sleep(POLL)
+
+
+def end(process: subprocess.Popen[bytes]) -> int:
+    """Ask a process to stop; returns its exit code."""
+    process.send_signal(signal.SIGTERM)
+    return process.wait(60)
+
+
+def assert_no_committed_turn_was_asked_again(server: MessagesServer, shell: Shell) -> None:
+    committed = {(turn.step, turn.turn): turn.at for turn in shell.paid_turns()}
+    assert committed
+    again = [call for call in server.answered if call.at > committed.get((call.step, call.turn), call.at) + 0.001]
+    assert again == []
+
+
+def _seconds(at: str | datetime) -> float:
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,0 +1,60 @@
+"""One task over good and broken files of every kind, on SQLite and on PostgreSQL: the same report, which uses the good
+files and names the broken ones."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.document_files import pdf_file
+from tests.adapters.test_documents_broken import BROKEN, GOOD
+from tests.postgres import PostgresServer
+from tests.running import dev_server
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.store import migrate
+from waystation.client import Client
+from waystation.domain.task import TaskPhase, TaskRequest
+from waystation.settings import Settings
+from workers.wiring import running_workers
+
+FILES = {**GOOD, "a.pdf": pdf_file("Silt closed the harbour of Nordvik in 1871.")}
+
+
+def write_files(folder: Path) -> Path:
+    folder.mkdir()
+    for name, content in [*FILES.items(), *((name, content) for name, (content, _) in BROKEN.items())]:
+        (folder / name).write_bytes(content)
+    return folder
+
+
+async def report_of(settings: Settings, documents: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    loaded = load_documents([documents])
+    request = TaskRequest(
+        question="Which harbour was closed by silt, and what do the texts say?",
+        request_id="the-same",
+        left_out=loaded.left_out,
+    )
+    async with dev_server() as server:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+        async with running_workers(settings), await Client.connect(settings) as client:
+            task_id = (await client.submit(request, loaded.documents)).task_id
+            async for view in client.watch(task_id):
+                assert view.progress.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
+            return await client.report(task_id)
+
+
+async def test_sqlite_and_postgresql_give_the_same_report_with_every_broken_file_named(
+    tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = write_files(tmp_path / "files")
+    on_sqlite = Settings(home=tmp_path / "sqlite", offline=True)
+    on_postgresql = Settings(home=tmp_path / "postgresql", offline=True, store_url=postgres.new_database())
+    await migrate(on_postgresql.database_url, utc_now)
+    report = await report_of(on_sqlite, documents, monkeypatch)
+    assert await report_of(on_postgresql, documents, monkeypatch) == report
+
+    sources, _, rest = report.partition("## Sources")[2].partition("## Not used")
+    for used in ("a.pdf: page 1 (line", "b.docx: line", "c.pptx: slide ", "f.epub: chapter ", "g.eml: "):
+        assert f"- {used}" in sources
+    unused = [name for name, (_, reason) in BROKEN.items() if f"- {name}: {reason}" not in rest]
+    assert unused == []

@@ -1,0 +1,79 @@
+"""What is in the wheel and in the source distribution, built here without an index."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from waystation import __version__
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("activities", "waystation", "workers", "workflows")
+NAME = f"waystation-{__version__}"
+
+
+def build(source: Path, target: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", str(target)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build(ROOT, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> dict[str, bytes]:
+    """The files of the wheel by name."""
+    return contents_of(dist / f"{NAME}-py3-none-any.whl")
+
+
+def contents_of(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def files_of_the_packages() -> set[str]:
+    return {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_has_every_file_of_the_packages_and_no_other(wheel: dict[str, bytes]) -> None:
+    inside = {name for name in wheel if not name.startswith(f"{NAME}.dist-info/")}
+    assert inside == files_of_the_packages()
+    assert {"waystation/py.typed", "waystation/agents/prompts/research.md"} <= inside
+    assert any(name.startswith("waystation/adapters/store/migrations/versions/0001") for name in inside)
+
+
+def test_the_wheel_brings_the_command_and_its_licence(wheel: dict[str, bytes]) -> None:
+    assert wheel[f"{NAME}.dist-info/entry_points.txt"] == b"[console_scripts]\nwaystation = waystation.cli.main:main\n"
+    assert b"Apache License" in wheel[f"{NAME}.dist-info/licenses/LICENSE"]
+
+
+def test_the_version_is_the_same_everywhere(wheel: dict[str, bytes]) -> None:
+    assert f"\nVersion: {__version__}\n".encode() in wheel[f"{NAME}.dist-info/METADATA"]
+    assert version("waystation") == __version__
+
+
+def test_the_source_distribution_has_what_the_wheel_is_built_from_and_no_other(dist: Path) -> None:
+    with tarfile.open(dist / f"{NAME}.tar.gz") as archive:
+        inside = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
+    beside = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "requirements.lock", "PKG-INFO", ".gitignore"}
+    assert inside == files_of_the_packages() | beside
+
+
+def test_the_source_distribution_builds_the_same_wheel(dist: Path, wheel: dict[str, bytes], tmp_path: Path) -> None:
+    with tarfile.open(dist / f"{NAME}.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    build(tmp_path / NAME, tmp_path)
+    assert contents_of(tmp_path / f"{NAME}-py3-none-any.whl") == wheel

@@ -1,0 +1,66 @@
+"""The installed wheel does the whole job, far from this checkout. It needs the package index: `make wheel` runs it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("activities", "waystation", "workers", "workflows")
+
+pytestmark = [pytest.mark.installed, pytest.mark.timeout(600)]
+
+
+def uv(*arguments: str | Path) -> None:
+    program = shutil.which("uv") or ROOT / ".uv" / "bin" / "uv"
+    done = subprocess.run([program, *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel and its locked dependencies."""
+    folder = tmp_path_factory.mktemp("installed")
+    uv("build", "--quiet", "--out-dir", folder / "dist")
+    uv("venv", "--quiet", "--python", sys.executable, folder / "venv")
+    (wheel,) = (folder / "dist").glob("*.whl")
+    python = folder / "venv" / "bin" / "python"
+    uv("pip", "install", "--quiet", "--python", python, "--constraints", "requirements.lock", wheel)
+    return python.parent
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    return folder
+
+
+def run_in(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in this folder with standard input closed, and nothing in the environment but a home."""
+    home = folder.with_name("home")
+    environment = {"PATH": os.defpath, "HOME": str(home), "WAYSTATION_HOME": str(home / "waystation")}
+    closed = ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command]
+    return subprocess.run(closed, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_nothing_comes_from_this_checkout(programs: Path, empty: Path) -> None:
+    asked = "import sys, {0}; print(*sys.path, *(package.__file__ for package in ({0})), sep='\\n')"
+    found = run_in(empty, programs / "python", "-c", asked.format(", ".join(PACKAGES)))
+    assert found.returncode == 0, found.stderr
+    assert [line for line in found.stdout.splitlines() if Path(line).is_relative_to(ROOT)] == []
+
+
+def test_the_demo_runs_in_an_empty_folder_to_a_report(programs: Path, empty: Path) -> None:
+    done = run_in(empty, programs / "waystation", "demo")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^task-\w+ is done$", done.stdout, re.MULTILINE), done.stdout
+    report = re.search(r"^report: (.+\.md)$", done.stdout, re.MULTILINE)
+    assert report is not None, done.stdout
+    assert Path(report[1]).is_relative_to(empty.with_name("home"))
+    assert re.search(r"^# \w", Path(report[1]).read_text(encoding="utf-8"), re.MULTILINE)
+    assert list(empty.iterdir()) == []

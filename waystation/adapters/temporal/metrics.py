@@ -1,0 +1,94 @@
+"""Prometheus metrics: those of the Temporal SDK, and ours through the same runtime and endpoint.
+
+Labels are names of models, kinds and statuses: never ids, so that their number stays small.
+"""
+
+from temporalio.common import MetricMeter
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+
+from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.errors import BadInput, ModelError, ModelUnavailable
+from waystation.domain.redaction import Scope
+from waystation.domain.turn import Charge
+from waystation.ports import CallKind
+
+
+def prometheus_runtime(host: str, port: int) -> Runtime:
+    """A runtime that serves `/metrics` there for as long as it lives. Clients have to be connected with it.
+
+    Args:
+        host: an IP address.
+        port: TCP port.
+
+    Raises:
+        BadInput: nothing can listen there.
+    """
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    config = PrometheusConfig(
+        bind_address=address, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
+    )
+    try:
+        return Runtime(telemetry=TelemetryConfig(metrics=config))
+    except ValueError as error:
+        raise BadInput(f"metrics cannot be served at {address}: {error}") from error
+
+
+class TemporalMeter:
+    """The port `Meter` on the SDK's meter. That of a runtime without metrics counts nothing."""
+
+    def __init__(self, meter: MetricMeter) -> None:
+        self._tokens = meter.create_counter("waystation_tokens", "Tokens of answered model calls")
+        self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
+        self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
+        self._calls = meter.create_counter("waystation_model_calls", "Model calls")
+        self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
+        self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
+        self._redactions = meter.create_counter("waystation_redactions", "Private stretches replaced")
+        self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
+        self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait for the memory")
+        self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
+
+    def answered(self, charge: Charge) -> None:
+        """See `Meter`."""
+        labels = {"model": charge.model, "call": charge.kind}
+        self._calls.add(1, {**labels, "outcome": "answered"})
+        used = charge.usage
+        kinds = {
+            "input": used.input,
+            "cache_write": used.cache_write,
+            "cache_read": used.cache_read,
+            "output": used.output,
+        }
+        for kind, tokens in kinds.items():
+            self._tokens.add(tokens, {**labels, "kind": kind})
+        if charge.cost_micro_usd is None:
+            self._unpriced.add(1, labels)
+        else:
+            self._cost.add(charge.cost_micro_usd, labels)
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """See `Meter`."""
+        outcome = "unavailable" if isinstance(error, ModelUnavailable) else "rejected"
+        self._calls.add(1, {"model": model, "call": kind, "outcome": outcome})
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """See `Meter`."""
+        self._compactions.add(1, {"status": outcome.status.value})
+        if outcome.status.made_room:
+            self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
+
+    def redacted(self, scope: Scope, spans: int) -> None:
+        """See `Meter`."""
+        self._redactions.add(spans, {"scope": scope.value})
+
+    def passages_waiting(self, count: int) -> None:
+        """See `Meter`."""
+        self._outbox.set(count)
+
+    def tasks_paused(self, count: int) -> None:
+        """See `Meter`."""
+        self._paused.set(count)
+
+    def not_sampled(self, gauge: str) -> None:
+        """See `Meter`."""
+        self._not_sampled.add(1, {"gauge": gauge})

@@ -1,0 +1,42 @@
+"""The port to what counts the work: tokens, money, calls and compactions, without content and without ids."""
+
+from typing import Literal, Protocol
+
+from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.errors import ModelError
+from waystation.domain.redaction import Scope
+from waystation.domain.turn import Charge
+
+CallKind = Literal["turn", "summary", "plan"]
+
+
+class Meter(Protocol):
+    """Counts since this process started. Counting never fails and never waits."""
+
+    def answered(self, charge: Charge) -> None:
+        """A model call was answered, and cost this; without a known price it counts as unpriced."""
+        ...
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """A model call gave no reply."""
+        ...
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """A compaction ended."""
+        ...
+
+    def redacted(self, scope: Scope, spans: int) -> None:
+        """So many private stretches were replaced in texts on their way there."""
+        ...
+
+    def passages_waiting(self, count: int) -> None:
+        """So many passages are in the outbox now."""
+        ...
+
+    def tasks_paused(self, count: int) -> None:
+        """So many running tasks wait for an answer about money now."""
+        ...
+
+    def not_sampled(self, gauge: str) -> None:
+        """A gauge keeps its last value, because what it shows could not be read."""
+        ...

@@ -1,0 +1,56 @@
+"""Which memory this process works with: a Qdrant server, or the embedded engine, which it then has to itself."""
+
+import fcntl
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, contextmanager
+
+from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.domain.errors import BadInput
+from waystation.ports import Embedder, Memory
+from waystation.settings import Settings
+
+
+@asynccontextmanager
+async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[Memory]:
+    """The memory, closed at the end. A server that is down now may come later: that is no failure here.
+
+    Raises:
+        BadInput: QDRANT_URL is no address, or another process has the embedded memory of this home folder.
+        MemoryUnavailable: the embedded memory cannot be opened.
+    """
+    if settings.qdrant_url is not None:
+        server = memory_server(settings, settings.qdrant_url)
+        async with aclosing(QdrantServerMemory.open(server, embedder.name, embedder.dimension)) as memory:
+            yield memory
+    else:
+        with _alone(settings):
+            embedded = await QdrantEdgeMemory.open(settings.memory_folder, embedder.name, embedder.dimension)
+            async with aclosing(embedded):
+                yield embedded
+
+
+def memory_server(settings: Settings, url: str) -> QdrantServer:
+    """The Qdrant server at this URL, with what the settings say of it."""
+    return QdrantServer(
+        url=url,
+        api_key=settings.qdrant_api_key,
+        grpc_port=settings.qdrant_grpc_port,
+        collection=settings.qdrant_collection,
+    )
+
+
+@contextmanager
+def _alone(settings: Settings) -> Generator[None]:
+    """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends."""
+    with settings.memory_folder.with_suffix(".lock").open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadInput(
+                f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
+                "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
+                "so that several processes share a Qdrant server"
+            ) from None
+        yield

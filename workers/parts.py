@@ -1,0 +1,140 @@
+"""What activities work with: which adapter stands behind which port, opened where a process needs them."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.embeddings.choice import best_embedder
+from waystation.adapters.presidio.key import key_check, key_from_hex, load_or_create_key
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.agents.archive import Archive
+from waystation.agents.condenser import Condenser
+from waystation.agents.contract import ContractWriter
+from waystation.agents.loop import AgentLoop
+from waystation.agents.metered import MeteredModel, MeteredRedactor
+from waystation.agents.planner import Planner
+from waystation.agents.publisher import Publisher
+from waystation.agents.recollection import Recollection
+from waystation.agents.roles import Desk
+from waystation.domain.errors import BadInput
+from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor
+from waystation.settings import Settings
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that activities work with."""
+
+    store: SqlStore
+    model: ChatModel
+    redactor: Redactor
+    embedder: Embedder
+    memory: Memory
+    search: DocumentSearch
+    meter: Meter
+
+    @property
+    def metered(self) -> MeteredModel:
+        """The model, with its calls announced in the store."""
+        return MeteredModel(model=self.model, transcripts=self.store, clock=utc_now, meter=self.meter)
+
+    @property
+    def recollection(self) -> Recollection:
+        """Search in memory."""
+        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor)
+
+    @property
+    def desk(self) -> Desk:
+        """What the agents' tools work with."""
+        store = self.store
+        return Desk(
+            transcripts=store,
+            documents=store,
+            search=self.search,
+            work=store,
+            tasks=store,
+            recollection=self.recollection,
+            redactor=self.redactor,
+        )
+
+    @property
+    def archive(self) -> Archive:
+        """The way from outbox to memory."""
+        return Archive(outbox=self.store, embedder=self.embedder, memory=self.memory)
+
+    @property
+    def loop(self) -> AgentLoop:
+        """The agent loop."""
+        store = self.store
+        contracts = ContractWriter(
+            tasks=store, documents=store, work=store, recollection=self.recollection, redactor=self.redactor
+        )
+        return AgentLoop(model=self.metered, desk=self.desk, contracts=contracts, clock=utc_now)
+
+    @property
+    def planner(self) -> Planner:
+        """The planner."""
+        store = self.store
+        return Planner(model=self.metered, transcripts=store, documents=store, tasks=store, redactor=self.redactor)
+
+    @property
+    def condenser(self) -> Condenser:
+        """What makes room in contexts."""
+        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now)
+
+    @property
+    def publisher(self) -> Publisher:
+        """What makes the report."""
+        return Publisher(tasks=self.store, documents=self.store, work=self.store, redactor=self.redactor)
+
+
+@asynccontextmanager
+async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> AsyncGenerator[Parts]:
+    """The adapters that these settings ask for, opened, and closed at the end.
+
+    Raises:
+        BadInput: another process has the embedded memory of this home folder open, or the workers of this store have
+            another key.
+        MemoryUnavailable: the memory cannot be opened.
+    """
+    # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
+    from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+    from workers.memory import opened_memory  # noqa: PLC0415
+    from workers.models import model_switch  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        embedder = best_embedder()
+        memory = await stack.enter_async_context(opened_memory(settings, embedder))
+        model = model_switch(settings)
+        stack.push_async_callback(model.aclose)
+        redactor = PresidioRedactor(await _placeholder_key(settings, store))
+        stack.callback(redactor.close)
+        # Beside the first work, so that the first redaction does not wait for all of the language model.
+        warming_up = asyncio.create_task(redactor.warm_up())
+        stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
+        yield Parts(
+            store=store,
+            model=model,
+            redactor=MeteredRedactor(redactor, meter),
+            embedder=embedder,
+            memory=memory,
+            search=Bm25DocumentSearch(store),
+            meter=meter,
+        )
+
+
+async def _placeholder_key(settings: Settings, store: SqlStore) -> bytes:
+    """The same for all workers of a store: else one could not find what another has redacted. Raises BadInput."""
+    if settings.key is None:
+        key = load_or_create_key(settings.key_file)
+    else:
+        key = key_from_hex(settings.key.get_secret_value())
+    if not await store.claim_key(key_check(key)):
+        raise BadInput(
+            "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, which "
+            "is their WAYSTATION_KEY or the file `key` in their home folder, in hex"
+        )
+    return key

@@ -1,0 +1,123 @@
+"""One worker for each queue: workflows with their bookkeeping, agents (they wait for models), context (CPU)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.worker import Worker, WorkflowRunner
+
+from activities.agents import AgentActivities
+from activities.context import ContextActivities
+from activities.heartbeats import INTERVAL
+from activities.ledger import LedgerActivities
+from activities.memory import MemoryActivities
+from activities.planning import PlanningActivities
+from activities.reports import ReportActivities
+from activities.sessions import SessionActivities
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.domain.errors import BadInput
+from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
+from waystation.settings import Settings
+from workers.parts import Parts
+from workers.tuning import tuning
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+GRACE = timedelta(seconds=20)
+"""So long legs may take to reach a turn boundary when the worker stops."""
+STICKY = timedelta(seconds=2)
+"""So long the server waits for the worker that knows a workflow before it asks any other: a killed one never comes."""
+PREFIX = "waystation-"
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What the workers of one process share."""
+
+    client: Client
+    store: SqlStore
+    settings: Settings
+    runner: WorkflowRunner
+    search_attributes: bool
+    """Whether workflows may set them."""
+
+    def planning(self, parts: Parts) -> PlanningActivities:
+        """Admission and plans."""
+        return PlanningActivities(
+            parts.planner, self.store, self.store, parts.redactor, search_attributes=self.search_attributes
+        )
+
+
+def workflows_worker(shop: Workshop) -> Worker:
+    """Workflows, and the activities that need nothing but the store."""
+    store = shop.store
+    ledger, sessions = LedgerActivities(store, store), SessionActivities(shop.client, store, store)
+    return Worker(
+        shop.client,
+        task_queue=WORKFLOWS_QUEUE,
+        workflows=[SessionWorkflow, TaskWorkflow],
+        activities=[ledger.totals, ledger.audit, sessions.reconcile],
+        workflow_runner=shop.runner,
+        sticky_queue_schedule_to_start_timeout=STICKY,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
+def agents_worker(shop: Workshop, parts: Parts) -> Worker:
+    """Legs and plans: they wait for models most of the time."""
+    agents = AgentActivities(parts.loop)
+    taken_on = tuning(shop.settings, shop.settings.agents_at_once)
+    return Worker(
+        shop.client,
+        task_queue=AGENTS_QUEUE,
+        activities=[agents.research, agents.analysis, agents.writing, shop.planning(parts).plan],
+        tuner=taken_on.slots,
+        activity_task_poller_behavior=taken_on.polling,
+        max_heartbeat_throttle_interval=INTERVAL,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
+def context_worker(shop: Workshop, parts: Parts) -> Worker:
+    """Compaction, memory, admission and reports: what redacts and embeds."""
+    taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
+    return Worker(
+        shop.client,
+        task_queue=CONTEXT_QUEUE,
+        activities=[
+            ContextActivities(parts.condenser, parts.meter).compress,
+            MemoryActivities(parts.archive).drain,
+            ReportActivities(parts.publisher).store,
+            shop.planning(parts).admit,
+        ],
+        tuner=taken_on.slots,
+        activity_task_poller_behavior=taken_on.polling,
+        max_heartbeat_throttle_interval=INTERVAL,
+        graceful_shutdown_timeout=GRACE,
+    )
+
+
+WORKER_WITH_PARTS: Mapping[str, Callable[[Workshop, Parts], Worker]] = {
+    AGENTS_QUEUE: agents_worker,
+    CONTEXT_QUEUE: context_worker,
+}
+
+
+def served_queues(settings: Settings) -> frozenset[str]:
+    """The queues that this process shall serve: all, or those that `queues` names.
+
+    Raises:
+        BadInput: a name that no queue has, or fewer than all with embedded memory.
+    """
+    short = {queue.removeprefix(PREFIX): queue for queue in QUEUES}
+    names = [name.strip() for name in settings.queues.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in short]:
+        raise BadInput(f"there is no queue {', '.join(unknown)}: the queues are {', '.join(short)}")
+    queues = frozenset(short[name] for name in names) or frozenset(QUEUES)
+    if queues < set(QUEUES) and settings.qdrant_url is None:
+        raise BadInput(
+            "without QDRANT_URL one process runs all queues, because embedded memory is opened by one process only: "
+            "set QDRANT_URL to a Qdrant server, or leave the queues (--queues, WAYSTATION_QUEUES) out"
+        )
+    return queues
