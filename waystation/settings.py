@@ -6,7 +6,7 @@ How Temporal is reached is not here: the standard `TEMPORAL_*` variables and pro
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
@@ -41,7 +41,7 @@ class Settings(BaseSettings):
         max_length=200,
         description="The team that owns the sessions; nothing crosses from one tenant to another.",
     )
-    store_url: str | None = Field(
+    store_url: Annotated[str, StringConstraints(strip_whitespace=True)] | None = Field(
         default=None,
         validation_alias=AliasChoices("WAYSTATION_STORE_URL", "DATABASE_URL"),
         repr=False,

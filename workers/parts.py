@@ -35,6 +35,16 @@ class Parts:
     memory: Memory
     search: DocumentSearch
     meter: Meter
+    key_check: str = ""
+    """By what other workers of the store see whether they make placeholders with the same key."""
+
+    async def claim_key(self) -> None:
+        """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
+        if not await self.store.claim_key(self.key_check):
+            raise BadInput(
+                "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, "
+                "which is their WAYSTATION_KEY or the file `key` in their home folder, in hex"
+            )
 
     @property
     def metered(self) -> MeteredModel:
@@ -96,8 +106,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     """The adapters that these settings ask for, opened, and closed at the end.
 
     Raises:
-        BadInput: another process has the embedded memory of this home folder open, or the workers of this store have
-            another key.
+        BadInput: another process has the embedded memory of this home folder open, or a setting cannot be used.
         MemoryUnavailable: the memory cannot be opened.
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
@@ -110,7 +119,8 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         memory = await stack.enter_async_context(opened_memory(settings, embedder))
         model = model_switch(settings)
         stack.push_async_callback(model.aclose)
-        redactor = PresidioRedactor(await _placeholder_key(settings, store))
+        key = _placeholder_key(settings)
+        redactor = PresidioRedactor(key)
         stack.callback(redactor.close)
         # Beside the first work, so that the first redaction does not wait for all of the language model.
         warming_up = asyncio.create_task(redactor.warm_up())
@@ -123,18 +133,11 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             memory=memory,
             search=Bm25DocumentSearch(store),
             meter=meter,
+            key_check=key_check(key),
         )
 
 
-async def _placeholder_key(settings: Settings, store: SqlStore) -> bytes:
-    """The same for all workers of a store: else one could not find what another has redacted. Raises BadInput."""
+def _placeholder_key(settings: Settings) -> bytes:
     if settings.key is None:
-        key = load_or_create_key(settings.key_file)
-    else:
-        key = key_from_hex(settings.key.get_secret_value())
-    if not await store.claim_key(key_check(key)):
-        raise BadInput(
-            "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, which "
-            "is their WAYSTATION_KEY or the file `key` in their home folder, in hex"
-        )
-    return key
+        return load_or_create_key(settings.key_file)
+    return key_from_hex(settings.key.get_secret_value())

@@ -15,11 +15,11 @@ from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runti
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
-from waystation.ports import Memory, Meter
+from waystation.ports import Meter
 from waystation.settings import Settings
 from workers.address import address_of
 from workers.health import Health, served_health
-from workers.parts import opened_parts
+from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
 from workers.sampling import Gauge, sampled
 from workers.sandbox import sandboxed
@@ -56,18 +56,20 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
         store = await stack.enter_async_context(aclosing(await SqlStore.open(settings.database_url, utc_now)))
         shop = Workshop(client, store, settings, sandboxed(), await ensure_search_attributes(client))
         workers = [workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []
-        memory: Memory | None = None
+        parts: Parts | None = None
         if with_parts := sorted(queues & WORKER_WITH_PARTS.keys()):
             parts = await stack.enter_async_context(opened_parts(settings, store, meter))
-            memory = parts.memory
             workers += [WORKER_WITH_PARTS[queue](shop, parts) for queue in with_parts]
-            if CONTEXT_QUEUE in queues:
-                await parts.archive.drain()
         if settings.health_address is not None:
-            health = Health(client, store, memory, workers)
+            health = Health(client, store, parts.memory if parts is not None else None, workers)
             await stack.enter_async_context(served_health(settings.health_address, health))
         if settings.metrics_address is not None:
             await stack.enter_async_context(sampled(_gauges(shop, TemporalTasks(client, target), meter), meter))
+        if parts is not None:
+            # Last, when nothing else can fail: a process that does not start must not leave its key behind.
+            await parts.claim_key()
+            if CONTEXT_QUEUE in queues:
+                await parts.archive.drain()
         await stack.enter_async_context(polling(workers))
         yield client
 

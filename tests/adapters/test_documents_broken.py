@@ -113,6 +113,14 @@ def test_a_folder_of_good_and_broken_files_gives_all_good_ones_and_a_reason_for_
     assert whole == {name: reason for name, (_, reason) in BROKEN.items()}
 
 
+def test_a_page_of_html_that_takes_its_parser_too_long_is_one_file_less(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<p>Text.</p>" + "<div>" * 20_000)
+    (tmp_path / "b.md").write_text("Text.")
+    loaded = load_documents([tmp_path], seconds_a_file=2)
+    assert [item.name for item in loaded.left_out] == ["a.html"]
+    assert [document.name for document in loaded.documents] == ["b.md"]
+
+
 def test_a_parser_that_hangs_is_one_file_less(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     (tmp_path / "b.md").write_text("Text.")

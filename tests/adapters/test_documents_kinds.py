@@ -40,7 +40,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。
  [page 9]
 Three.\
 """,
-            ["pages 2, 5–6: no text: scanned?"],
+            ["pages 2, 5–6: no text: scanned?", "page 3: empty"],
         )
     )
 

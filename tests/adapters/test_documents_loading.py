@@ -19,7 +19,7 @@ def loaded_names(*paths: Path) -> list[str]:
     return [document.name for document in load_documents(paths).documents]
 
 
-def test_a_folder_is_read_to_the_bottom_by_name_without_hidden_and_generated_files(tmp_path: Path) -> None:
+def test_a_folder_is_read_to_the_bottom_by_name_and_hidden_and_generated_files_are_named(tmp_path: Path) -> None:
     for name in (
         "b.md",
         "a.txt",
@@ -32,7 +32,11 @@ def test_a_folder_is_read_to_the_bottom_by_name_without_hidden_and_generated_fil
     ):
         write(tmp_path / name, "text")
     assert loaded_names(tmp_path) == ["a.txt", "b.md", "sub/c.py"]
-    assert load_documents([tmp_path]).left_out == ()
+    left_out = {(item.name, item.reason) for item in load_documents([tmp_path]).left_out}
+    assert left_out == {
+        *((name, "hidden") for name in (".hidden.md", ".git", "sub/.env")),
+        *((name, "generated") for name in ("__pycache__", "node_modules")),
+    }
 
 
 def test_a_hidden_folder_that_is_given_by_itself_is_read(tmp_path: Path) -> None:
@@ -108,7 +112,8 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     loaded = load_documents([tmp_path / "docs"])
     assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
     reason = "a link that leads out of the folder; give its target by itself"
-    assert loaded.left_out == (LeftOut(name="b.txt", reason=reason), LeftOut(name="c", reason=reason))
+    hidden = LeftOut(name="..mounted", reason="hidden")
+    assert loaded.left_out == (hidden, LeftOut(name="b.txt", reason=reason), LeftOut(name="c", reason=reason))
 
 
 @pytest.mark.parametrize(

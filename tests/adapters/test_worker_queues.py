@@ -1,14 +1,18 @@
 """Which queues a worker process serves, and what it opens for them."""
 
 import os
+import socket
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.cli.main import run
 from waystation.domain.errors import BadInput, MemoryUnavailable
@@ -18,6 +22,7 @@ from workers.address import Address, address_of
 from workers.memory import opened_memory
 from workers.queues import served_queues
 from workers.tuning import tuning
+from workers.wiring import running_workers
 
 SERVER = "http://127.0.0.1:9"
 SERVES_WORKFLOWS = """
@@ -102,6 +107,30 @@ def test_both_entry_points_refuse_a_queue_that_is_none(command: tuple[str, ...],
     )
     assert ran.returncode == 2
     assert ran.stderr.endswith("there is no queue nope: the queues are workflows, agents, context\n")
+
+
+async def test_a_process_that_cannot_start_leaves_no_claim_on_the_key_of_its_store(
+    temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        settings = Settings(home=tmp_path, health_address=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(BadInput, match="WAYSTATION_HEALTH_ADDRESS"):
+            async with running_workers(settings):
+                pass
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        assert await store.claim_key("another")
+
+
+def test_a_qdrant_url_that_is_none_is_something_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("QDRANT_URL", "qdrant")
+    assert run(["doctor"]) == 1
+    assert "FAIL memory: QDRANT_URL is no address of a server" in capsys.readouterr().out
 
 
 def test_the_doctor_tells_which_server_queues_and_memory_there_are(

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import typer
 
 from waystation.adapters.store import store_status
-from waystation.adapters.temporal.connect import Target, connect, find_target
+from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import unusable_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
@@ -121,9 +121,10 @@ async def _memory(settings: Settings) -> Check:
         there = await client.collection_exists(server.collection)
         await client.close()
     except BadInput as error:
-        return Check(name="memory", ok=False, finding=str(error), needed=False)
+        return Check(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
-        finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store"
+        rest = "; WAYSTATION_QDRANT_GRPC_PORT=0 for REST alone" if server.grpc_port else ""
+        finding = f"{server.name} {failure_of(error)}: tasks run on, and passages wait in the store{rest}"
         return Check(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "is there" if there else "is made by the first worker"
     return Check(name="memory", ok=True, finding=f"{server.name} answers; collection {server.collection} {state}")
@@ -167,5 +168,6 @@ def _where(target: Target) -> str:
 
 def _workers(unattended: Sequence[str]) -> Check:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
-    finding = f"{polled} polled" + (f"; none polls {', '.join(unattended)}: `waystation up`" if unattended else "")
+    start = "worker" if named_in_environment() else "up"
+    finding = f"{polled} polled" + (f"; none polls {', '.join(unattended)}: `waystation {start}`" if unattended else "")
     return Check(name="workers", ok=not unattended, finding=finding, reachable=False)

@@ -17,7 +17,7 @@ from waystation.cli.reports import keep_report
 from waystation.cli.task_json import task_json
 from waystation.client import Client
 from waystation.domain.budget import Mode
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import LOWEST_BUDGET, SourceDocument, TaskRequest
 from waystation.seen import Submitted
 from waystation.settings import Settings
@@ -127,7 +127,10 @@ async def hand_in(client: Client, request: TaskRequest, documents: tuple[SourceD
     unattended = await client.unattended_queues()
     if unattended:
         say(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
-    submitted = await client.submit(request, documents)
+    try:
+        submitted = await client.submit(request, documents)
+    except Unreachable as error:
+        raise Unreachable(f"{error}: --request-id {request.request_id}") from error
     for warning in submitted.warnings:
         say(f"Warning: {warning}")
     say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())

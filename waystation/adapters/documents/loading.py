@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,7 @@ def load_documents(paths: Sequence[Path], *, seconds_a_file: float = SECONDS_A_F
     """Read files, and folders with everything in them but hidden and generated files.
 
     A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
-    is reached twice is one document. `seconds_a_file` is the most that the parser of a binary kind may take.
+    is reached twice is one document. `seconds_a_file` is the most that a parser may take.
 
     Raises:
         BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
@@ -104,9 +105,11 @@ def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
         leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
 
     for here, folders, files in os.walk(folder, onerror=unlisted):
-        folders[:] = sorted(filter(_wanted, folders))
+        for name in sorted(filter(_unwanted, (*folders, *files))):
+            leave_out(str(Path(here, name)), _unwanted(name))
+        folders[:] = sorted(filterfalse(_unwanted, folders))
         links = [name for name in folders if Path(here, name).is_symlink()]
-        for name in sorted([*filter(_wanted, files), *links]):
+        for name in sorted([*filterfalse(_unwanted, files), *links]):
             path = Path(here, name)
             # What lies outside was not given: a link must not carry somebody's keys into a task.
             if not Path(os.path.realpath(path)).is_relative_to(root):
@@ -115,8 +118,11 @@ def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
                 yield path
 
 
-def _wanted(name: str) -> bool:
-    return not name.startswith(".") and name not in _GENERATED
+def _unwanted(name: str) -> str:
+    """Why a file or folder of that name is not looked at; empty: it is."""
+    if name.startswith("."):
+        return "hidden"
+    return "generated" if name in _GENERATED else ""
 
 
 def _met(path: Path, seen: set[str]) -> bool:

@@ -40,6 +40,7 @@ def pdf_extract(content: bytes) -> Extract:
         raise Unreadable(f"has {len(document):,} pages, and {MOST_PAGES:,} is the most; split it")
     parts: list[Part] = []
     silent: list[int] = []
+    blank: list[int] = []
     damaged: list[int] = []
     for number in range(1, len(document) + 1):
         try:
@@ -49,13 +50,17 @@ def pdf_extract(content: bytes) -> Extract:
             continue
         if text:
             parts.append(Part(f"page {number}", text))
-        elif not is_blank:
-            silent.append(number)
+        else:
+            # A page whose content is broken looks blank, too: so those are named as well.
+            (blank if is_blank else silent).append(number)
     if silent and not parts:
         raise Unreadable("no page has text: scanned? Run text recognition (OCR) on it first")
     if damaged and not parts:
         raise Unreadable("damaged: no page can be read")
-    return Extract(parts, [*_left_out(silent, "no text: scanned?"), *_left_out(damaged, "damaged")])
+    if not parts:
+        raise Unreadable("empty")
+    left_out = (*_left_out(silent, "no text: scanned?"), *_left_out(blank, "empty"), *_left_out(damaged, "damaged"))
+    return Extract(parts, left_out)
 
 
 def _opened(content: bytes) -> _Document:

@@ -1,9 +1,9 @@
-"""One file to text: text and pages here, every other kind in a child, each up to its size."""
+"""One file to text: text here, every kind with a parser in a child, each up to its size."""
 
 from pathlib import Path
 
 from waystation.adapters.documents.child_reader import ChildReader, ParserBroke
-from waystation.adapters.documents.decoding import decoded, page_text
+from waystation.adapters.documents.decoding import decoded
 from waystation.adapters.documents.extract import Extracted, Unreadable
 from waystation.adapters.documents.kinds import HEAD, Kind, kind_of
 
@@ -25,14 +25,13 @@ def read_file(path: Path, child: ChildReader) -> Extracted:
             raise Unreadable("neither a file nor a folder" if path.exists() else "no such file")
         with path.open("rb") as file:
             kind = kind_of(file.read(HEAD), path.suffix.lower())
-        is_text = kind in {Kind.TEXT, Kind.HTML}
-        _check_size(path.stat().st_size, LARGEST_TEXT if is_text else LARGEST_FILE)
-        if not is_text:
+        _check_size(path.stat().st_size, LARGEST_TEXT if kind in {Kind.TEXT, Kind.HTML} else LARGEST_FILE)
+        if kind is not Kind.TEXT:
             return _by_child(path, kind, child)
         content = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"cannot be read ({error.strerror})") from error
-    text = "\n".join((page_text if kind is Kind.HTML else decoded)(content).splitlines()).rstrip()
+    text = "\n".join(decoded(content).splitlines()).rstrip()
     if not text.strip():
         raise Unreadable("empty")
     return Extracted(text=text)

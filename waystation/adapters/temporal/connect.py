@@ -97,6 +97,8 @@ async def connect(target: Target, runtime: Runtime | None = None) -> Client:
         Unreachable: no server answers, it does not let us in, or it does not have the namespace.
         BadInput: a certificate that the profile names cannot be read.
     """
+    if "://" in target.address:
+        raise BadInput("TEMPORAL_ADDRESS is a host and a port without a scheme, like temporal.example.com:7233")
     if not target.address:
         raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
     try:
