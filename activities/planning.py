@@ -5,9 +5,11 @@ from temporalio import activity
 from activities.failures import reported
 from activities.heartbeats import beating
 from waystation.agents.planner import PlanMade, Planner
+from waystation.domain.amount import Limit
 from waystation.domain.errors import WrongStore
+from waystation.domain.pricing import PRICES, Price
 from waystation.domain.redaction import Scope
-from waystation.domain.session import Admitted
+from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, Redactor, TaskStore
@@ -16,11 +18,12 @@ TITLE_CHARACTERS = 120
 
 
 class PlanRequest(Value):
-    """Which task to plan, with which model, for how many tokens at most."""
+    """Which task to plan, with which model, for how much at most."""
 
     ref: TaskRef
     model: str
-    limit: int
+    limit: Limit
+    prices: tuple[Price, ...] = PRICES
 
 
 class PlanningActivities:
@@ -32,11 +35,10 @@ class PlanningActivities:
         tasks: TaskStore,
         documents: DocumentStore,
         redactor: Redactor,
-        *,
-        search_attributes: bool,
+        equipment: Equipment,
     ) -> None:
         self._planner, self._tasks, self._documents, self._redactor = planner, tasks, documents, redactor
-        self._search_attributes = search_attributes
+        self._equipment = equipment
 
     @activity.defn(name="AdmitTask")
     async def admit(self, ref: TaskRef) -> Admitted:
@@ -54,7 +56,7 @@ class PlanningActivities:
                 title=title,
                 documents=len(await self._documents.documents(ref.task_id)),
                 finished=row.progress is not None and row.progress.phase.over,
-                search_attributes=self._search_attributes,
+                **self._equipment.model_dump(),
             )
 
     @activity.defn(name="PlanTask")
@@ -62,7 +64,7 @@ class PlanningActivities:
         """A plan that can be run, without its goals."""
         async with beating():
             with reported():
-                return await self._planner.plan(request.ref, request.model, request.limit)
+                return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
 
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], Scope.MEMORY, tenant)

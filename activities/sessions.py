@@ -7,6 +7,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.failures import reported
+from waystation.domain.amount import Amount
 from waystation.domain.errors import StoreError
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import Settlement
@@ -50,13 +51,13 @@ class SessionActivities:
             raise
         return description.status is WorkflowExecutionStatus.RUNNING
 
-    async def _spent(self, task_id: str) -> int:
+    async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
         plan = await self._tasks.plan(task_id)
         steps = [step.id for step in plan.steps] if plan else []
-        return sum([await self._last_spending(f"{task_id}/{step_id}") for step_id in (PLANNING_ID, *steps)])
+        return sum([await self._last_spending(f"{task_id}/{step_id}") for step_id in (PLANNING_ID, *steps)], Amount())
 
-    async def _last_spending(self, run_id: str) -> int:
+    async def _last_spending(self, run_id: str) -> Amount:
         with suppress(StoreError):  # a run that was never opened has nothing to take over
             await self._transcripts.take_fence(run_id)
         return (await self._transcripts.totals(run_id)).spent

@@ -4,14 +4,17 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.leg import AgentTerms
 from waystation.domain.messages import ToolUse
 from waystation.domain.plan import Plan, Step
+from waystation.domain.pricing import Price, Rates
 from waystation.domain.task import TaskTerms
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
@@ -92,7 +95,7 @@ class Crew:
     async def complete(self, request: ModelRequest) -> ModelReply:
         """The next tool call of this agent, told from its tools and its earlier replies."""
         turn = 1 + sum(message.role == "assistant" for message in request.messages)
-        call = Call(_step_of(request), turn)
+        call = Call(step_of(request), turn)
         self.calls.append(call)
         await self.before(call)
         moves = next(MOVES[tool.name] for tool in request.tools if tool.name in MOVES)
@@ -110,7 +113,8 @@ class Crew:
         """Nothing is open."""
 
 
-def _step_of(request: ModelRequest) -> str:
+def step_of(request: ModelRequest) -> str:
+    """Whose call it is, from its contract; `plan` where there is none."""
     found = re.search(r'<step id="([^"]+)"', request.messages[0].text)
     return found[1] if found else "plan"
 
@@ -125,14 +129,37 @@ ROOMY = AgentTerms(
     target=37_500,
     max_output=200,
     output_floor=REPLY_TOKENS,
+    backpressure=False,
 )
 """Terms under which no context gets full; a call's worst case is 600 tokens, and it costs 450."""
 
 
 def terms(budget: int = 50_000, agent_budget: int = 5_000, mode: Mode = Mode.APPROVAL) -> TaskTerms:
-    """A task's terms for the crew."""
-    agent = ROOMY.model_copy(update={"hard": mode is Mode.HARD})
-    return TaskTerms(budget=budget, agent_budget=agent_budget, mode=mode, agent=agent, plan_model="crew", offline=False)
+    """A task's terms for the crew, its budgets in tokens."""
+    return TaskTerms(
+        budget=Limit(tokens=budget),
+        agent_budget=Limit(tokens=agent_budget),
+        mode=mode,
+        agent=ROOMY.model_copy(update={"hard": mode is not Mode.APPROVAL}),
+        plan_model="crew",
+        offline=False,
+    )
+
+
+ONE = Decimal(1)
+CREW_PRICE = Price(model="crew", rates=Rates(input=ONE, output=ONE, cache_write=ONE, cache_read=ONE))
+"""A millionth of a dollar a token, so that budgets in dollars have the same numbers as those in tokens."""
+
+
+def in_dollars(given: TaskTerms) -> TaskTerms:
+    """The same terms with the same numbers, in millionths of a dollar."""
+    return given.model_copy(
+        update={
+            "budget": Limit(micro_usd=given.budget.tokens),
+            "agent_budget": Limit(micro_usd=given.agent_budget.tokens),
+            "agent": given.agent.model_copy(update={"prices": (CREW_PRICE,)}),
+        }
+    )
 
 
 TIGHT_BUDGET = 10_000

@@ -26,6 +26,7 @@ from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.amount import Limit
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import (
     SourceDocument,
@@ -42,6 +43,7 @@ from waystation.domain.task import (
 from waystation.ports import ChatModel, Meter, Redactor
 from waystation.settings import Settings
 from waystation.testing import ListMeter
+from workers.notices import opened_notices
 from workers.parts import Parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, workflows_worker
 from workers.sandbox import sandboxed
@@ -49,7 +51,7 @@ from workers.wiring import polling
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 """Seconds until a state that does not come fails the test."""
 POLL = 0.02
 KEY = bytes(range(32))
@@ -150,12 +152,19 @@ async def opened_parts(
 
 @asynccontextmanager
 async def working(
-    client: Client, parts: Parts, *, runner: WorkflowRunner | None = None, search_attributes: bool = True
+    client: Client,
+    parts: Parts,
+    *,
+    runner: WorkflowRunner | None = None,
+    search_attributes: bool = True,
+    settings: Settings | None = None,
 ) -> AsyncGenerator[None]:
     """All workers, polling."""
-    shop = Workshop(client, parts.store, Settings(), runner or sandboxed(), search_attributes)
-    async with polling([workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]):
-        yield
+    settings = settings or Settings()
+    async with opened_notices(settings, Target(ClientConfigProfile(), settings.temporal_ui)) as notices:
+        shop = Workshop(client, parts.store, settings, runner or sandboxed(), search_attributes, notices)
+        async with polling([workflows_worker(shop), *(build(shop, parts) for build in WORKER_WITH_PARTS.values())]):
+            yield
 
 
 # --------------------------------------------------------------------------------------------------------- the work
@@ -184,11 +193,12 @@ async def at_work(
     *,
     runner: WorkflowRunner | None = None,
     search_attributes: bool = True,
+    settings: Settings | None = None,
 ) -> AsyncGenerator["Counter"]:
     """Parts and workers together, and the counter where they get their tasks."""
     async with (
         opened_parts(folder, redactor, model) as parts,
-        working(client, parts, runner=runner, search_attributes=search_attributes),
+        working(client, parts, runner=runner, search_attributes=search_attributes, settings=settings),
     ):
         yield Counter(client, parts.store)
 
@@ -214,9 +224,9 @@ class Counter:
         await self.store.register(row, documents)
         return await self._tasks.admit(start, self.session.id, ref, timedelta(seconds=PATIENCE))
 
-    async def limit(self, tokens: int | None) -> None:
+    async def limit(self, limit: Limit) -> None:
         """Set what the session may spend."""
-        await self._tasks.set_session_limit(await self._session_start(), self.session.id, tokens)
+        await self._tasks.set_session_limit(await self._session_start(), self.session.id, limit)
 
     async def _session_start(self) -> SessionStart:
         return SessionStart(

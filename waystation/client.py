@@ -15,9 +15,14 @@ from typing import Literal, Self
 from pydantic import JsonValue
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
+from waystation.client_requests import draft, inbox, origins
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.bill import Bill
+from waystation.domain.details import grant_fields
 from waystation.domain.errors import BadInput, UnknownTask, Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.plan import PLANNING_ID
@@ -34,7 +39,7 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.domain.transcript import Transcript
-from waystation.seen import Answer, PendingApproval, Submitted, TaskView, as_stored, effect
+from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, effect, given
 from waystation.settings import Settings
 from waystation.terms import task_terms, warnings_about
 
@@ -101,7 +106,7 @@ class Client:
             Unreachable: no server, or no answer in time; it is then unknown whether the task was accepted.
         """
         temporal = await self._temporal()
-        terms = task_terms(request, self._settings)
+        terms = task_terms(request, self._settings, load_prices(self._settings.prices), utc_now().date())
         start, task = await self._refs(request)
         row = TaskRow(ref=task, request=request, terms=terms, submitted_at=utc_now())
         await self._store.register(row, documents)
@@ -125,11 +130,11 @@ class Client:
             store_id=await self._store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
         )
 
-    async def set_session_limit(self, session: str, tokens: int | None) -> None:
-        """Set what a session of this tenant may spend in all; None lifts the limit. Raises Unreachable."""
+    async def set_session_limit(self, session: str, limit: Limit) -> None:
+        """Set what a session of this tenant may spend in all. Raises Unreachable."""
         tenant = self._settings.tenant
         start = await self._session_start(tenant, session)
-        await (await self._temporal()).set_session_limit(start, session_workflow_id(tenant, session), tokens)
+        await (await self._temporal()).set_session_limit(start, session_workflow_id(tenant, session), limit)
 
     # -------------------------------------------------------------------------------------------------- following
 
@@ -204,6 +209,22 @@ class Client:
             raise BadInput(f"{task_id} has no report (it is {progress.phase}): `waystation watch {task_id}` follows it")
         return await self._store.get_text(progress.report)
 
+    async def draft(self, task_id: str) -> Draft:
+        """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
+        row = await self._store.task(task_id)
+        return await draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
+
+    async def with_origins(self, view: TaskView) -> TaskView:
+        """The view with where the answers to its requests came from, where a server can be asked."""
+        with suppress(Unreachable):
+            return view.model_copy(update={"origins": await origins(await self._temporal(), view.progress)})
+        return view
+
+    async def bill(self, task_id: str) -> Bill:
+        """What the task has cost so far, from the store. Raises UnknownTask."""
+        await self._store.task(task_id)
+        return await self._store.bill(task_id)
+
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
         plan = await self._store.plan(task_id)
@@ -215,28 +236,20 @@ class Client:
     # -------------------------------------------------------------------------------------------------- answering
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
-        """Everything that waits for an answer, over all tasks of the server's namespace. Raises Unreachable."""
-        temporal = await self._temporal()
-        seen = await asyncio.gather(*(temporal.ask(task_id) for task_id in await temporal.waiting_tasks()))
-        return tuple(
-            PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval)
-            for progress in seen
-            if progress is not None
-            for approval in progress.approvals
-            if approval.decision == "pending"
-        )
+        """Everything that waits for an answer in the server's namespace, the most urgent first. Raises Unreachable."""
+        return await inbox(await self._temporal(), self._store)
 
     async def approve(
-        self, task_id: str, *, request_id: str | None = None, tokens: int | None = None, by: str = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: str = "", note: str = ""
     ) -> Answer:
-        """Grant what was asked for, or `tokens`. Without a request id the one pending request is meant.
+        """Grant what was asked for, or another amount. Without a request id the one pending request is meant.
 
         Raises:
             BadInput: the task does not run.
             Unreachable: no server.
         """
-        answer = {"request_id": request_id, "tokens": tokens, "by": by, "note": note}
-        return await self._send(task_id, APPROVE_BUDGET, _given(answer))
+        answer = {"request_id": request_id, **grant_fields(amount or Amount()), "by": by, "note": note}
+        return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
         self,
@@ -249,7 +262,7 @@ class Client:
     ) -> Answer:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
-        return await self._send(task_id, DENY_BUDGET, _given(answer))
+        return await self._send(task_id, DENY_BUDGET, given(answer))
 
     async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
         temporal = await self._temporal()
@@ -274,10 +287,6 @@ class Client:
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""
         await (await self._temporal()).cancel(task_id)
-
-
-def _given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: value for name, value in answer.items() if value not in {None, ""}}
 
 
 def _without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:

@@ -1,8 +1,14 @@
 """Tasks as people see them from outside: what the client gives back, and what it concludes from two looks."""
 
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
-from waystation.domain.task import Approval, BudgetProgress, TaskPhase, TaskProgress, TaskRow
+from pydantic import JsonValue
+
+from waystation.domain.amount import Amount
+from waystation.domain.sent import Origin
+from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
 
 
@@ -25,6 +31,15 @@ class TaskView(Value):
     ui_url: str | None = None
     remark: str = ""
     """Why this is not the live state, where it is not."""
+    origins: dict[str, Origin] = {}
+    """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
+
+
+class Draft(Value):
+    """What a task would deliver if it ended now."""
+
+    phase: TaskPhase
+    markdown: str
 
 
 class PendingApproval(Value):
@@ -33,6 +48,19 @@ class PendingApproval(Value):
     task_id: str
     title: str
     approval: Approval
+
+    @property
+    def urgency(self) -> tuple[datetime, datetime, str, str]:
+        """For sorting: the next deadline first, then the oldest request."""
+        asked = self.approval.requested_at or datetime.min.replace(tzinfo=UTC)
+        deadline = self.approval.answer_by or datetime.max.replace(tzinfo=UTC)
+        return deadline, asked, self.task_id, self.approval.request_id
+
+
+def still_open(trail: Iterable[Approval | Refusal]) -> tuple[Approval, ...]:
+    """The requests of an audit trail that nobody has answered."""
+    newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
+    return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
 class Answer(Value):
@@ -49,8 +77,11 @@ def effect(answer_id: str, now: TaskProgress) -> Answer | None:
         if refusal.answer_id == answer_id:
             return Answer(outcome="refused", reason=refusal.reason)
     for approval in now.approvals:
-        if approval.answer_id == answer_id and approval.decision != "pending":
-            return Answer(outcome=approval.decision, reason=approval.note)
+        match approval.decision:
+            case "approved" | "denied" as outcome if approval.answer_id == answer_id:
+                return Answer(outcome=outcome, reason=approval.note)
+            case _:
+                continue
     return None
 
 
@@ -63,5 +94,10 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
         phase=phase,
         title=row.title,
         model=row.terms.agent.model,
-        budget=BudgetProgress(limit=row.terms.budget, spent=0, reserved=0),
+        budget=BudgetProgress(limit=row.terms.budget, spent=Amount(), reserved=Amount()),
     )
+
+
+def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The fields of an answer that say something."""
+    return {name: value for name, value in answer.items() if value not in {None, ""}}

@@ -1,16 +1,43 @@
-"""Every setting of Waystation, read once from the environment by the entry points.
+"""Every setting of Waystation, read once from the environment and the config file by the entry points.
 
 How Temporal is reached is not here: the standard `TEMPORAL_*` variables and profiles say that.
 """
 
+import os
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
+from waystation.domain.budget import Mode
+from waystation.domain.compaction.policy import PRIMERS, RECENTS
+from waystation.domain.errors import BadInput
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
-from waystation.domain.task import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, LOWEST_BUDGET
+from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
+from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
+from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
+
+HOME = Path("~/.waystation")
+CONFIG_NAME = "config.toml"
+NOT_IN_A_FILE = {
+    "home": "it says where the file is found",
+    "config": "it says where the file is found",
+    "store_url": "it may hold a password",
+    "anthropic_api_key": "it is a secret",
+    "qdrant_api_key": "it is a secret",
+    "key": "it is a secret",
+    "webhook": "it holds a secret",
+}
+"""Settings that only the environment gives, and why."""
 
 DRIVERS = {"postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
 """Teams have one URL for programs in many languages, and it names another driver or none."""
@@ -26,14 +53,25 @@ def _absolute(path: Path) -> Path:
 
 
 class Settings(BaseSettings):
-    """Read from `WAYSTATION_<NAME>`; what is given in code beats the environment."""
+    """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
+
+    Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.
+    """
 
     model_config = SettingsConfigDict(
-        env_prefix="WAYSTATION_", frozen=True, env_ignore_empty=True, populate_by_name=True, extra="forbid"
+        env_prefix="WAYSTATION_",
+        frozen=True,
+        env_ignore_empty=True,
+        populate_by_name=True,
+        extra="forbid",
+        hide_input_in_errors=True,
     )
 
     home: Annotated[Path, AfterValidator(_absolute)] = Field(
-        default=Path("~/.waystation"), description="Folder of everything that is kept: store, memory, reports, logs."
+        default=HOME, description="Folder of everything that is kept: store, memory, reports, logs."
+    )
+    config: Path | None = Field(
+        default=None, description="TOML file with settings, by their names; by default config.toml in the home folder."
     )
     tenant: str = Field(
         default="local",
@@ -64,15 +102,44 @@ class Settings(BaseSettings):
     agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
     condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
     plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
-    budget: int = Field(default=DEFAULT_BUDGET, ge=LOWEST_BUDGET, description="Fresh tokens of a task.")
-    agent_budget: int = Field(
-        default=DEFAULT_AGENT_BUDGET, ge=LOWEST_BUDGET, description="Fresh tokens that an agent starts with, at most."
+    budget: WrittenBudget = Field(
+        default=DEFAULT_BUDGET, description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00."
     )
+    agent_budget: WrittenBudget = Field(
+        default=DEFAULT_AGENT_BUDGET,
+        description="What an agent starts with at most; of a budget in dollars a sixth, unless it is said here.",
+    )
+    mode: Mode = Field(default=Mode.APPROVAL, description="What happens when money runs out: hard, soft or approval.")
+    preset: Preset | None = Field(
+        default=None, description="Numbers for a kind of work: qa, debugging or long. They beat the settings here."
+    )
+    window: WrittenTokens = Field(
+        default=None,
+        ge=SMALLEST_WINDOW,
+        le=LARGEST_WINDOW,
+        description="Working window of each agent in tokens, like 50k; by default half of what it starts with.",
+    )
+    trigger_percent: int = Field(
+        default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."
+    )
+    primers: int = Field(
+        default=PRIMERS, ge=0, le=100, description="At most so many of the first messages outlive a compaction."
+    )
+    recents: int = Field(
+        default=RECENTS, ge=1, le=1_000, description="At most so many of the last messages outlive a compaction."
+    )
+    prices: Path | None = Field(
+        default=None, description="TOML file with prices of your own, for models that it names (docs/budgets.md)."
+    )
+    backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
     window_cap: int = Field(
         default=200_000, ge=2_000, description="Largest working window in tokens, whatever the model could take."
     )
     temporal_ui: str | None = Field(
         default=None, description="Address of the Temporal UI, where it is not the one that `waystation dev` started."
+    )
+    webhook: SecretAddress = Field(
+        default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
     )
 
     key: SecretStr | None = Field(
@@ -112,6 +179,26 @@ class Settings(BaseSettings):
     target_cpu: float | None = Field(
         default=None, gt=0, le=1, description="Share of the processors from which on a worker takes on no more."
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Code, environment, config file, the strongest first."""
+        given = {**env_settings(), **init_settings()}
+        written = _read_config(_config_path(given), must_exist=given.get("config") is not None)
+        return (
+            init_settings,
+            env_settings,
+            dotenv_settings,
+            file_secret_settings,
+            InitSettingsSource(settings_cls, written),
+        )
 
     @property
     def uses_offline_model(self) -> bool:
@@ -154,3 +241,48 @@ class Settings(BaseSettings):
     def temporal_database(self) -> Path:
         """SQLite file of the dev server."""
         return self.home / "temporal.db"
+
+
+def _config_path(given: Mapping[str, object]) -> Path:
+    """Where the config file lies, by what is given of `config` and `home`."""
+    return _absolute(Path(str(given.get("config") or Path(str(given.get("home") or HOME)) / CONFIG_NAME)))
+
+
+def _read_config(path: Path, *, must_exist: bool) -> dict[str, object]:
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not must_exist:
+            return {}
+        raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"the config file {path} is not TOML: {error}") from error
+    for name in NOT_IN_A_FILE.keys() & written.keys():
+        variable = variables_of(name, Settings.model_fields[name])[0]
+        raise BadInput(f"the config file {path} must not give {name}, since {NOT_IN_A_FILE[name]}: set {variable}")
+    return written
+
+
+def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The variables that give a setting, the strongest first."""
+    if isinstance(field.validation_alias, AliasChoices):
+        return tuple(str(choice) for choice in field.validation_alias.choices)
+    return (f"WAYSTATION_{name.upper()}",)
+
+
+def variable_given(name: str) -> str | None:
+    """The environment variable that gives this setting now; None where none does."""
+    field = Settings.model_fields.get(name)
+    given = _environment()
+    return next((variable for variable in variables_of(name, field) if variable in given), None) if field else None
+
+
+def config_file_given() -> Path:
+    """The config file that the environment means."""
+    given = _environment()
+    return _config_path({"config": given.get("WAYSTATION_CONFIG"), "home": given.get("WAYSTATION_HOME")})
+
+
+def _environment() -> dict[str, str]:
+    """What it gives, as the settings read it: names in any case, empty values not at all."""
+    return {name.upper(): value for name, value in os.environ.items() if value}

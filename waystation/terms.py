@@ -1,50 +1,172 @@
 """The terms of a task: what was asked for, what is set and what the model can do, as the numbers the work runs by."""
 
+from collections.abc import Sequence
+from datetime import date
+from decimal import ROUND_CEILING
+
+from waystation.domain.allowance import WorstRates
+from waystation.domain.amount import Amount, Limit, dollars, limit_text
 from waystation.domain.budget import Mode
+from waystation.domain.errors import BadInput
 from waystation.domain.leg import AgentTerms
 from waystation.domain.models import OFFLINE_MODEL, model_facts
-from waystation.domain.task import TaskRequest, TaskTerms
-from waystation.settings import Settings
+from waystation.domain.presets import PRESETS, Choices, Source, Wishes, choose
+from waystation.domain.pricing import Price, price_of, prices_of, worst_rates
+from waystation.domain.task import LOWEST_BUDGET, TaskRequest, TaskTerms
+from waystation.domain.unattended import Unattended
+from waystation.settings import Settings, variable_given
 
 OUTPUT_RESERVE = 20_000
 """Most tokens of a model's window that are kept free for its reply."""
-TRIGGER_PERCENT = 75
 MAX_OUTPUT = 8_000
 OUTPUT_FLOOR = 256
 FEW_TURNS = 5
 SMALL_HARD_BUDGET = 10_000
+LATE_TRIGGER_PERCENT = 95
+FEW_PRIMERS, MANY_RECENTS = 2, 50
+LEAST_WINDOW = LOWEST_BUDGET // 2
+AGENT_PART = 6
+"""An agent starts with this part of a budget in dollars, where nobody said."""
+REQUEST = "request"
+"""The source that a person who submits has just written."""
 
 
-def task_terms(request: TaskRequest, settings: Settings) -> TaskTerms:
-    """The terms under which this request is submitted."""
+def choices(request: TaskRequest, settings: Settings) -> Choices:
+    """What holds where several speak: the request beats its preset, that the environment, that the config file."""
+    asked = Wishes(budget=request.budget, agent_budget=request.agent_budget, window=request.window, mode=request.mode)
+    preset = request.preset or settings.preset
+    sources = [Source(REQUEST, asked)]
+    if preset is not None:
+        by = "" if request.preset else f" of {_origin('preset')}"
+        sources.append(Source(f"preset {preset}{by}", PRESETS[preset]))
+    given = settings.model_dump(include=Wishes.model_fields.keys() & settings.model_fields_set)
+    sources += [Source(_origin(name), Wishes.model_validate({name: value})) for name, value in given.items()]
+    return choose(sources)
+
+
+def _origin(name: str) -> str:
+    return variable_given(name) or "config file"
+
+
+def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date) -> TaskTerms:
+    """The terms under which this request is submitted.
+
+    Raises BadInput for a budget in dollars where a model has no known price, or that buys no window to work in.
+    """
     offline = settings.uses_offline_model
-    model = OFFLINE_MODEL if offline else settings.agent_model
-    window = _window(model, request, settings)
-    trigger = window * TRIGGER_PERCENT // 100
+    model, condense_model, plan_model = (
+        OFFLINE_MODEL if offline else name
+        for name in (settings.agent_model, settings.condense_model, settings.plan_model)
+    )
+    chosen = choices(request, settings)
+    _refuse_unpriced(chosen.budget, (model, condense_model, plan_model), prices, today)
+    agent_budget = request.agent_budget or _agent_budget(chosen)
+    _refuse_other_units(chosen.budget, agent_budget)
+    _refuse_idle(request.unattended, chosen)
+    rates = worst_rates(model, 0, today, prices)
+    window = _window(model, chosen, settings, _worth(agent_budget, rates))
+    _refuse_too_little(window, rates)
     agent = AgentTerms(
         model=model,
-        condense_model=OFFLINE_MODEL if offline else settings.condense_model,
-        window=window,
-        trigger=trigger,
-        target=trigger // 2,
-        max_output=max(OUTPUT_FLOOR, min(MAX_OUTPUT, window // 4)),
+        condense_model=condense_model,
+        **_context(window, chosen),
+        primers=chosen.primers,
+        recents=chosen.recents,
+        messages=chosen.messages,
+        history=chosen.history,
         output_floor=OUTPUT_FLOOR,
-        hard=request.mode is Mode.HARD,
+        hard=chosen.mode is not Mode.APPROVAL,
+        prices=prices_of((model, condense_model, plan_model), prices),
+        backpressure=settings.backpressure,
     )
     return TaskTerms(
-        budget=request.budget,
-        agent_budget=request.agent_budget,
-        mode=request.mode,
+        budget=chosen.budget,
+        agent_budget=agent_budget,
+        ceiling=request.ceiling,
+        unattended=request.unattended,
+        mode=chosen.mode,
         agent=agent,
-        plan_model=OFFLINE_MODEL if offline else settings.plan_model,
+        plan_model=plan_model,
         offline=offline,
     )
 
 
-def _window(model: str, request: TaskRequest, settings: Settings) -> int:
+def _context(window: int, chosen: Choices) -> dict[str, int]:
+    trigger = window * chosen.trigger_percent // 100
+    max_output = max(OUTPUT_FLOOR, min(MAX_OUTPUT, window // 4))
+    return {"window": window, "trigger": trigger, "target": trigger // 2, "max_output": max_output}
+
+
+def _refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Price], today: date) -> None:
+    unpriced = sorted({model for model in models if price_of(model, today, prices) is None})
+    if budget.micro_usd is not None and unpriced:
+        raise BadInput(
+            f"a budget in dollars needs models with known prices, and {', '.join(unpriced)} has none: give --budget in "
+            "tokens, or the price in a file that WAYSTATION_PRICES names"
+        )
+
+
+def _refuse_other_units(budget: Limit, agent_budget: Limit) -> None:
+    """An agent draws on its task, which can give nothing of a unit that it does not count."""
+    for task, agent, unit in (
+        (budget.tokens, agent_budget.tokens, "tokens"),
+        (budget.micro_usd, agent_budget.micro_usd, "dollars"),
+    ):
+        if agent is not None and task is None:
+            raise BadInput(f"an agent's budget in {unit} needs a --budget in {unit} too: give both, or leave it out")
+
+
+def _refuse_idle(unattended: Unattended, chosen: Choices) -> None:
+    """What is decided in advance about requests is of no use where none is made, or where it gives the other unit."""
+    if unattended == Unattended():
+        return
+    if chosen.mode is not Mode.APPROVAL:
+        by = chosen.origins.get("mode", REQUEST)
+        source = "" if by == REQUEST else f" ({by})"
+        raise BadInput(
+            f"--top-up and --answer-by are about requests, and mode {chosen.mode}{source} makes none: "
+            "use --mode approval"
+        )
+    raised = unattended.top_up.amount if unattended.top_up is not None else Amount()
+    given = {"tokens": raised.tokens, "dollars": raised.micro_usd}
+    limited = {"tokens": chosen.budget.tokens, "dollars": chosen.budget.micro_usd}
+    for unit, amount in given.items():
+        if amount and limited[unit] is None:
+            raise BadInput(f"--top-up in {unit} has no effect on a budget of {limit_text(chosen.budget)}: use its unit")
+
+
+def _refuse_too_little(window: int, rates: WorstRates | None) -> None:
+    """No contract, let alone a document, fits into a smaller window."""
+    if window < LEAST_WINDOW and rates is not None:
+        least = int((2 * LEAST_WINDOW * rates.input).to_integral_value(rounding=ROUND_CEILING))
+        raise BadInput(
+            f"what an agent starts with buys a window of {window:,} tokens, and it needs {LEAST_WINDOW:,} at least: "
+            f"give --agent-budget {dollars(least)} or more, or --budget {dollars(AGENT_PART * least)}"
+        )
+
+
+def _agent_budget(chosen: Choices) -> Limit:
+    """What one agent starts with when the request does not say: in the units of the task's budget."""
+    budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.part(AGENT_PART)
+    return Limit(
+        tokens=None if budget.tokens is None else own.tokens or part.tokens,
+        micro_usd=None if budget.micro_usd is None else own.micro_usd or part.micro_usd,
+    )
+
+
+def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
+    """How many tokens of input the budget buys at most; None: any number."""
+    bought = [] if budget.tokens is None else [budget.tokens]
+    if budget.micro_usd is not None and rates is not None and rates.input:
+        bought.append(int(budget.micro_usd / rates.input))
+    return min(bought, default=None)
+
+
+def _window(model: str, chosen: Choices, settings: Settings, worth: int | None) -> int:
+    """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
     facts = model_facts(model)
     usable = facts.window - min(facts.max_output, OUTPUT_RESERVE) - facts.window // 10
-    return min(usable, request.window or usable, request.agent_budget // 2, settings.window_cap)
+    return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
 
 
 def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
@@ -56,18 +178,36 @@ def warnings_about(terms: TaskTerms) -> tuple[str, ...]:
             f"The model {facts.name} is not known here: its window is taken to be {facts.window:,} tokens, "
             "and its price is unknown."
         )
-    if terms.budget < FEW_TURNS * terms.agent.window:
+    tokens = terms.budget.tokens
+    if tokens is not None and tokens < FEW_TURNS * terms.agent.window:
         warnings.append(
-            f"A budget of {terms.budget:,} tokens covers fewer than {FEW_TURNS} turns with a full window of "
+            f"A budget of {tokens:,} tokens covers fewer than {FEW_TURNS} turns with a full window of "
             f"{terms.agent.window:,}: raise --budget or lower --window."
         )
-    if terms.mode is Mode.HARD and terms.budget <= SMALL_HARD_BUDGET:
+    if terms.mode is Mode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
         warnings.append(
-            f"In mode hard, {terms.budget:,} tokens will most likely end in a partial report: raise --budget or use "
+            f"In mode hard, {tokens:,} tokens will most likely end in a partial report: raise --budget or use "
             "--mode approval."
         )
-    if terms.agent_budget > terms.budget:
+    warnings += _about_compaction(terms.agent)
+    if not terms.budget.covers(terms.agent_budget.amount):
         warnings.append(
-            f"One agent may spend {terms.agent_budget:,} tokens, but the whole task has only {terms.budget:,}."
+            f"One agent may spend {limit_text(terms.agent_budget)}, but the whole task has only "
+            f"{limit_text(terms.budget)}."
         )
     return tuple(warnings)
+
+
+def _about_compaction(agent: AgentTerms) -> list[str]:
+    warnings: list[str] = []
+    if agent.trigger >= agent.window * LATE_TRIGGER_PERCENT // 100:
+        warnings.append(
+            f"A context that is full at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
+            "result: lower WAYSTATION_TRIGGER_PERCENT."
+        )
+    if agent.primers < FEW_PRIMERS and agent.recents >= MANY_RECENTS:
+        warnings.append(
+            f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last: how the work "
+            "began is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."
+        )
+    return warnings

@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import CompactionOutcome
-from waystation.domain.errors import MemoryUnavailable, ModelError, ModelRejected, RedactionFailed
+from waystation.domain.errors import MemoryUnavailable, ModelError, ModelRejected, RedactionFailed, WebhookUnavailable
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.messages import Block, ToolUse
+from waystation.domain.notices import Notice
 from waystation.domain.redaction import Redacted, Scope, Span
 from waystation.domain.turn import Charge
 from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
@@ -205,3 +206,19 @@ class ListMeter:
     def not_sampled(self, gauge: str) -> None:
         """See `Meter`."""
         self.missed[gauge] += 1
+
+
+class ListNotifier:
+    """A `Notifier` that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Notice, str | None]] = []
+        """Every notice that was taken, with the link that came with it."""
+        self.failing = False
+        """Set to True: it does not answer any more."""
+
+    async def send(self, notice: Notice, link: str | None) -> None:
+        """See `Notifier`."""
+        if self.failing:
+            raise WebhookUnavailable("the notifier was told to fail")
+        self.sent.append((notice, link))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.choice import best_embedder
-from waystation.adapters.presidio.key import key_check, key_from_hex, load_or_create_key
+from waystation.adapters.presidio.key import find_key, key_check
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
 from waystation.agents.condenser import Condenser
@@ -119,7 +119,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         memory = await stack.enter_async_context(opened_memory(settings, embedder))
         model = model_switch(settings)
         stack.push_async_callback(model.aclose)
-        key = _placeholder_key(settings)
+        key = find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
         redactor = PresidioRedactor(key)
         stack.callback(redactor.close)
         # Beside the first work, so that the first redaction does not wait for all of the language model.
@@ -135,9 +135,3 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             meter=meter,
             key_check=key_check(key),
         )
-
-
-def _placeholder_key(settings: Settings) -> bytes:
-    if settings.key is None:
-        return load_or_create_key(settings.key_file)
-    return key_from_hex(settings.key.get_secret_value())

@@ -12,15 +12,18 @@ from activities.context import ContextActivities
 from activities.heartbeats import INTERVAL
 from activities.ledger import LedgerActivities
 from activities.memory import MemoryActivities
+from activities.notices import NoticeActivities
 from activities.planning import PlanningActivities
 from activities.reports import ReportActivities
 from activities.sessions import SessionActivities
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
+from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.parts import Parts
 from workers.tuning import tuning
+from workflows.notice import NoticeWorkflow
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -41,23 +44,23 @@ class Workshop:
     runner: WorkflowRunner
     search_attributes: bool
     """Whether workflows may set them."""
+    notices: NoticeActivities
 
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
-        return PlanningActivities(
-            parts.planner, self.store, self.store, parts.redactor, search_attributes=self.search_attributes
-        )
+        equipment = Equipment(search_attributes=self.search_attributes, notices=self.settings.webhook is not None)
+        return PlanningActivities(parts.planner, self.store, self.store, parts.redactor, equipment)
 
 
 def workflows_worker(shop: Workshop) -> Worker:
-    """Workflows, and the activities that need nothing but the store."""
+    """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
     ledger, sessions = LedgerActivities(store, store), SessionActivities(shop.client, store, store)
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
-        workflows=[SessionWorkflow, TaskWorkflow],
-        activities=[ledger.totals, ledger.audit, sessions.reconcile],
+        workflows=[SessionWorkflow, TaskWorkflow, NoticeWorkflow],
+        activities=[ledger.totals, ledger.audit, sessions.reconcile, shop.notices.send],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,

@@ -19,6 +19,7 @@ from waystation.ports import Meter
 from waystation.settings import Settings
 from workers.address import address_of
 from workers.health import Health, served_health
+from workers.notices import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
 from workers.sampling import Gauge, sampled
@@ -49,12 +50,13 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
     queues = served_queues(settings)
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
-    target = find_target(settings.run_file)
+    target = find_target(settings.run_file, settings.temporal_ui)
     client = await connect(target, runtime)
     async with AsyncExitStack() as stack:
         settings.home.mkdir(parents=True, exist_ok=True)
         store = await stack.enter_async_context(aclosing(await SqlStore.open(settings.database_url, utc_now)))
-        shop = Workshop(client, store, settings, sandboxed(), await ensure_search_attributes(client))
+        notices = await stack.enter_async_context(opened_notices(settings, target))
+        shop = Workshop(client, store, settings, sandboxed(), await ensure_search_attributes(client), notices)
         workers = [workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []
         parts: Parts | None = None
         if with_parts := sorted(queues & WORKER_WITH_PARTS.keys()):

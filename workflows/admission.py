@@ -26,7 +26,7 @@ async def start(admitted: Admitted) -> bool:
     try:
         task = await workflow.start_child_workflow(
             TaskWorkflow.run,
-            TaskStart(**admitted.model_dump(include={"ref", "terms", "title", "search_attributes"})),
+            TaskStart(**admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices"})),
             id=admitted.ref.task_id,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,

@@ -28,7 +28,7 @@ class AgentRunner:
             move = self._run.next_move()
             match move:
                 case RunLeg():
-                    await self._leg(move.request)
+                    await self._leg(move.request.model_copy(update={"task_used": self._board.state.used}))
                 case Compact():
                     await self._compact(move.request_tokens)
                 case AskMoney():
@@ -54,7 +54,7 @@ class AgentRunner:
             self._change(self._run.after_leg(outcome))
 
     async def _execute(self, request: LegRequest) -> LegOutcome:
-        summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent:,} tokens so far"
+        summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent.tokens:,} tokens so far"
         match request.run.role:
             case "analysis":
                 return await workflow.execute_activity_method(AgentActivities.analysis, request, **named(LEG, summary))

@@ -5,6 +5,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAtt
 
 from activities.ledger import AuditRequest, LedgerActivities
 from waystation.domain.agent_run import AgentRun
+from waystation.domain.approvals import Standing
 from waystation.domain.details import details
 from waystation.domain.ledger import Account
 from waystation.domain.names import (
@@ -52,6 +53,17 @@ class Board:
         """What people see."""
         return progress_of(self.state, self.start.ref, self.start.terms, self.start.title)
 
+    @property
+    def standing(self) -> Standing:
+        """What a person's answer is held against."""
+        state = self.state
+        return Standing(
+            approvals=state.approvals,
+            limit=state.account.limit,
+            ceiling=self.start.terms.ceiling,
+            ending=state.ending,
+        )
+
     def run(self, step_id: str) -> AgentRun:
         """A step's agent run."""
         return self.state.runs[step_id]
@@ -65,13 +77,13 @@ class Board:
     def _upsert(self) -> None:
         """Search attributes, where the server has them: upserting an unknown one would hang the workflow."""
         totals = self.state.totals
-        shown = (self.state.phase.value, totals.spent, len(self.state.pending), totals.cost_micro_usd)
+        shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending), totals.cost_micro_usd)
         if not self.start.search_attributes or shown == self._shown:
             return
         self._shown = shown
         updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int] | SearchAttributeUpdate[float]] = [
             PHASE.value_set(self.state.phase.value),
-            TOKENS.value_set(totals.spent),
+            TOKENS.value_set(totals.spent.tokens),
             PENDING.value_set(len(self.state.pending)),
         ]
         if totals.cost_micro_usd is not None:

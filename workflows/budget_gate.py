@@ -1,13 +1,20 @@
 """Where an agent that spent its budget gets more: from its task, then its session, and only then from a person."""
 
+from datetime import timedelta
+
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
+from waystation.domain.notices import Event
 from waystation.domain.session import Ask, Raised, Settlement
+from waystation.domain.task_state import merged
 from waystation.domain.value import Value
 from workflows.board import Board, record
+from workflows.notice import tell_of_request
 from workflows.options import SESSION_ANSWER
 
 
@@ -24,17 +31,53 @@ class BudgetGate:
         continue-as-new.
         """
         if not self._is_asked(step_id):
-            if self._drawn(step_id):
-                return
-            await self._ask_session(step_id)
-            if self._board.stopping or self._drawn(step_id):
+            if not self._board.run(step_id).halted and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
-        await workflow.wait_condition(lambda: self._board.run(step_id).phase != "spent" or self._board.stopping)
+        await self._answer(step_id)
 
-    async def tell_granted(self, tokens: int) -> None:
+    async def _has_more(self, step_id: str) -> bool:
+        """From its task or its session; also where the agent has ended, or is wanted back."""
+        if self._draws_nothing:
+            self._stop(step_id)
+            return True
+        if self._drawn(step_id):
+            return True
+        await self._ask_session(step_id)
+        return self._board.stopping or self._drawn(step_id)
+
+    async def _answer(self, step_id: str) -> None:
+        """Wait for a person, until the request's deadline if it has one."""
+        request = next((asked for asked in self._board.state.pending if asked.agent == step_id), None)
+        deadline = request.answer_by if request is not None else None
+        left = None if deadline is None else max(deadline - workflow.now(), timedelta())
+        try:
+            await workflow.wait_condition(lambda: self._answered(step_id), timeout=left, timeout_summary="deadline")
+        except TimeoutError:
+            await self._expire(step_id)
+
+    def _answered(self, step_id: str) -> bool:
+        return self._board.run(step_id).phase != "spent" or self._board.stopping
+
+    async def _expire(self, step_id: str) -> None:
+        """The deadline has passed."""
+        now, state = workflow.now(), self._board.state
+        request = next((asked for asked in state.pending if asked.agent == step_id), None)
+        if request is None:  # answered in the same moment
+            return
+        if self._board.start.terms.unattended.then == "wait":
+            note = f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
+            self._board.change(state.with_(notes=merged(state.notes, (note,))))
+            await tell_of_request(self._board, Event.OVERDUE, request)
+            await workflow.wait_condition(lambda: self._answered(step_id))
+            return
+        self._board.change(state.expired(request, now))
+        await record(self._board, request.model_copy(update={"decision": "expired", "answered_at": now}))
+        await tell_of_request(self._board, Event.EXPIRED, request)
+
+    async def tell_granted(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""
-        await self._signal_session(TASK_GRANTED, Raised(task_id=self._board.start.ref.task_id, tokens=tokens))
+        await self._signal_session(TASK_GRANTED, Raised(task_id=self._board.start.ref.task_id, amount=amount))
 
     async def tell_finished(self) -> None:
         """What the task spent; its session takes back the rest."""
@@ -45,10 +88,10 @@ class BudgetGate:
         return any(approval.agent == step_id for approval in self._board.state.pending)
 
     def _drawn(self, step_id: str) -> bool:
-        state, tokens = self._board.state.drawn(step_id)
-        if tokens == 0:
+        state, drawn = self._board.state.drawn(step_id)
+        if drawn.nothing:
             return False
-        self._board.change(state.with_run(state.runs[step_id].after_grant(tokens)))
+        self._board.change(state.with_run(state.runs[step_id].after_grant(drawn)))
         return True
 
     async def _ask_session(self, step_id: str) -> None:
@@ -56,7 +99,7 @@ class BudgetGate:
         ask_id = f"{step_id}-{state.asks + 1}"
         self._board.change(state.with_(asks=state.asks + 1))
         task_id = self._board.start.ref.task_id
-        ask = Ask(task_id=task_id, ask_id=f"{task_id}/{ask_id}", tokens=max(run.share, run.needed))
+        ask = Ask(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.wanted)
         if not await self._signal_session(ASK_BUDGET, ask):
             return
         try:
@@ -65,13 +108,34 @@ class BudgetGate:
             workflow.logger.warning("the session did not answer an ask for budget; a late answer still counts")
 
     async def _ask_person(self, step_id: str) -> None:
-        state, run = self._board.state, self._board.run(step_id)
-        if self._board.start.terms.mode is Mode.HARD:
-            self._board.change(state.with_run(run.cannot_go_on("its budget is spent, and the mode is hard")))
+        if self._mode is not Mode.APPROVAL:
+            return self._stop(step_id)
+        board, unattended = self._board, self._board.start.terms.unattended
+        request = board.state.request_for(step_id, workflow.now(), unattended.deadline(workflow.now()))
+        granted = authorised(board.standing, request, unattended.top_up, workflow.now())
+        if granted is not None:
+            board.change(board.state.asked(granted).granted(step_id, granted.granted))
+            await record(board, granted)
+            await self.tell_granted(granted.granted)
             return
-        request = state.request_for(step_id, workflow.now())
-        self._board.change(state.asked(request))
-        await record(self._board, request)
+        board.change(board.state.asked(request))
+        await record(board, request)
+        await tell_of_request(board, Event.ASKED, request)
+
+    def _stop(self, step_id: str) -> None:
+        """Nobody is asked: the agent delivers what it has."""
+        run = self._board.run(step_id)
+        reason = run.halted or f"its budget is spent, and the mode is {self._mode}"
+        self._board.change(self._board.state.with_run(run.cannot_go_on(reason)))
+
+    @property
+    def _draws_nothing(self) -> bool:
+        """Mode hard. It used to draw before it stopped: histories that did must still replay."""
+        return self._mode is Mode.HARD and workflow.patched("hard-draws-nothing")
+
+    @property
+    def _mode(self) -> Mode:
+        return self._board.start.terms.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
         """False: the session is gone. The task goes on with what it has."""

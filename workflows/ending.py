@@ -5,17 +5,19 @@ from collections.abc import Coroutine
 from typing import NoReturn, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 from activities.ledger import LedgerActivities
 from activities.memory import MemoryActivities
 from activities.reports import PublishRequest, ReportActivities
 from waystation.domain.leg import RunRef
+from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import merged, progress_of
 from workflows.agent_runner import cause_of
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
+from workflows.notice import tell_of_end
 from workflows.options import CONTEXT, CONTEXT_SHORT, SHORT, named
 
 T = TypeVar("T")
@@ -27,8 +29,24 @@ class Ending:
     def __init__(self, board: Board, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
 
-    async def finish(self, phase: TaskPhase) -> TaskProgress:
-        """Store the report and how the task ended."""
+    async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
+        """Store the report and how the task ended, and tell of it: also where that cannot be stored."""
+        try:
+            await self._store(phase)
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                await tell_of_end(self._board, TaskPhase.FAILED, cause_of(error))
+            raise
+        await tell_of_end(self._board, phase, reason)
+        # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
+        # there. Histories of before did not wait.
+        if not workflow.all_handlers_finished() and workflow.patched("grants-before-settlement"):
+            await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._gate.tell_finished()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self._board.progress
+
+    async def _store(self, phase: TaskPhase) -> None:
         self._board.change(self._board.state.with_(phase=TaskPhase.REPORTING))
         await self._settle_runs()
         await self._bring_passages_in()
@@ -40,22 +58,19 @@ class Ending:
             **named(CONTEXT_SHORT, "check citations, store the report"),
         )
         board.change(board.state.ended(phase).with_(report=published.report))
-        await self._gate.tell_finished()
-        await workflow.wait_condition(workflow.all_handlers_finished)
-        return board.progress
 
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""
         reason = cause_of(error) if isinstance(error, ActivityError) else type(error).__name__
         self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (reason,))))
-        await self.finish(TaskPhase.FAILED)
+        await self.finish(TaskPhase.FAILED, reason)
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
 
     async def _settle_runs(self) -> None:
         """Whatever was stopped: the store says what it spent."""
         board = self._board
         if board.state.plan is None:
-            planning = RunRef(**board.start.ref.model_dump(), step_id="plan", role="planning")
+            planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
             totals = await workflow.execute_activity_method(LedgerActivities.totals, planning, **SHORT)
             board.change(board.state.with_planning(totals))
         for step_id, run in self._board.state.runs.items():

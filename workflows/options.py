@@ -36,6 +36,13 @@ ADMISSION = ActivityConfig(
     start_to_close_timeout=timedelta(minutes=2),
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=10)),
 )
+NOTICE = ActivityConfig(
+    task_queue=WORKFLOWS_QUEUE,
+    start_to_close_timeout=timedelta(seconds=30),
+    schedule_to_close_timeout=timedelta(hours=24),
+    retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(minutes=10)),
+)
+"""A webhook that is away for a day is not told any more."""
 SESSION_ANSWER = timedelta(minutes=1)
 """So long a task waits for its session before it asks a person."""
 RECONCILE_EVERY = timedelta(minutes=5)

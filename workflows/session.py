@@ -6,7 +6,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.sessions import ReconcileRequest, SessionActivities
 from waystation.domain import session_state
-from waystation.domain.errors import Overdrawn
+from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.inbound import read, whole
 from waystation.domain.ledger import Account
 from waystation.domain.names import BUDGET_ANSWER
@@ -54,7 +54,7 @@ class SessionWorkflow:
     def takes_a_task(self, ref: TaskRef) -> None:
         """Where the input does not fit, this cannot be called, and that rejects the update instead of hanging us."""
 
-    @workflow.signal(description='Set the limit that all tasks share: {"tokens": 2000000}; null takes it away.')
+    @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     def set_session_limit(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
         try:
@@ -100,9 +100,8 @@ class SessionWorkflow:
             return Admission(task_id=task_id, state="finished")
         try:
             self._change(session_state.admitted(self._state, task_id, admitted.terms.budget))
-        except Overdrawn as error:
-            message = f"the session has {error.left:,} tokens left, the task asks for {error.asked:,}"
-            raise ApplicationError(message, type="Overdrawn", non_retryable=True) from error
+        except (Overdrawn, BadInput) as error:
+            raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
         if await admission.start(admitted):
             return Admission(task_id=task_id, state="started")
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.

@@ -61,14 +61,14 @@ class TaskWorkflow:
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here: a malformed answer is refused where the person sees it."""
         state = self._board.state
-        answer = approvals.approve(state.approvals, whole(sent), workflow.now(), ending=state.ending)
+        answer = approvals.approve(self._board.standing, whole(sent), workflow.now())
         state = state.answered(answer)
         if isinstance(answer, Approval):
-            state = state.granted(answer.agent, answer.granted_tokens)
+            state = state.granted(answer.agent, answer.granted)
         self._board.change(state)
         await record(self._board, answer)
         if isinstance(answer, Approval):
-            await self._gate.tell_granted(answer.granted_tokens)
+            await self._gate.tell_granted(answer.granted)
 
     @workflow.signal(
         description='Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
@@ -77,7 +77,7 @@ class TaskWorkflow:
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here."""
         state = self._board.state
-        answer = approvals.deny(state.approvals, whole(sent), workflow.now(), ending=state.ending)
+        answer = approvals.deny(self._board.standing, whole(sent), workflow.now())
         state = state.answered(answer)
         self._board.change(state.denied(answer.agent) if isinstance(answer, Approval) else state)
         await record(self._board, answer)
@@ -92,7 +92,12 @@ class TaskWorkflow:
     async def _plan(self, start: TaskStart) -> None:
         if self._board.state.plan is not None:
             return
-        request = PlanRequest(ref=start.ref, model=start.terms.plan_model, limit=start.terms.budget // PLANNING_SHARE)
+        request = PlanRequest(
+            ref=start.ref,
+            model=start.terms.plan_model,
+            limit=start.terms.budget.part(PLANNING_SHARE),
+            prices=start.terms.agent.prices,
+        )
         made = await workflow.execute_activity_method(PlanningActivities.plan, request, **named(LEG, "plan the work"))
         self._board.change(self._board.state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget))
 

@@ -11,11 +11,16 @@ from waystation.domain.errors import (
     ModelRejected,
     ModelUnavailable,
     RedactionFailed,
+    ReplyBlocked,
     RequestConflict,
+    SpendingLimitReached,
     StoreError,
+    StoreUnavailable,
     UnknownTask,
     VersionConflict,
     WaystationError,
+    WebhookRefused,
+    WebhookUnavailable,
     WrongStore,
 )
 
@@ -23,16 +28,21 @@ FINAL = [
     BadInput("no such file"),
     UnknownTask("no task x"),
     ModelRejected("no such model"),
+    ReplyBlocked("filtered"),
     RequestConflict("used before"),
     WrongStore("a", "b"),
+    WebhookRefused("the webhook answered 404"),
 ]
 WORTH_A_RETRY = [
     ModelUnavailable("overloaded"),
+    SpendingLimitReached("no credit"),
+    StoreUnavailable("the database does not answer"),
     FenceLost("task-1/research-1", 3),
     VersionConflict("task-1/research-1", 3, 4),
     StoreError("no text of this hash"),
     RedactionFailed("the redactor is down"),
     MemoryUnavailable("Qdrant does not answer"),
+    WebhookUnavailable("the webhook answered 500"),
 ]
 
 
@@ -54,6 +64,7 @@ def test_an_error_keeps_its_name_and_its_message(error: WaystationError) -> None
 
 def test_the_delay_that_a_provider_names_is_the_delay_of_the_next_attempt() -> None:
     assert application_error(ModelUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
+    assert application_error(WebhookUnavailable("busy", retry_after=7.5)).next_retry_delay == timedelta(seconds=7.5)
     assert application_error(ModelUnavailable("busy")).next_retry_delay is None
     assert application_error(ModelRejected("no")).next_retry_delay is None
 

@@ -8,6 +8,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from waystation.domain import names
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import (
     Approval,
@@ -21,7 +22,7 @@ from waystation.domain.task import (
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
-ASKING = Approval(request_id="r1", agent="research-1", asked_tokens=30_000)
+ASKING = Approval(request_id="r1", agent="research-1", asked=Amount(tokens=30_000))
 
 
 @workflow.defn(name=names.SESSION_WORKFLOW)
@@ -67,7 +68,7 @@ class StandInTask:
             phase=TaskPhase.PAUSED,
             title="Which?",
             model="m",
-            budget=BudgetProgress(limit=1, spent=0, reserved=0),
+            budget=BudgetProgress(limit=Limit(tokens=1), spent=Amount(tokens=0), reserved=Amount(tokens=0)),
             approvals=(ASKING,),
         )
 

@@ -14,11 +14,12 @@ from waystation.adapters.anthropic.scripted_server import (
     refused,
     streamed,
 )
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 from waystation.domain.messages import Text, ToolUse, user_text
 from waystation.ports import ModelRequest
 from waystation.testing import scripted_reply
 
+FILTERED = "Output blocked by content filtering policy"
 SECRET = "the patient is called Ada"
 REQUEST = ModelRequest(model="claude-haiku-5-5", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
 MESSAGE = message_of(scripted_reply(Text(text="Fine."), ToolUse(id="t1", name="search", input={"query": "x"})))
@@ -36,7 +37,6 @@ async def error_of(answer: Answer) -> ModelError:
     [
         (400, "invalid_request_error", "the request was refused"),
         (401, "authentication_error", "the API key was not accepted"),
-        (402, "billing_error", "the provider's spending limit is reached, or its account has no credit"),
         (403, "permission_error", "the API key may not do this"),
         (404, "not_found_error", "there is no such model or endpoint"),
         (413, "request_too_large", "the request is too large"),
@@ -47,6 +47,24 @@ async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind:
     error = await error_of(refused(status, kind))
     assert isinstance(error, ModelRejected)
     assert str(error) == f"{words} (status {status}, {kind}, request req_scripted)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (refused(402, "billing_error"), "the provider's spending limit is reached, or its account has no credit"),
+        (
+            refused(400, "invalid_request_error", "Your credit balance is too low"),
+            "the provider's account has no credit",
+        ),
+    ],
+)
+async def test_a_provider_that_wants_money_first_is_neither_rejected_nor_worth_a_retry_now(
+    answer: Answer, words: str
+) -> None:
+    error = await error_of(answer)
+    assert isinstance(error, SpendingLimitReached)
+    assert str(error).startswith(f"{words} (status ")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +135,23 @@ async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_bee
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
     assert f"(status 200, {kind}, request req_scripted)" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (refused(400, "invalid_request_error", FILTERED), 400),
+        (failed_midstream(MESSAGE, "invalid_request_error", FILTERED), 200),
+    ],
+    ids=["before the stream", "in the stream"],
+)
+async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_that_is_said(
+    answer: Answer, status: int
+) -> None:
+    error = await error_of(answer)
+    assert isinstance(error, ReplyBlocked)
+    said = f"(status {status}, invalid_request_error, request req_scripted)"
+    assert str(error) == f"the provider's content filter blocked the reply {said}"
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4, 8])

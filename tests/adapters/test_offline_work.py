@@ -6,6 +6,8 @@ import pytest
 
 from tests.adapters.offline_team import MOST_TURNS, Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
+from waystation.adapters.offline.view import Contract, Need, View
+from waystation.adapters.offline.writing import writing
 from waystation.domain.plan import plan_errors, standard_plan
 from waystation.domain.work import Analysis, Findings
 
@@ -127,6 +129,13 @@ async def test_a_window_too_small_for_any_progress_still_ends(model: AnthropicMo
     await team.work(QUESTION)
     assert team.world.misquoted() == []
     assert max(team.turns.values()) < 12
+
+
+def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> None:
+    needs = (Need(step="research-1", title="Licences"), Need(step="research-2", title="Purposes"))
+    told = "Kept: section 1 kept: Licences; section 2 kept: Purposes\nDocuments read: a.md"
+    reply = writing(View(contract=Contract(needs=needs), gap=True, earlier=told, max_tokens=2_000))
+    assert [call.name for call in reply.calls] == ["submit_report"]
 
 
 async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: AnthropicModel) -> None:

@@ -21,6 +21,7 @@ from tests.store_contract.values import (
 )
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.fences import hold
+from waystation.domain.amount import Amount
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import FenceLost, RequestConflict, VersionConflict
 from waystation.domain.leg import Finished, Standing, TurnLimit
@@ -121,7 +122,7 @@ async def test_one_of_two_attempts_is_the_first_to_run_a_tool(store: SqlStore, o
 async def test_what_may_be_said_once_is_said_once(store: SqlStore, other: SqlStore) -> None:
     fence, task = await opened_run(store), row(request())
     await store.register(task, [])
-    approval = Approval(request_id="ask-1", agent="research-1", asked_tokens=1_000, requested_at=NOON)
+    approval = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
     ends = (Finished(standing=Standing(totals=RunTotals(turns=3))), TurnLimit(standing=Standing(totals=RunTotals())))
     said: list[Awaitable[object]] = []
     for n, writer in enumerate((store, other) * 3):

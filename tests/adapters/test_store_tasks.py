@@ -6,19 +6,20 @@ import pytest
 
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
 from waystation.domain.plan import standard_plan
 from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
-PENDING = Approval(request_id="ask-1", agent="research-1", asked_tokens=1_000, requested_at=NOON)
+PENDING = Approval(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
 GRANTED = PENDING.model_copy(update={"decision": "approved", "granted_tokens": 500, "answered_at": NOON})
 LATE = Refusal(signal="approve_budget", reason="no request ask-9 waits", at=NOON)
 
 
 def progress(phase: TaskPhase) -> TaskProgress:
-    budget = BudgetProgress(limit=600_000, spent=1_234, reserved=0)
+    budget = BudgetProgress(limit=Limit(tokens=600_000), spent=Amount(tokens=1_234), reserved=Amount(tokens=0))
     return TaskProgress(task_id="task", phase=phase, title="Sky", model="model", budget=budget)
 
 

@@ -18,6 +18,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.client import Client
 from waystation.domain import names
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable
 from waystation.domain.task import (
     SourceDocument,
@@ -107,8 +108,8 @@ async def test_answers_are_told_when_they_had_effect_and_when_they_were_refused(
 ) -> None:
     async with worker(temporal_client):
         task_id = (await client.submit(asked(), DOCUMENTS)).task_id
-        assert await client.approve(task_id, tokens=1) == Answer(outcome="refused", reason="too few")
-        approved = await client.approve(task_id, request_id="r1", tokens=5_000, by="ada")
+        assert await client.approve(task_id, amount=Amount(tokens=1)) == Answer(outcome="refused", reason="too few")
+        approved = await client.approve(task_id, request_id="r1", amount=Amount(tokens=5_000), by="ada")
         assert approved == Answer(outcome="approved", reason="[('by', 'ada'), ('request_id', 'r1'), ('tokens', 5000)]")
         with pytest.raises(BadInput, match=f"{task_id} does not run: it has ended"):
             await client.deny(task_id)
@@ -180,10 +181,10 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
 async def test_a_limit_starts_the_session_that_it_is_for(client: Client, temporal_client: TemporalClient) -> None:
     session = uuid4().hex
     async with worker(temporal_client):
-        await client.set_session_limit(session, 2_000_000)
+        await client.set_session_limit(session, Limit(tokens=2_000_000))
         handle = temporal_client.get_workflow_handle(session_workflow_id("local", session))
         assert await handle.query("limit_now") == 2_000_000
-        await client.set_session_limit(session, None)
+        await client.set_session_limit(session, Limit())
         assert await handle.query("limit_now") is None
 
 

@@ -17,6 +17,7 @@ from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
 from waystation.agents.roles import Desk
 from waystation.agents.tools.tool import CallSite
+from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.compaction.request import CompactionRequest
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
@@ -38,6 +39,7 @@ DOCUMENTS = (
     SourceDocument(name="keeper.md", text=f"The keeper was {NAME}.\nHer key is {SECRET}.\n"),
 )
 TERMS = AgentTerms(model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500)
+LIMIT = Limit(tokens=100_000)
 
 
 class MovingClock:
@@ -92,9 +94,12 @@ class Office:
     embedder: NoEmbedder = field(default_factory=NoEmbedder)
     meter: ListMeter = field(default_factory=ListMeter)
     terms: AgentTerms = TERMS
-    limit: int = 100_000
+    limit: Limit = LIMIT
     task_id: str = TASK
     offline: bool = False
+    task_used: float = 0.0
+    pauses: list[float] = field(default_factory=list[float])
+    """What backpressure made calls wait, in seconds; nobody really waits here."""
 
     async def open_task(
         self, documents: Sequence[SourceDocument] = DOCUMENTS, plan: Plan | None = PLAN, **changes: object
@@ -102,8 +107,8 @@ class Office:
         """Register the task with its documents and its plan."""
         asked = {"question": "Why did it silt up?", "request_id": self.task_id, **changes}
         terms = TaskTerms(
-            budget=600_000,
-            agent_budget=100_000,
+            budget=Limit(tokens=600_000),
+            agent_budget=Limit(tokens=100_000),
             mode=Mode.APPROVAL,
             agent=self.terms,
             plan_model="claude-sonnet-5-5",
@@ -152,7 +157,13 @@ class Office:
 
     @property
     def loop(self) -> AgentLoop:
-        return AgentLoop(model=self.metered, desk=self.desk, contracts=self.contracts, clock=self.clock)
+        return AgentLoop(
+            model=self.metered, desk=self.desk, contracts=self.contracts, clock=self.clock, pause=self.pause
+        )
+
+    async def pause(self, seconds: float) -> None:
+        """Note it and go on."""
+        self.pauses.append(seconds)
 
     @property
     def archive(self) -> Archive:
@@ -174,7 +185,9 @@ class Office:
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
         """Carry out a leg with this model."""
         self.model = model
-        request = LegRequest(run=self.run_ref(step_id), leg=number, limit=self.limit, terms=self.terms)
+        request = LegRequest(
+            run=self.run_ref(step_id), leg=number, limit=self.limit, terms=self.terms, task_used=self.task_used
+        )
         return await self.loop.run(request, never)
 
     async def site(self, step_id: str = "research-1", call_id: str = "c1", window: int = 20_000) -> CallSite:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TERMS, Office, never, use
 from waystation.agents.loop import LEG_TIME
+from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import RedactionFailed
@@ -90,7 +91,7 @@ async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Of
 async def test_the_scale_of_the_request_decides_when_the_context_is_full(office: Office) -> None:
     office.terms = TERMS.model_copy(update={"trigger": 2_500, "target": 1_000, "turn_limit": 1})
     office.model = ScriptedModel([IDLE])
-    plain = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=office.terms)
+    plain = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=office.terms)
     assert isinstance(await office.loop.run(plain.model_copy(update={"scale": 2.0}), never), ContextFull)
     assert isinstance(await office.loop.run(plain.model_copy(update={"leg": 2}), never), TurnLimit)
     assert office.model.calls == 1
@@ -118,7 +119,7 @@ async def test_a_leg_ends_after_its_time(office: Office) -> None:
 
 async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(office: Office) -> None:
     office.model = ScriptedModel([READ, NOTE, SUBMIT])
-    request = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=TERMS)
+    request = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=TERMS)
     outcome = await office.loop.run(request, lambda: office.model.calls == 2)
     assert isinstance(outcome, Yielded)
     assert outcome.standing.totals.turns == 2
@@ -127,7 +128,7 @@ async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(office: Off
 
 async def test_an_agent_that_has_handed_in_finishes_even_when_the_worker_stops(office: Office) -> None:
     office.model = ScriptedModel([SUBMIT])
-    request = LegRequest(run=office.run_ref(), leg=1, limit=100_000, terms=TERMS)
+    request = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=TERMS)
     assert isinstance(await office.loop.run(request, lambda: office.model.calls == 1), Finished)
 
 

@@ -7,10 +7,11 @@ import pytest
 
 from tests.agents.office import TASK, TERMS, Office, never, use
 from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.documents import DocumentHit
-from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable
-from waystation.domain.leg import Finished, LegOutcome, LegRequest, Standing, TurnLimit
+from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
+from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, Standing, TurnLimit
 from waystation.domain.turn import Fence
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
@@ -145,7 +146,7 @@ async def test_a_cut_stream_leaves_its_intent_open_and_counted(office: Office) -
         await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
     outcome = await office.leg(ScriptedModel([SUBMIT]))
     assert outcome.standing.totals.possibly_billed == 2 * once
-    assert outcome.standing.totals.spent == 2 * once + SUBMIT.usage.fresh
+    assert outcome.standing.totals.spent.tokens == 2 * once + SUBMIT.usage.fresh
 
 
 @pytest.mark.parametrize(
@@ -159,6 +160,25 @@ async def test_a_call_that_was_certainly_refused_leaves_no_trace(
     with pytest.raises(type(refused)):
         await office.leg(ScriptedModel([refused]))
     assert await office.store.totals(RUN_ID) == RunTotals(cost_micro_usd=0)
+
+
+async def test_a_blocked_reply_ends_the_run_partial_and_counts_as_possibly_billed(office: Office) -> None:
+    outcome = await office.leg(ScriptedModel([SEARCH, ReplyBlocked("the filter blocked the reply")]))
+    assert isinstance(outcome, Finished)
+    assert (outcome.partial, outcome.reason) == (True, "the filter blocked the reply")
+    assert outcome.standing.totals.possibly_billed > 4_000
+    silent = ScriptedModel([])
+    assert await office.leg(silent) == outcome
+    assert silent.calls == 0
+
+
+async def test_a_budget_that_an_unanswered_call_used_up_lets_the_next_attempt_make_none(office: Office) -> None:
+    with pytest.raises(ModelUnavailable):
+        await office.leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
+    office.limit = Limit(tokens=(await office.store.totals(RUN_ID)).possibly_billed)
+    silent = ScriptedModel([])
+    assert isinstance(await office.leg(silent), AllowanceSpent)
+    assert silent.calls == 0
 
 
 async def test_what_happened_before_a_failed_call_is_kept(office: Office) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import tempfile
+from decimal import Decimal
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,13 @@ from hypothesis import strategies as st
 
 from tests.agents.conftest import opened_copy
 from tests.agents.office import TERMS, Office, use
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.errors import ModelUnavailable
+from waystation.domain.errors import BadInput, ModelUnavailable
 from waystation.domain.leg import AllowanceSpent, Finished
 from waystation.domain.messages import Text
+from waystation.domain.pricing import Price, Rates, worst_rates
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
@@ -30,7 +34,7 @@ def bound_of(request: ModelRequest) -> int:
 
 async def first_request(office: Office) -> ModelRequest:
     """What the first call of a run sends."""
-    office.limit = 1_000_000
+    office.limit = Limit(tokens=1_000_000)
     probe = ScriptedModel([ModelUnavailable("busy", possibly_billed=False)])
     with pytest.raises(ModelUnavailable):
         await office.leg(probe)
@@ -39,7 +43,7 @@ async def first_request(office: Office) -> ModelRequest:
 
 async def test_a_call_whose_worst_case_fits_by_its_bytes_is_not_counted(office: Office) -> None:
     request = await first_request(office)
-    office.limit = bound_of(request) + TERMS.max_output
+    office.limit = Limit(tokens=bound_of(request) + TERMS.max_output)
     model = ScriptedModel([SUBMIT])
     await office.leg(model)
     assert model.requests[0].max_output == TERMS.max_output
@@ -49,7 +53,7 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
     request = await first_request(office)
     counted = await office.model.count_tokens(request)
     assert counted < bound_of(request)
-    office.limit = counted + 1_000
+    office.limit = Limit(tokens=counted + 1_000)
     model = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(model), Finished)
     assert model.requests[0].max_output == 1_000
@@ -58,29 +62,90 @@ async def test_the_reply_shrinks_to_what_is_left(office: Office) -> None:
 @pytest.mark.parametrize(("missing", "calls"), [(0, 1), (1, 0), (700, 0)])
 async def test_under_its_floor_a_reply_is_not_worth_a_call(office: Office, missing: int, calls: int) -> None:
     counted = await office.model.count_tokens(await first_request(office))
-    office.limit = counted + TERMS.output_floor - missing
+    office.limit = Limit(tokens=counted + TERMS.output_floor - missing)
     model = ScriptedModel([SUBMIT])
     outcome = await office.leg(model)
     assert model.calls == calls
     if missing:
         assert isinstance(outcome, AllowanceSpent)
-        assert outcome.needed == missing
+        assert outcome.needed == Amount(tokens=missing)
     assert (await office.store.totals(RUN_ID)).possibly_billed == 0
 
 
 async def test_a_run_with_nothing_makes_no_call(office: Office) -> None:
-    office.limit = 0
+    office.limit = Limit(tokens=0)
     model = ScriptedModel([])
     assert isinstance(await office.leg(model), AllowanceSpent)
     assert model.calls == 0
 
 
 async def test_more_money_lets_the_next_leg_go_on_where_the_last_one_stopped(office: Office) -> None:
-    office.limit = 0
+    office.limit = Limit(tokens=0)
     stopped = await office.leg(ScriptedModel([]))
     assert isinstance(stopped, AllowanceSpent)
-    office.limit += stopped.needed
+    office.limit = office.limit.raised(stopped.needed)
     assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 2), Finished)
+
+
+async def test_the_reply_shrinks_to_the_dollars_left(office: Office) -> None:
+    counted = await office.model.count_tokens(await first_request(office))
+    rates = worst_rates(TERMS.model, counted, office.clock().date(), TERMS.prices)
+    assert rates is not None
+    office.limit = Limit(micro_usd=ceil(counted * rates.input + 1_000 * rates.output))
+    model = ScriptedModel([SUBMIT])
+    assert isinstance(await office.leg(model), Finished)
+    assert model.requests[0].max_output == 1_000
+
+
+async def test_dollars_that_do_not_pay_for_a_call_end_the_leg_and_say_how_many_are_missing(office: Office) -> None:
+    office.limit = Limit(tokens=100_000, micro_usd=1_000)
+    model = ScriptedModel([SUBMIT])
+    stopped = await office.leg(model)
+    assert isinstance(stopped, AllowanceSpent)
+    assert (model.calls, stopped.needed.tokens) == (0, 0)
+    office.limit = office.limit.raised(stopped.needed.less(Amount(micro_usd=1)))
+    assert isinstance(await office.leg(model, 2), AllowanceSpent)
+    office.limit = office.limit.raised(Amount(micro_usd=1))
+    assert isinstance(await office.leg(model, 3), Finished)
+
+
+async def test_a_limit_in_dollars_lets_no_call_of_a_model_without_a_price_through(office: Office) -> None:
+    office.limit, office.terms = Limit(micro_usd=10**9), TERMS.model_copy(update={"model": "somebody-elses-1"})
+    model = ScriptedModel([SUBMIT])
+    with pytest.raises(BadInput, match="somebody-elses-1 has no known price"):
+        await office.leg(model)
+    assert model.calls == 0
+
+
+async def test_what_a_task_takes_along_is_what_its_calls_cost(office: Office) -> None:
+    own = Price(
+        model=TERMS.model,
+        rates=Rates(input=Decimal(1), output=Decimal(7), cache_write=Decimal(1), cache_read=Decimal(1)),
+    )
+    office.terms = TERMS.model_copy(update={"prices": (own,)})
+    await office.leg(
+        ScriptedModel([scripted_reply(use("submit_findings", findings=[]), usage=Usage(input=10, output=3))])
+    )
+    assert (await office.store.totals(RUN_ID)).cost_micro_usd == 10 + 3 * 7
+
+
+@pytest.mark.parametrize(
+    ("task_used", "backpressure", "waited"),
+    [(0.0, True, 0.0), (0.79, True, 0.0), (0.92, True, 0.75), (1.2, True, 1.5), (0.92, False, None)],
+)
+async def test_a_call_waits_where_the_tasks_budget_is_nearly_spent(
+    office: Office, task_used: float, backpressure: bool, waited: float | None
+) -> None:
+    office.task_used, office.terms = task_used, TERMS.model_copy(update={"backpressure": backpressure})
+    await office.leg(ScriptedModel([SUBMIT]))
+    assert office.pauses == ([] if waited is None else [waited])
+
+
+async def test_a_call_waits_where_the_agents_own_budget_is_nearly_spent(office: Office) -> None:
+    office.limit = Limit(tokens=100_000)
+    eaten = scripted_reply(use("read_document", "c1", name="harbour.md"), usage=Usage(input=86_000, output=0))
+    await office.leg(ScriptedModel([eaten, SUBMIT]))
+    assert office.pauses == [0.0, 0.3]
 
 
 class HungryModel(ScriptedModel):
@@ -98,15 +163,23 @@ class HungryModel(ScriptedModel):
         output = round(request.max_output * self._data.draw(st.one_of(st.just(1.0), share), label="output"))
         if self._data.draw(st.integers(0, 4), label="cut") == 0:
             raise ModelUnavailable("the stream was cut", possibly_billed=True)
-        usage = Usage(cache_write=prompt - cached, cache_read=cached, output=output)
+        written = round((prompt - cached) * self._data.draw(share, label="written"))
+        usage = Usage(input=prompt - cached - written, cache_write=written, cache_read=cached, output=output)
         call_id = f"c{self.calls}"
         read = use("read_document", call_id, name="harbour.md")
         return scripted_reply(Text(text="x" * 40), read, usage=usage)
 
 
-@settings(max_examples=20, deadline=None)
-@given(limit=st.integers(3_000, 25_000), turn_limit=st.integers(1, 4), data=st.data())
-def test_no_run_ever_passes_its_limit(stores: Path, limit: int, turn_limit: int, data: st.DataObject) -> None:
+LIMITS = st.one_of(
+    st.builds(Limit, tokens=st.integers(3_000, 25_000)),
+    st.builds(Limit, micro_usd=st.integers(6_000, 80_000)),
+    st.builds(Limit, tokens=st.integers(3_000, 25_000), micro_usd=st.integers(6_000, 80_000)),
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(limit=LIMITS, turn_limit=st.integers(1, 4), data=st.data())
+def test_no_run_ever_passes_its_limit(stores: Path, limit: Limit, turn_limit: int, data: st.DataObject) -> None:
     async def work() -> None:
         with tempfile.TemporaryDirectory() as folder:
             async with opened_copy(stores / "planned.db", Path(folder)) as office:
@@ -126,5 +199,4 @@ async def work_until_spent(office: Office, model: HungryModel) -> None:
             continue  # the same leg is tried again
         finally:
             totals = await office.store.totals(RUN_ID)
-            assert totals.spent <= office.limit
-            assert totals.usage.fresh <= office.limit
+            assert office.limit.covers(totals.spent)

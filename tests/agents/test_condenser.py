@@ -34,7 +34,7 @@ async def test_a_summary_stands_for_the_middle_and_makes_room(full: Office) -> N
 
 async def test_the_summary_is_charged_to_the_agent_run_that_needs_it(full: Office) -> None:
     outcome = await compressed(full, ScriptedModel([summary()]))
-    assert outcome.totals.spent == SPENT_BEFORE + 9_400
+    assert outcome.totals.spent.tokens == SPENT_BEFORE + 9_400
     assert (outcome.totals.turns, outcome.totals.possibly_billed) == (13, 0)
 
 
@@ -108,7 +108,7 @@ async def test_a_late_attempt_at_what_was_done_takes_the_run_away_from_nobody(fu
 
 
 async def test_old_results_that_can_be_read_again_are_masked_without_a_summary(office: Office) -> None:
-    await office.said(conversation("read_document"))
+    await office.said(conversation("read_document", 1_200))
     model = ScriptedModel([])
     request = office.compaction(await request_size(office))
     office.model = model

@@ -13,6 +13,7 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, TASK, Office
 from tests.unit.histories import prose
+from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, RedactionFailed
@@ -60,7 +61,7 @@ async def test_a_rejected_summary_leads_to_truncation_and_its_charge_is_kept(
     outcome = await compressed(full, ScriptedModel([reply]))
     assert outcome.status is Status.TRUNCATED
     assert outcome.notes[0].startswith(f"A summary was rejected ({status})")
-    assert outcome.totals.spent == SPENT_BEFORE + 9_400
+    assert outcome.totals.spent.tokens == SPENT_BEFORE + 9_400
     assert outcome.tokens_after == await request_size(full) < full.terms.trigger
     assert outcome.passages == len(full.memory.passages) > 0
     assert NAME not in "".join(passages_of(full))
@@ -69,7 +70,7 @@ async def test_a_rejected_summary_leads_to_truncation_and_its_charge_is_kept(
 async def test_a_summariser_that_fails_for_good_leads_to_truncation_without_a_charge(full: Office) -> None:
     outcome = await compressed(full, ScriptedModel([ModelRejected("no such model")]))
     assert (outcome.status, outcome.notes) == (Status.TRUNCATED, ("The summariser failed: no such model",))
-    assert (outcome.totals.spent, outcome.totals.possibly_billed) == (SPENT_BEFORE, 0)
+    assert (outcome.totals.spent.tokens, outcome.totals.possibly_billed) == (SPENT_BEFORE, 0)
 
 
 async def test_a_summariser_that_is_busy_is_tried_again_and_everything_stays_as_it_was(full: Office) -> None:
@@ -88,7 +89,7 @@ async def test_a_summariser_that_is_given_up_is_not_asked(full: Office) -> None:
 
 async def test_a_budget_too_small_for_a_summary_leads_to_truncation_without_a_call(full: Office) -> None:
     model = ScriptedModel([])
-    outcome = await compressed(full, model, limit=SPENT_BEFORE + 2_000)
+    outcome = await compressed(full, model, limit=Limit(tokens=SPENT_BEFORE + 2_000))
     assert (outcome.status, model.calls) == (Status.TRUNCATED, 0)
     assert outcome.notes == ("The budget did not allow a summary; the oldest part was hidden without one.",)
 
@@ -99,7 +100,7 @@ async def test_the_reply_of_the_summariser_shrinks_to_what_is_left(full: Office)
         await compressed(full, probe)
     counted = await probe.count_tokens(probe.requests[0])
     model = ScriptedModel([summary()])
-    await compressed(full, model, limit=SPENT_BEFORE + counted + 150)
+    await compressed(full, model, limit=Limit(tokens=SPENT_BEFORE + counted + 150))
     assert model.requests[0].max_output == 150
 
 

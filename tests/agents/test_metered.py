@@ -6,9 +6,11 @@ from temporalio.testing import ActivityEnvironment
 from activities.context import ContextActivities
 from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, SECRET, Office
-from waystation.agents.metered import CallKey, MeteredRedactor
+from waystation.agents.metered import Affordable, CallKey, MeteredRedactor
+from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.domain.messages import user_text
+from waystation.domain.pricing import PRICES
 from waystation.domain.redaction import Scope
 from waystation.ports import ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
@@ -18,7 +20,9 @@ async def ask(office: Office, model: ScriptedModel) -> None:
     office.model = model
     fence = (await office.site()).fence
     request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=10)
-    await office.metered.ask(fence, CallKey("turn", "1"), request, 1_000)
+    call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(call, Affordable)
+    await office.metered.ask(fence, CallKey("turn", "1"), call)
 
 
 async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_get(office: Office) -> None:

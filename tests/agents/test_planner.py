@@ -3,10 +3,12 @@ from pydantic import JsonValue
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from waystation.agents.planner import PlanMade
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
 from waystation.domain.messages import Text
 from waystation.domain.plan import Plan, standard_plan
+from waystation.domain.pricing import PRICES
 from waystation.ports import ModelReply, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
@@ -23,7 +25,7 @@ GOOD, BAD = planning(GOOD_STEPS), planning(GOOD_STEPS[:2])
 
 async def made(office: Office, model: ScriptedModel, limit: int = 60_000) -> PlanMade:
     office.model = model
-    return await office.planner.plan(office.ref, "claude-sonnet-5-5", limit)
+    return await office.planner.plan(office.ref, "claude-sonnet-5-5", Limit(tokens=limit), PRICES)
 
 
 @pytest.fixture
@@ -86,7 +88,7 @@ async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_withou
     plan = await made(unplanned, model, limit=600)
     assert plan.plan == standard_plan("").without_goals()
     assert plan.notes == ("The budget is too small for planning by a model; the standard plan is used.",)
-    assert (model.calls, plan.totals.spent) == (0, 0)
+    assert (model.calls, plan.totals.spent) == (0, Amount())
 
 
 async def test_a_repair_that_does_not_fit_the_budget_leads_to_the_standard_plan(unplanned: Office) -> None:

@@ -5,6 +5,7 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from waystation.agents.publisher import Published
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import RedactionFailed
@@ -17,7 +18,7 @@ PROGRESS = TaskProgress(
     phase=TaskPhase.DONE,
     title="Why?",
     model="claude-sonnet-5-5",
-    budget=BudgetProgress(limit=600_000, spent=12_000, reserved=0),
+    budget=BudgetProgress(limit=Limit(tokens=600_000), spent=Amount(tokens=12_000), reserved=Amount()),
 )
 DRAFT = ReportDraft(
     title="The harbour",
@@ -76,13 +77,13 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
     await hand_in(office, "analysis", Analysis(conclusions=(found,)))
     await hand_in(office, "writing", DRAFT.model_copy(update={"title": "", "summary": "", "sections": ()}))
     stopped = StepProgress(
-        id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more tokens"
+        id="writing", role="writing", state="partial", legs=1, usage=Usage(), reason="a person denied it more"
     )
     outcome, report = await published(office, PROGRESS.model_copy(update={"steps": (stopped,)}))
     assert report.split("\n\n## Sources")[0] == snapshot("""\
 # Why?
 
-> **Partial.** This report was not finished (writing: a person denied it more tokens). What was found follows.
+> **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
 
 **Question.** Why?
 

@@ -4,13 +4,16 @@ than the workers, so that killing them loses no count."""
 import asyncio
 import json
 import re
+import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import cast
+from socket import socket
+from typing import TypeVar, cast
 
 import httpx2
 
@@ -45,8 +48,19 @@ class MessagesServer:
         request = httpx2.Request("POST", f"http://offline.invalid{path}", headers=headers, content=json.dumps(asked))
         return asyncio.run(self._whole(request))
 
-    def count(self, body: bytes) -> None:
-        """Keep that a turn of an agent was answered; plans and summaries carry no turn."""
+    def pause(self) -> None:
+        """Think."""
+        time.sleep(self.delay)
+
+    def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
+        """Let a reply go out."""
+        write(reply)
+
+    def count(self, body: bytes, began: float) -> None:
+        """Keep that a turn of an agent was answered; plans and summaries carry no turn.
+
+        `began`: when the request had come in, in seconds since the epoch.
+        """
         text = body.decode()
         step, turn = _STEP.search(text), _TURN.findall(text)
         if step and turn:
@@ -58,31 +72,53 @@ class MessagesServer:
         return response
 
 
+Served = TypeVar("Served", bound=MessagesServer)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
+        """Clients are killed here: a connection that breaks is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def running_messages_server(delay: float) -> Generator[MessagesServer]:
     """Serve on a free port of loopback until the block ends."""
-    served = MessagesServer(delay)
+    with serving(MessagesServer(delay)) as served:
+        yield served
+
+
+@contextmanager
+def serving(served: Served) -> Generator[Served]:
+    """The same for a server that pauses, sends or counts in another way."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            is_turn = not self.path.endswith("count_tokens")
-            if is_turn:
-                time.sleep(served.delay)
+            length = int(self.headers["content-length"])
+            body = self.rfile.read(length)
+            if len(body) < length:  # killed while it asked
+                return
+            began = time.time()
+            is_call = not self.path.endswith("count_tokens")
+            if is_call:
+                served.pause()
             response = served.reply(self.path, {"content-type": "application/json"}, body)
-            if is_turn:
-                served.count(body)
+            if is_call and response.status_code == HTTPStatus.OK:
+                served.count(body, began)
             self.send_response(response.status_code)
             self.send_header("content-type", response.headers["content-type"])
             self.send_header("content-length", str(len(response.content)))
             self.end_headers()
-            self.wfile.write(response.content)
+            write = self.wfile.write
+            served.send(write, response.content) if is_call else write(response.content)
 
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     served.url = f"http://127.0.0.1:{server.server_port}"

@@ -18,7 +18,9 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.settings import Settings
 
-WAYSTATION = Path(sys.executable).parent / "waystation"
+ROOT = Path(__file__).parents[2]
+WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
+"""Run from the root, this is the code beside these tests, whatever is installed."""
 POLL = 0.2
 
 
@@ -44,13 +46,19 @@ class Shell:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(WAYSTATION), *arguments], env=self._env, capture_output=True, text=True, timeout=120, check=False
+            [*WAYSTATION, *arguments],
+            cwd=ROOT,
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """A command that goes on in the background."""
         with log.open("ab") as file:
-            return subprocess.Popen([str(WAYSTATION), *arguments], env=self._env, stdout=file, stderr=file)
+            return subprocess.Popen([*WAYSTATION, *arguments], cwd=ROOT, env=self._env, stdout=file, stderr=file)
 
     def json(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*arguments, "--json")
@@ -76,7 +84,7 @@ class Shell:
                     assert done.returncode == 0, done.stderr
             return phase in {"done", "partial", "failed", "cancelled"}
 
-        until(over, 180, "the end of the task")
+        until(over, 600, "the end of the task")
         return phase
 
     @property

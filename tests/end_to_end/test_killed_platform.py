@@ -31,7 +31,7 @@ def kill_everything(home: Path) -> None:
         os.kill(mark.pid, signal.SIGKILL)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_task_survives_kill_9_of_everything_in_the_middle_of_a_leg(tmp_path: Path) -> None:
     documents = write_survey(tmp_path / "survey")
     with running_messages_server(delay=0.15) as server, platform(tmp_path / "home", server) as shell:
@@ -39,13 +39,13 @@ def test_a_task_survives_kill_9_of_everything_in_the_middle_of_a_leg(tmp_path: P
             "submit", QUESTION, "--docs", str(documents), "--budget", "30k", "--window", "6k", "--detach"
         )
         task_id = str(submitted["task_id"])
-        until(lambda: len(shell.paid_turns()) >= 3, 60, "three committed turns")
+        until(lambda: len(shell.paid_turns()) >= 3, 180, "three committed turns")
         kill_everything(shell.home)
         answered_before = len(server.answered)
         assert shell.run("show", task_id).returncode in {0, 3}
 
         assert shell.run("up").returncode == 0
-        until(lambda: shell.json("show", task_id)["phase"] == "paused", 120, "the pause")
+        until(lambda: shell.json("show", task_id)["phase"] == "paused", 360, "the pause")
         assert len(server.answered) > answered_before
         assert task_id in shell.run("approvals").stdout
 

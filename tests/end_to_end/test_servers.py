@@ -47,7 +47,7 @@ class Workers:
         health = f"127.0.0.1:{free_port()}"
         shell = self._shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health)
         process = shell.start("worker", "--queues", queues, log=self._folder / f"{queues}.log")
-        until(lambda: ready(health), 60, f"readiness of the process for {queues}")
+        until(lambda: ready(health), 180, f"readiness of the process for {queues}")
         return process
 
     def stop_agents(self) -> int:
@@ -81,7 +81,7 @@ def working(shell: Shell, folder: Path) -> Generator[Workers]:
     assert codes == [0, 0]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_task_ends_on_server_adapters_though_its_agents_process_is_stopped_and_then_killed(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
@@ -107,12 +107,12 @@ def test_a_task_ends_on_server_adapters_though_its_agents_process_is_stopped_and
         )
         task_id = str(submitted["task_id"])
 
-        until(lambda: len(shell.paid_turns()) >= 3, 90, "three committed turns")
+        until(lambda: len(shell.paid_turns()) >= 3, 270, "three committed turns")
         assert workers.stop_agents() == 0
         assert max(Counter((call.step, call.turn) for call in model.answered).values()) == 1
 
         paid = len(shell.paid_turns())
-        until(lambda: len(shell.paid_turns()) >= paid + 2, 90, "two turns more")
+        until(lambda: len(shell.paid_turns()) >= paid + 2, 270, "two turns more")
         workers.kill_agents()
 
         assert shell.answer_until_over(task_id) in {"done", "partial"}

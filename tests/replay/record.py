@@ -1,8 +1,9 @@
 """Records the histories that `test_replay.py` replays: `python -m tests.replay.record`, from the repository's root.
 
-Record again only when workflows change on purpose in a way that running tasks cannot follow: a history that no longer
-replays is a task that hangs after the upgrade. The task works with the offline model on documents made up here; its
-budget and window are so small that contexts are compacted and it pauses for approvals, which are given at once.
+Those of a release are never recorded again: a history that no longer replays is a task that hangs after the upgrade.
+Those of the version that is being written are, when its workflows change. The task works with the offline model on
+documents made up here; its budget and window are so small that contexts are compacted and it pauses for approvals,
+which are given at once.
 """
 
 import asyncio
@@ -12,12 +13,17 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from socket import gethostname
 
 from temporalio.client import WorkflowHistory
 
 from tests.running import KEY, SESSION, TENANT, Counter, at_work, dev_server, until
+from waystation import __version__
+from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Limit
 from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.pricing import PRICES
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings
 from waystation.terms import task_terms
@@ -30,8 +36,8 @@ ASKED = TaskRequest(
     tenant=TENANT,
     session=SESSION,
     request_id="first",
-    budget=13_000,
-    agent_budget=13_000,
+    budget=Limit(tokens=13_000),
+    agent_budget=Limit(tokens=13_000),
     window=4_400,
 )
 COASTS = ("northern", "eastern", "southern", "western", "inner", "outer")
@@ -60,7 +66,7 @@ def _written(history: WorkflowHistory) -> str:
     """One event a line, without the name of the machine that recorded it."""
     events = [json.dumps(event) for event in history.to_json_dict()["events"]]
     whole = '{"events": [\n' + ",\n".join(events) + "\n]}\n"
-    return re.sub(r'"identity": "[^"]*"', '"identity": "recorder"', whole)
+    return re.sub(rf"\d+@{re.escape(gethostname())}", "recorder", whole)
 
 
 async def record(folder: Path) -> None:
@@ -68,13 +74,17 @@ async def record(folder: Path) -> None:
     settings = Settings(home=folder)
     redactor = PresidioRedactor(KEY)
     async with dev_server() as client, at_work(client, folder, redactor, model_switch(settings)) as counter:
-        await counter.submit(ASKED, task_terms(ASKED, settings), [_document(coast) for coast in COASTS])
+        await counter.submit(
+            ASKED, task_terms(ASKED, settings, PRICES, utc_now().date()), [_document(coast) for coast in COASTS]
+        )
         await until(lambda: _granted(counter))
         progress = await counter.task().result()
         task, session = await counter.task().fetch_history(), await counter.session.fetch_history()
     redactor.close()
-    (HISTORIES / "task.json").write_text(_written(task), encoding="utf-8")
-    (HISTORIES / "session.json").write_text(_written(session), encoding="utf-8")
+    histories = HISTORIES / __version__
+    histories.mkdir(exist_ok=True)
+    (histories / "task.json").write_text(_written(task), encoding="utf-8")
+    (histories / "session.json").write_text(_written(session), encoding="utf-8")
     counted = f"{len(progress.compactions)} compactions, {len(progress.approvals)} approvals"
     sys.stdout.write(f"{progress.phase}: {counted}\n")
 

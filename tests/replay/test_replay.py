@@ -6,6 +6,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
+from waystation import __version__
 from waystation.domain.task import TaskProgress
 from waystation.domain.task_state import TaskStart
 from workers.sandbox import sandboxed
@@ -13,6 +14,9 @@ from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
+
+
+RELEASES = sorted(path.relative_to(HISTORIES).with_suffix("").as_posix() for path in HISTORIES.glob("*/*.json"))
 
 
 def recorded(name: str) -> WorkflowHistory:
@@ -41,13 +45,13 @@ class HastyTask(TaskWorkflow):
         return await super().run(start)
 
 
-@pytest.mark.parametrize("name", ["task", "session"])
-async def test_recorded_histories_replay(name: str) -> None:
+@pytest.mark.parametrize("name", RELEASES)
+async def test_histories_of_every_release_replay(name: str) -> None:
     await replayer(TaskWorkflow, SessionWorkflow).replay_workflow(recorded(name))
 
 
 def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
-    written = (HISTORIES / "task.json").read_text(encoding="utf-8")
+    written = (HISTORIES / __version__ / "task.json").read_text(encoding="utf-8")
     for activity in ("PlanTask", "RunResearchAgent", "CompressAndStoreContext", "RecordAudit", "StoreReport"):
         assert f'"name": "{activity}"' in written
     assert '"signalName": "approve_budget"' in written
@@ -55,4 +59,4 @@ def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
 
 async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:
     with pytest.raises(workflow.NondeterminismError):
-        await replayer(HastyTask).replay_workflow(recorded("task"))
+        await replayer(HastyTask).replay_workflow(recorded(f"{__version__}/task"))

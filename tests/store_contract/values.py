@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.memory import Passage
@@ -14,8 +15,8 @@ from waystation.domain.work import Note
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TERMS = TaskTerms(
-    budget=600_000,
-    agent_budget=100_000,
+    budget=Limit(tokens=600_000),
+    agent_budget=Limit(tokens=100_000),
     mode=Mode.APPROVAL,
     agent=AgentTerms(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
     plan_model="model",
@@ -65,7 +66,7 @@ def charge(key: str, *, cost: int | None = 7, usage: Usage | None = None) -> Cha
 
 
 def intent(key: str, worst_case: int = 1_000) -> Intent:
-    return Intent(key=key, model="model", worst_case=worst_case, at=NOON)
+    return Intent(key=key, model="model", worst_case=Amount(tokens=worst_case), at=NOON)
 
 
 def summary(record_id: str = "summary-1") -> Summarised:

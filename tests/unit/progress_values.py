@@ -2,31 +2,48 @@
 
 from datetime import UTC, datetime
 
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction, Status
+from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.work import Made
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 USAGE = Usage(input=12_000, cache_write=3_000, cache_read=90_000, output=4_500)
 ASKING = Approval(
     request_id="research-2-1",
     agent="research-2",
-    asked_tokens=30_000,
-    spent=29_500,
-    task_spent=41_200,
+    asked=Amount(tokens=30_000),
+    spent=Amount(tokens=29_500),
+    task_spent=Amount(tokens=41_200),
+    limit=Limit(tokens=30_000),
+    needed=Amount(tokens=900),
     steps_left=3,
+    outlook=Outlook(
+        calls=7,
+        each=Amount(tokens=4_214),
+        worth=7,
+        finished=1,
+        to_come=2,
+        kept=Amount(tokens=60_000),
+        made=Made(notes=3),
+        needed_by=("analysis",),
+    ),
     requested_at=NOON,
 )
 APPROVED = Approval(
     request_id="research-1-1",
     agent="research-1",
-    asked_tokens=20_000,
-    granted_tokens=15_000,
+    asked=Amount(tokens=20_000),
+    granted=Amount(tokens=15_000),
     decision="approved",
     by="Ada",
     note="go on",
 )
-DENIED = Approval(request_id="research-1-2", agent="research-1", asked_tokens=20_000, decision="denied", by="Ada")
+DENIED = Approval(
+    request_id="research-1-2", agent="research-1", asked=Amount(tokens=20_000), decision="denied", by="Ada"
+)
 
 
 def step(step_id: str, state: str, /, **changes: object) -> StepProgress:
@@ -56,12 +73,12 @@ PAUSED = TaskProgress(
     title="Why did the harbour silt up?",
     model="claude-sonnet-5-5",
     steps=(
-        step("research-1", "partial", legs=3, limit=35_000, spent=11_700, reason="a person denied it more tokens"),
+        step("research-1", "partial", legs=3, limit=35_000, spent=11_700, reason="a person denied it more"),
         step("research-2", "paused", legs=1, limit=30_000, spent=29_500),
         step("analysis", "waiting", limit=30_000),
         step("writing", "waiting", limit=30_000),
     ),
-    budget=BudgetProgress(limit=200_000, spent=41_200, reserved=60_500),
+    budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=60_500)),
     totals=RunTotals(usage=USAGE, turns=14, possibly_billed=2_500, cost_micro_usd=123_456),
     legs=4,
     compactions=(compaction(), compaction(Status.NOOP)),

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
@@ -12,8 +13,8 @@ from waystation.domain.task_state import TaskState
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REF = TaskRef(store_id="s", tenant="t", session="s", task_id="task-1")
 TERMS = TaskTerms(
-    budget=200_000,
-    agent_budget=30_000,
+    budget=Limit(tokens=200_000),
+    agent_budget=Limit(tokens=30_000),
     mode=Mode.APPROVAL,
     agent=AgentTerms(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
     plan_model="m",
@@ -31,7 +32,9 @@ def standing(tokens: int, *notes: str) -> Standing:
 
 
 def planned(budget: int = 200_000, plan: Plan = PLAN) -> TaskState:
-    return TaskState(account=Account(limit=budget)).planned(plan, totals(2_000), ("planned",), TERMS.agent_budget)
+    return TaskState(account=Account(limit=Limit(tokens=budget))).planned(
+        plan, totals(2_000), ("planned",), TERMS.agent_budget
+    )
 
 
 def working(*step_ids: str, budget: int = 200_000) -> TaskState:
@@ -47,7 +50,7 @@ def after_leg(state: TaskState, step_id: str, outcome: LegOutcome) -> TaskState:
 
 
 def spent(state: TaskState, step_id: str, tokens: int = 29_500, needed: int = 900) -> TaskState:
-    return after_leg(state, step_id, AllowanceSpent(standing=standing(tokens), needed=needed))
+    return after_leg(state, step_id, AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=needed)))
 
 
 def finished(state: TaskState, step_id: str, tokens: int = 10_000) -> TaskState:

@@ -2,6 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.agent_run import MAX_FUTILE_COMPACTIONS, AgentRun, AskMoney, Compact, Deliver, RunLeg
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.leg import (
@@ -10,6 +11,7 @@ from waystation.domain.leg import (
     ContextFull,
     Finished,
     LegOutcome,
+    ProviderLimit,
     RunRef,
     Standing,
     TurnLimit,
@@ -18,7 +20,7 @@ from waystation.domain.leg import (
 
 TERMS = AgentTerms(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
 REF = RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research")
-FRESH = AgentRun(run=REF, terms=TERMS, limit=30_000, share=30_000)
+FRESH = AgentRun(run=REF, terms=TERMS, limit=Limit(tokens=30_000), share=Limit(tokens=30_000))
 
 
 def after_turns(turns: int, *notes: str, scale: float = 1.0) -> Standing:
@@ -43,7 +45,12 @@ def compaction(status: Status, turns: int = 0, *notes: str) -> CompactionOutcome
 def test_a_fresh_run_starts_with_its_first_leg() -> None:
     move = FRESH.next_move()
     assert isinstance(move, RunLeg)
-    assert (move.request.leg, move.request.limit, move.request.run, move.request.scale) == (1, 30_000, REF, 1.0)
+    assert (move.request.leg, move.request.limit, move.request.run, move.request.scale) == (
+        1,
+        Limit(tokens=30_000),
+        REF,
+        1.0,
+    )
 
 
 def test_a_leg_that_finished_delivers() -> None:
@@ -66,15 +73,32 @@ def test_a_full_context_is_compacted_and_the_next_leg_goes_on_with_the_scale() -
 
 
 def test_a_spent_budget_asks_for_as_much_as_the_run_started_with_or_for_what_one_call_needs() -> None:
-    small = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900))
-    large = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=45_000))
-    assert (small.next_move(), large.next_move()) == (AskMoney(tokens=30_000), AskMoney(tokens=45_000))
+    small = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
+    large = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=45_000)))
+    assert (small.next_move(), large.next_move()) == (
+        AskMoney(amount=Amount(tokens=30_000)),
+        AskMoney(amount=Amount(tokens=45_000)),
+    )
 
 
 def test_a_grant_raises_the_limit_and_lets_the_run_go_on() -> None:
-    move = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900)).after_grant(12_000).next_move()
+    move = (
+        FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
+        .after_grant(Amount(tokens=12_000))
+        .next_move()
+    )
     assert isinstance(move, RunLeg)
-    assert (move.request.leg, move.request.limit) == (2, 42_000)
+    assert (move.request.leg, move.request.limit) == (2, Limit(tokens=42_000))
+
+
+def test_a_provider_that_makes_no_more_calls_halts_the_run_until_somebody_answered_and_no_money_is_asked_for() -> None:
+    halted = FRESH.after_leg(ProviderLimit(standing=after_turns(2), reason="the account has no credit"))
+    assert (halted.next_move(), halted.halted) == (AskMoney(amount=Amount()), "the account has no credit")
+    goes_on = halted.after_grant(Amount())
+    assert (goes_on.phase, goes_on.halted, goes_on.limit) == ("running", "", FRESH.limit)
+    move = goes_on.next_move()
+    assert isinstance(move, RunLeg)
+    assert move.request.leg == 2
 
 
 def test_a_leg_that_reached_its_turns_or_yielded_is_followed_by_the_next() -> None:
@@ -105,6 +129,7 @@ def test_a_turn_between_compactions_lets_them_go_on_for_as_long_as_there_is_work
     run = FRESH
     for turn in range(1, 20):
         run = run.after_leg(ContextFull(standing=after_turns(turn), request_tokens=38_000))
+        assert isinstance(run.next_move(), Compact)
         run = run.after_compaction(compaction(Status.COMPRESSED, turn))
     assert isinstance(run.next_move(), RunLeg)
 
@@ -123,7 +148,7 @@ def test_a_failed_leg_is_settled_by_what_the_store_says() -> None:
 
 def test_a_run_survives_being_stored_in_any_phase() -> None:
     full = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
-    spent = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=900))
+    spent = FRESH.after_leg(AllowanceSpent(standing=after_turns(5), needed=Amount(tokens=900)))
     for run in (FRESH, full, full.after_compaction(compaction(Status.MASKED, 5)), spent, spent.cannot_go_on("x")):
         assert AgentRun.model_validate_json(run.model_dump_json()) == run
 
@@ -145,9 +170,9 @@ def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: 
             case Compact():
                 run = run.after_compaction(compaction(data.draw(st.sampled_from(Status)), run.totals.turns))
             case AskMoney():
-                assert move.tokens > 0
+                assert move.amount.tokens > 0
                 grants += 1
-                run = run.after_grant(move.tokens) if grants <= 5 else run.cannot_go_on("denied")
+                run = run.after_grant(move.amount) if grants <= 5 else run.cannot_go_on("denied")
     assert move.partial
     assert move.reason
 
@@ -163,8 +188,8 @@ def test_each_leg_has_a_number_of_its_own_and_totals_only_grow(legs: list[tuple[
                 run = run.after_leg(_ended(ending, turns))
             case Compact():
                 run = run.after_compaction(compaction(Status.COMPRESSED, turns))
-            case AskMoney(tokens=tokens):
-                run = run.after_grant(tokens)
+            case AskMoney(amount=amount):
+                run = run.after_grant(amount)
             case Deliver():
                 break
         assert run.totals.turns == turns
@@ -179,7 +204,7 @@ def _ended(kind: str, turns: int) -> LegOutcome:
         case "full":
             return ContextFull(standing=standing, request_tokens=38_000)
         case "spent":
-            return AllowanceSpent(standing=standing, needed=500)
+            return AllowanceSpent(standing=standing, needed=Amount(tokens=500))
         case "turns":
             return TurnLimit(standing=standing)
         case _:

@@ -1,12 +1,52 @@
+from datetime import date
+from decimal import Decimal
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from waystation.domain.allowance import reply_room, shortfall
+from waystation.domain.allowance import Bound, WorstRates
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Usage
+from waystation.domain.pricing import PRICES, LongPrompts, Price, Rates, cost_micro_usd, worst_rates
+
+TODAY = date(2026, 11, 21)
+FLOOR = 256
+
+USD = st.decimals(0, 50, places=3)
+RATES = st.builds(Rates, input=USD, output=st.decimals("0.001", 100, places=3), cache_write=USD, cache_read=USD)
+MADE_UP = st.builds(
+    Price,
+    model=st.just("made-up"),
+    rates=RATES,
+    long_prompts=st.none() | st.builds(LongPrompts, over=st.integers(1, 200_000), rates=RATES),
+)
+BUILT_IN = st.sampled_from(PRICES)
+INPUT = st.integers(1, 300_000) | st.integers(99_900, 100_100)
+"""Also around the 100,000 tokens at which the price of claude-haiku-5-5 jumps."""
+MAX_OUTPUT = st.integers(FLOOR, 32_000)
+
+
+@st.composite
+def lefts(draw: st.DrawFn) -> Limit:
+    """What is left: of either unit, of both, or without a limit."""
+    return Limit(
+        tokens=draw(st.none() | st.integers(0, 400_000)), micro_usd=draw(st.none() | st.integers(0, 5_000_000))
+    )
+
+
+@st.composite
+def usages(draw: st.DrawFn, input_bound: int, room: int) -> Usage:
+    """What the call really used: any prompt up to its bound, cached in any way, and any reply up to its room."""
+    prompt = draw(st.integers(0, input_bound) | st.just(input_bound))
+    cached = draw(st.integers(0, prompt) | st.sampled_from([0, prompt]))
+    written = draw(st.integers(0, prompt - cached) | st.sampled_from([0, prompt - cached]))
+    output = draw(st.integers(0, room) | st.just(room))
+    return Usage(input=prompt - cached - written, cache_write=written, cache_read=cached, output=output)
 
 
 @pytest.mark.parametrize(
-    ("left", "bound", "room", "missing"),
+    ("left", "input_tokens", "room", "missing"),
     [
         (10_000, 2_000, 4_000, 0),
         (6_000, 2_000, 4_000, 0),
@@ -14,22 +54,95 @@ from waystation.domain.allowance import reply_room, shortfall
         (2_256, 2_000, 256, 0),
         (2_255, 2_000, None, 1),
         (0, 2_000, None, 2_256),
-        (-500, 2_000, None, 2_756),
     ],
 )
-def test_a_reply_shrinks_to_what_is_left_and_not_under_its_floor(
-    left: int, bound: int, room: int | None, missing: int
+def test_a_reply_shrinks_to_the_tokens_left_and_not_under_its_floor(
+    left: int, input_tokens: int, room: int | None, missing: int
 ) -> None:
-    assert reply_room(left, bound, max_output=4_000, floor=256) == room
-    assert shortfall(left, bound, floor=256) == missing
+    bound = Bound(input_tokens=input_tokens, rates=None)
+    assert bound.reply_room(Limit(tokens=left), max_output=4_000, floor=FLOOR) == room
+    assert bound.shortfall(Limit(tokens=left), floor=FLOOR) == Amount(tokens=missing)
 
 
-@given(st.integers(-1_000, 100_000), st.integers(1, 50_000), st.integers(256, 8_000))
-def test_what_is_missing_is_exactly_what_makes_a_call_possible(left: int, bound: int, max_output: int) -> None:
-    room, missing = reply_room(left, bound, max_output, 256), shortfall(left, bound, 256)
-    assert (room is None) == (missing > 0)
-    if room is not None:
-        assert bound + room <= left
-    else:
-        assert reply_room(left + missing, bound, max_output, 256) == 256
-        assert reply_room(left + missing - 1, bound, max_output, 256) is None
+@pytest.mark.parametrize(
+    ("micro_usd", "room", "missing"),
+    [
+        (90_000, 4_000, 0),
+        (85_000, 4_000, 0),
+        (84_999, 3_999, 0),
+        (10_120, 256, 0),
+        (10_119, None, 1),
+        (0, None, 10_120),
+    ],
+)
+def test_a_reply_shrinks_to_the_dollars_left_and_not_under_its_floor(
+    micro_usd: int, room: int | None, missing: int
+) -> None:
+    bound = Bound(input_tokens=2_000, rates=WorstRates(input=Decimal("2.5"), output=Decimal(20)))
+    assert bound.reply_room(Limit(micro_usd=micro_usd), max_output=4_000, floor=FLOOR) == room
+    assert bound.shortfall(Limit(micro_usd=micro_usd), floor=FLOOR) == Amount(micro_usd=missing)
+
+
+def test_the_tighter_unit_decides() -> None:
+    bound = Bound(input_tokens=2_000, rates=WorstRates(input=Decimal(1), output=Decimal(10)))
+    assert bound.reply_room(Limit(tokens=3_000, micro_usd=52_000), 4_000, FLOOR) == 1_000
+    assert bound.reply_room(Limit(tokens=9_000, micro_usd=9_000), 4_000, FLOOR) == 700
+    assert bound.reply_room(Limit(), 4_000, FLOOR) == 4_000
+
+
+@given(st.data(), MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)
+def test_whatever_a_call_uses_within_its_bound_it_never_passes_what_was_left(
+    data: st.DataObject, price: Price, input_bound: int, left: Limit, max_output: int
+) -> None:
+    prices = (price,)
+    bound = Bound(input_tokens=input_bound, rates=worst_rates(price.model, input_bound, TODAY, prices))
+    room = bound.reply_room(left, max_output, FLOOR)
+    if room is None:
+        assert not left.covers(bound.worst_case(FLOOR))
+        return
+    assert FLOOR <= room <= max_output
+    used = data.draw(usages(input_bound, room))
+    cost = cost_micro_usd(price.model, used, TODAY, prices)
+    assert cost is not None
+    spent = Amount(tokens=used.fresh, micro_usd=cost)
+    assert left.covers(spent)
+    assert left.covers(bound.worst_case(room))
+    assert Limit(**bound.worst_case(room).model_dump()).covers(spent)
+
+
+@given(MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)
+def test_a_reply_is_given_all_the_room_there_is(price: Price, input_bound: int, left: Limit, max_output: int) -> None:
+    bound = Bound(input_tokens=input_bound, rates=worst_rates(price.model, input_bound, TODAY, (price,)))
+    room = bound.reply_room(left, max_output, FLOOR)
+    assume(room is not None)
+    assert room == max_output or not left.covers(bound.worst_case((room or 0) + 1))
+
+
+@given(MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)
+def test_what_is_missing_is_exactly_what_makes_a_call_possible(
+    price: Price, input_bound: int, left: Limit, max_output: int
+) -> None:
+    bound = Bound(input_tokens=input_bound, rates=worst_rates(price.model, input_bound, TODAY, (price,)))
+    missing = bound.shortfall(left, FLOOR)
+    assert (bound.reply_room(left, max_output, FLOOR) is None) == (not missing.nothing)
+    assert bound.reply_room(left.raised(missing), max_output, FLOOR) is not None
+    for less in (Amount(tokens=1), Amount(micro_usd=1)):
+        smaller = missing.less(less)
+        if smaller != missing:
+            assert bound.reply_room(left.raised(smaller), max_output, FLOOR) is None
+
+
+@given(INPUT, st.integers(0, 10**12), MAX_OUTPUT)
+def test_a_limit_in_dollars_lets_no_call_of_an_unpriced_model_through(
+    input_bound: int, micro_usd: int, max_output: int
+) -> None:
+    unpriced = Bound(input_tokens=input_bound, rates=None)
+    assert unpriced.reply_room(Limit(micro_usd=micro_usd), max_output, FLOOR) is None
+    assert unpriced.reply_room(Limit(), max_output, FLOOR) == max_output
+
+
+def test_the_bound_of_a_prompt_that_may_be_long_is_priced_as_a_long_one() -> None:
+    short = worst_rates("claude-haiku-5-5", 100_000, TODAY, PRICES)
+    long = worst_rates("claude-haiku-5-5", 100_001, TODAY, PRICES)
+    assert short == WorstRates(input=Decimal("0.125"), output=Decimal("0.50"))
+    assert long == WorstRates(input=Decimal("0.625"), output=Decimal("2.50"))

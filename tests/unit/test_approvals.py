@@ -4,12 +4,17 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.domain.approvals import HIGHEST_GRANT, approve, deny
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import HIGHEST_GRANT, Standing, approve, deny
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ONE = Approval(request_id="research-1-1", agent="research-1", asked_tokens=20_000, requested_at=NOON)
-TWO = Approval(request_id="research-2-1", agent="research-2", asked_tokens=30_000, requested_at=NOON)
+ONE = Approval(request_id="research-1-1", agent="research-1", asked=Amount(tokens=20_000), requested_at=NOON)
+TWO = Approval(request_id="research-2-1", agent="research-2", asked=Amount(tokens=30_000), requested_at=NOON)
+
+
+def among(*approvals: Approval, ending: bool = False) -> Standing:
+    return Standing(approvals=approvals, ending=ending)
 
 
 def answered(answer: Approval | Refusal) -> Approval:
@@ -24,21 +29,23 @@ def reason(answer: Approval | Refusal) -> str:
 
 
 def test_an_approval_grants_what_was_asked_for_unless_it_names_an_amount() -> None:
-    whole = answered(approve([ONE], {"request_id": "research-1-1", "by": "Ada", "note": "go on"}, NOON))
-    assert (whole.decision, whole.granted_tokens, whole.by, whole.note) == ("approved", 20_000, "Ada", "go on")
-    assert (whole.asked_tokens, whole.requested_at, whole.answered_at) == (20_000, NOON, NOON)
-    assert answered(approve([ONE], {"request_id": "research-1-1", "tokens": 5_000}, NOON)).granted_tokens == 5_000
+    whole = answered(approve(among(ONE), {"request_id": "research-1-1", "by": "Ada", "note": "go on"}, NOON))
+    assert (whole.decision, whole.granted, whole.by, whole.note) == ("approved", Amount(tokens=20_000), "Ada", "go on")
+    assert (whole.asked, whole.requested_at, whole.answered_at) == (Amount(tokens=20_000), NOON, NOON)
+    assert answered(approve(among(ONE), {"request_id": "research-1-1", "tokens": 5_000}, NOON)).granted == Amount(
+        tokens=5_000
+    )
 
 
 def test_a_denial_keeps_how_the_step_or_the_task_shall_end() -> None:
-    partial = answered(deny([ONE], {"request_id": "research-1-1", "by": "Ada"}, NOON))
-    assert (partial.decision, partial.finish, partial.granted_tokens, partial.by) == ("denied", "partial", 0, "Ada")
-    assert answered(deny([ONE], {"finish": "cancel"}, NOON)).finish == "cancel"
+    partial = answered(deny(among(ONE), {"request_id": "research-1-1", "by": "Ada"}, NOON))
+    assert (partial.decision, partial.finish, partial.granted, partial.by) == ("denied", "partial", Amount(), "Ada")
+    assert answered(deny(among(ONE), {"finish": "cancel"}, NOON)).finish == "cancel"
 
 
 def test_the_only_open_request_need_not_be_named() -> None:
     closed = TWO.model_copy(update={"decision": "denied"})
-    assert answered(approve([closed, ONE], {}, NOON)).request_id == "research-1-1"
+    assert answered(approve(among(closed, ONE), {}, NOON)).request_id == "research-1-1"
 
 
 @pytest.mark.parametrize(
@@ -49,8 +56,8 @@ def test_the_only_open_request_need_not_be_named() -> None:
     ],
 )
 def test_an_answer_without_an_id_needs_exactly_one_open_request(open_requests: list[Approval], expected: str) -> None:
-    assert reason(approve(open_requests, {}, NOON)) == expected
-    assert reason(deny(open_requests, {}, NOON)) == expected
+    assert reason(approve(among(*open_requests), {}, NOON)) == expected
+    assert reason(deny(among(*open_requests), {}, NOON)) == expected
 
 
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
@@ -85,7 +92,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
 def test_a_malformed_approval_is_refused_with_a_reason_and_without_what_was_typed(
     sent: JsonValue, expected: str
 ) -> None:
-    refusal = approve([ONE], sent, NOON)
+    refusal = approve(among(ONE), sent, NOON)
     assert reason(refusal) == expected
     assert "sk-secret" not in refusal.model_dump_json()
 
@@ -99,7 +106,7 @@ def test_a_malformed_approval_is_refused_with_a_reason_and_without_what_was_type
     ],
 )
 def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: str) -> None:
-    assert reason(deny([ONE], sent, NOON)) == expected
+    assert reason(deny(among(ONE), sent, NOON)) == expected
 
 
 @pytest.mark.parametrize("asked", [[], [ONE, TWO]])
@@ -108,39 +115,50 @@ def test_an_unknown_request_is_refused_and_not_repeated(asked: list[Approval]) -
         0: snapshot("there is no request of this request_id; no request is open"),
         2: snapshot("there is no request of this request_id; open: research-1-1, research-2-1"),
     }
-    for refused in (approve(asked, {"request_id": "ada@example.com"}, NOON), deny(asked, {"request_id": "x"}, NOON)):
+    for refused in (
+        approve(among(*asked), {"request_id": "ada@example.com"}, NOON),
+        deny(among(*asked), {"request_id": "x"}, NOON),
+    ):
         assert reason(refused) == expected[len(asked)]
 
 
 def test_a_request_is_answered_once() -> None:
-    approved = answered(approve([ONE], {}, NOON))
-    denied = answered(deny([TWO], {}, NOON))
+    approved = answered(approve(among(ONE), {}, NOON))
+    denied = answered(deny(among(TWO), {}, NOON))
     requests = [approved, denied]
-    assert reason(approve(requests, {"request_id": "research-1-1"}, NOON)) == snapshot(
+    assert reason(approve(among(*requests), {"request_id": "research-1-1"}, NOON)) == snapshot(
         "research-1-1 was already approved"
     )
-    assert reason(deny(requests, {"request_id": "research-1-1"}, NOON)) == snapshot("research-1-1 was already approved")
-    assert reason(approve(requests, {"request_id": "research-2-1"}, NOON)) == snapshot(
+    assert reason(deny(among(*requests), {"request_id": "research-1-1"}, NOON)) == snapshot(
+        "research-1-1 was already approved"
+    )
+    assert reason(approve(among(*requests), {"request_id": "research-2-1"}, NOON)) == snapshot(
         "research-2-1 was already denied"
     )
 
 
 def test_a_task_that_is_ending_takes_no_answers() -> None:
-    assert reason(approve([ONE], {}, NOON, ending=True)) == snapshot("the task is ending, or over")
-    assert reason(deny([ONE], {}, NOON, ending=True)) == snapshot("the task is ending, or over")
+    assert reason(approve(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending, or over")
+    assert reason(deny(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending, or over")
 
 
 def test_a_refusal_names_its_signal() -> None:
-    refused = (approve([], {}, NOON), deny([], {}, NOON))
+    refused = (approve(among(), {}, NOON), deny(among(), {}, NOON))
     assert [answer.signal for answer in refused if isinstance(answer, Refusal)] == ["approve_budget", "deny_budget"]
 
 
 def test_an_answer_is_recognised_by_the_id_that_its_sender_chose() -> None:
-    request = Approval(request_id="research-1-1", agent="research-1", asked_tokens=1_000)
-    granted = approve([request], {"request_id": "research-1-1", "answer_id": "first"}, NOON)
+    request = Approval(request_id="research-1-1", agent="research-1", asked=Amount(tokens=1_000))
+    granted = approve(among(request), {"request_id": "research-1-1", "answer_id": "first"}, NOON)
     assert isinstance(granted, Approval)
-    late = approve([granted], {"request_id": "research-1-1", "tokens": 9, "answer_id": "second"}, NOON)
-    malformed = approve([granted], {"tokens": "many", "answer_id": "third"}, NOON)
+    late = approve(among(granted), {"request_id": "research-1-1", "tokens": 9, "answer_id": "second"}, NOON)
+    malformed = approve(among(granted), {"tokens": "many", "answer_id": "third"}, NOON)
     assert [granted.answer_id, late.answer_id, malformed.answer_id] == ["first", "second", "third"]
     assert granted.decision == "approved"
     assert isinstance(late, Refusal)
+
+
+def test_nobody_answers_under_the_name_of_what_was_authorised_in_advance() -> None:
+    for answer in (approve, deny):
+        refused = reason(answer(among(ONE), {"by": " Authorised in advance"}, NOON))
+        assert refused == "by: Value error, it is no name: raises stand under it that nobody was asked for"

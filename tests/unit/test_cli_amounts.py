@@ -1,6 +1,21 @@
-import pytest
+import shlex
 
-from waystation.cli.amounts import parse_tokens, short_tokens
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.cli.amounts import (
+    MOST_MICRO_USD,
+    MOST_TOKENS,
+    parse_amount,
+    parse_limit,
+    parse_tokens,
+    short_limit,
+    short_spent,
+    short_tokens,
+    written,
+)
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 
 
@@ -37,3 +52,64 @@ def test_an_amount_under_the_lowest_is_refused() -> None:
 @pytest.mark.parametrize(("tokens", "text"), [(0, "0"), (950, "950"), (41_200, "41.2k"), (1_000_000, "1M")])
 def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
     assert short_tokens(tokens) == text
+
+
+AMOUNTS = st.builds(Amount, tokens=st.integers(0, MOST_TOKENS), micro_usd=st.integers(0, MOST_MICRO_USD))
+
+
+@given(AMOUNTS.filter(lambda amount: not amount.nothing))
+def test_an_amount_that_is_written_out_is_taken_back_as_the_same(amount: Amount) -> None:
+    assert parse_amount(written(amount), "--add") == amount
+    assert shlex.split(shlex.quote(written(amount))) == [written(amount)]
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (Amount(tokens=30_000), "30000"),
+        (Amount(micro_usd=500_000), "$0.50"),
+        (Amount(tokens=30_000, micro_usd=1_500_000), "30000+$1.50"),
+    ],
+)
+def test_an_amount_is_written_in_the_units_that_it_has(amount: Amount, text: str) -> None:
+    assert written(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("600k", Limit(tokens=600_000)),
+        ("$2.00", Limit(micro_usd=2_000_000)),
+        ("600k+$2", Limit(tokens=600_000, micro_usd=2_000_000)),
+    ],
+)
+def test_a_limit_is_taken_in_tokens_dollars_or_both(text: str, limit: Limit) -> None:
+    assert parse_limit(text, "--budget") == limit
+
+
+@pytest.mark.parametrize("text", ["", "many", "$", "$0.0000001", "5k+5k", "$1+$1", "-5k", "$-1", "1e6"])
+def test_what_is_no_limit_is_refused_with_the_name_and_what_is_allowed(text: str) -> None:
+    with pytest.raises(
+        BadInput, match=r"^--budget takes tokens like 600k, .*, dollars like \$2\.00, or both like 600k\+\$2\.00; "
+    ):
+        parse_limit(text, "--budget")
+
+
+@pytest.mark.parametrize("text", ["0", "$0", "0+$1", "5k+$0.00", "1000000001", "$1000000.01", f"$1{'0' * 40}"])
+def test_nothing_and_too_much_are_refused_with_the_most_that_is_allowed(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^--budget takes up to 1,000,000,000 tokens and \$1,000,000\.00; not "):
+        parse_limit(text, "--budget")
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown", "spent"),
+    [
+        (Limit(tokens=600_000), "600k", "1.2k"),
+        (Limit(micro_usd=2_000_000), "$2.00", "$0.10"),
+        (Limit(tokens=600_000, micro_usd=2_000_000), "600k $2.00", "1.2k $0.10"),
+        (Limit(), "-", "1.2k"),
+    ],
+)
+def test_limits_and_spending_are_shown_at_a_glance_in_the_same_units(limit: Limit, shown: str, spent: str) -> None:
+    assert short_limit(limit) == shown
+    assert short_spent(Amount(tokens=1_200, micro_usd=100_000), limit) == spent

@@ -8,6 +8,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
 from waystation.domain.budget import Usage
+from waystation.domain.pricing import PRICES
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     SourceDocument,
@@ -37,7 +38,7 @@ async def keep_ended_task(settings: Settings) -> str:
     row = TaskRow(
         ref=TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request)),
         request=request,
-        terms=task_terms(request, settings),
+        terms=task_terms(request, settings, PRICES, utc_now().date()),
         submitted_at=utc_now(),
     )
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))

@@ -45,7 +45,7 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
     assert told.returncode == 2
     assert told.stdout == ""
     assert told.stderr == (
-        "waystation: --budget takes 2,000 to 1,000,000,000 tokens, written like 30k, 1.5M or 600_000; "
+        "waystation: --budget takes tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00; "
         "'-5k' is no such amount\n"
     )
 
@@ -59,8 +59,8 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
         (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
         (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
         (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),
-        (["approve", "abc", "--add", "0"], "--add takes 1 to"),
-        (["session", "set", "s", "--budget", "much"], "--budget takes 1 to"),
+        (["approve", "abc", "--add", "0"], "--add takes up to 1,000,000,000 tokens"),
+        (["session", "set", "s", "--budget", "much"], "--budget takes tokens like 600k"),
         (["demo", "--live"], "--live needs a key: set ANTHROPIC_API_KEY"),
         (["submt"], "No such command 'submt'"),
         (["show"], "Missing argument 'TASK'"),

@@ -249,12 +249,12 @@ def test_a_marker_of_few_messages_names_them_all() -> None:
     ("messages", "fixed", "parts"),
     [
         ((), 16_000, (16_000, 0, 0, 0)),
-        ((user_text("m1", "Go."),), 16_000, (16_000, 6, 0, 0)),
+        ((user_text("m1", "Go."),), 16_000, (16_000, 7, 0, 0)),
         ((user_text("m1", prose(15_000)), says("m2", prose(500))), 100, (100, 15_005, 0, 0)),
         (
             (user_text("m1", prose(6_000)), *research(2), user_text("m6", prose(9_000)), calls("m7", "x")),
             100,
-            (100, 6_005, 9_005, 15),
+            (100, 6_005, 9_005, 16),
         ),
     ],
 )

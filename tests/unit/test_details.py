@@ -1,10 +1,13 @@
 import json
 import re
 
+from hypothesis import given
+from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from tests.unit.progress_values import ASKING, NOON, PAUSED
-from waystation.domain.approvals import approve, deny
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import Standing, approve, deny
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import MAX_BYTES, details
 from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
@@ -14,7 +17,15 @@ def test_what_people_see_of_a_paused_task() -> None:
     assert details(PAUSED) == snapshot("""\
 **Paused: a budget is spent and a person has to answer**
 
-**research-2 asks for 30,000 tokens.** It has spent 29,500 of 0, and its next call may need 0 more than it has left. The task had spent 41,200, with 3 steps to finish. To grant it, send the signal `approve_budget` with
+**research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
+
+- 7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
+- its next call may need 900 tokens more than it has left
+- when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 2 to come keep their 60,000 tokens
+- so far: 3 notes
+- if denied, research-2 ends with 3 notes, analysis goes on with that, and the task ends partial
+
+To go on, send the signal `approve_budget` with
 
 ```json
 {"request_id": "research-2-1", "tokens": 30000, "by": "name"}
@@ -30,19 +41,19 @@ To end this step with what it has, send `deny_budget` with
 
 **Steps**
 
-- ◐ **research-1** The research (research): partial, 3 legs, 11,700 of 35,000 tokens: a person denied it more tokens
+- ◐ **research-1** The research (research): partial, 3 legs, 11,700 of 35,000 tokens: a person denied it more
 - ‖ **research-2** The research (research): paused, 1 leg, 29,500 of 30,000 tokens
 - ○ **analysis** The analysis (analysis): waiting, 0 of 30,000 tokens
 - ○ **writing** The writing (writing): waiting, 0 of 30,000 tokens
 
-**Budget** 41,200 of 200,000 tokens spent, 60,500 reserved; 2,500 possibly billed without a reply; $0.1235
+**Budget** 41,200 of 200,000 tokens spent, 60,500 tokens reserved; 2,500 possibly billed without a reply; $0.123456
 
 **Context** 1 compaction, 22,000 tokens compressed away
 
 **Notes**
 
 - Memory did not answer a recall; the agent went on without it.\
-""")  # noqa: E501 it is shown as it is
+""")
 
 
 def test_what_people_see_of_a_task_that_has_just_begun() -> None:
@@ -51,12 +62,12 @@ def test_what_people_see_of_a_task_that_has_just_begun() -> None:
         phase=TaskPhase.PLANNING,
         title="Why?",
         model="m",
-        budget=BudgetProgress(limit=200_000, spent=0, reserved=0),
+        budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(), reserved=Amount()),
     )
     assert details(begun) == snapshot("""\
 **Planning**
 
-**Budget** 0 of 200,000 tokens spent, 0 reserved; $0.0000\
+**Budget** 0 of 200,000 tokens spent, 0 tokens reserved; $0.00\
 """)
 
 
@@ -70,10 +81,36 @@ def test_what_people_see_of_a_task_that_is_over() -> None:
 
 def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
     yes, no = (json.loads(block) for block in re.findall(r"```json\n(.*?)\n```", details(PAUSED)))
-    granted, denied = approve([ASKING], yes, NOON), deny([ASKING], no, NOON)
+    standing = Standing(approvals=(ASKING,))
+    granted, denied = approve(standing, yes, NOON), deny(standing, no, NOON)
     assert isinstance(granted, Approval)
     assert isinstance(denied, Approval)
-    assert (granted.granted_tokens, denied.finish) == (30_000, "partial")
+    assert (granted.granted, denied.finish) == (Amount(tokens=30_000), "partial")
+
+
+@given(st.builds(Amount, tokens=st.integers(0, 10**9), micro_usd=st.integers(0, 10**12)))
+def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(asked: Amount) -> None:
+    asking = ASKING.model_copy(update={"asked": asked})
+    shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
+    yes = json.loads(re.findall(r"```json\n(.*?)\n```", shown)[0])
+    granted = approve(Standing(approvals=(asking,)), yes, NOON)
+    assert isinstance(granted, Approval)
+    assert granted.granted == asked
+
+
+def test_a_request_for_dollars_is_shown_in_dollars() -> None:
+    asking = ASKING.model_copy(
+        update={
+            "asked": Amount(micro_usd=500_000),
+            "spent": Amount(tokens=29_500, micro_usd=490_000),
+            "limit": Limit(micro_usd=500_000),
+            "needed": Amount(micro_usd=12_000),
+        }
+    )
+    shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
+    assert "**research-2 asks for $0.50.** It has spent $0.49 of $0.50.\n" in shown
+    assert "- its next call may need $0.012 more than it has left\n" in shown
+    assert '{"request_id": "research-2-1", "usd": 0.5, "by": "name"}' in shown
 
 
 def test_only_the_newest_refusals_are_shown() -> None:
@@ -92,6 +129,6 @@ def test_details_stay_under_the_limit_of_the_server_and_are_cut_between_characte
 
 def test_a_cost_is_shown_in_dollars_and_an_unknown_one_is_said() -> None:
     priced = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=123_456)})
-    assert "$0.1235" in details(priced)
+    assert "$0.123456" in details(priced)
     unpriced = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None)})
     assert "price unknown" in details(unpriced)

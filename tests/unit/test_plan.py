@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.domain.amount import Limit
 from waystation.domain.plan import Plan, Role, Step, plan_errors, share_out, standard_plan
 
 
@@ -112,8 +113,29 @@ def test_no_goal_enters_the_history() -> None:
     assert "private" not in standard_plan("A private matter").without_goals().model_dump_json()
 
 
-@given(st.integers(0, 1_000_000), st.integers(2_000, 200_000), st.integers(0, 12))
-def test_shares_never_exceed_what_there_is_or_the_budget_of_an_agent(tokens: int, budget: int, steps: int) -> None:
-    share = share_out(tokens, budget, steps)
-    assert 0 <= share <= budget
-    assert share * steps <= tokens
+NUMBERS = st.none() | st.integers(0, 1_000_000)
+LIMITS = st.builds(Limit, tokens=NUMBERS, micro_usd=NUMBERS)
+
+
+@given(LIMITS, LIMITS, st.integers(0, 12))
+def test_shares_never_exceed_what_there_is_or_the_budget_of_an_agent(left: Limit, own: Limit, steps: int) -> None:
+    share = share_out(left, own, steps)
+    for given_out, there_is, most in (
+        (share.tokens, left.tokens, own.tokens),
+        (share.micro_usd, left.micro_usd, own.micro_usd),
+    ):
+        assert (given_out is None) == (there_is is None and most is None)
+        if given_out is not None:
+            assert given_out >= 0
+            assert most is None or given_out <= most
+            assert there_is is None or given_out * steps <= there_is
+
+
+@given(LIMITS, st.integers(1, 12))
+def test_without_a_budget_of_its_own_each_agent_gets_an_even_share(left: Limit, steps: int) -> None:
+    assert share_out(left, Limit(), steps) == left.part(steps)
+
+
+@given(LIMITS, st.integers(1, 12))
+def test_an_agent_keeps_its_own_budget_where_its_task_has_no_limit(own: Limit, steps: int) -> None:
+    assert share_out(Limit(), own, steps) == own

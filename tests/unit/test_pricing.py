@@ -1,14 +1,22 @@
 from datetime import date
 from decimal import Decimal
+from math import ceil
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from waystation.domain.allowance import WorstRates
 from waystation.domain.budget import Usage
-from waystation.domain.pricing import PRICES, cost_micro_usd, highest_rate
+from waystation.domain.pricing import PRICES, LongPrompts, Price, prices_of, worst_rates
+from waystation.domain.pricing import cost_micro_usd as priced_cost
 
 TODAY = date(2026, 11, 21)
+
+
+def cost_micro_usd(model: str, usage: Usage, at: date) -> int | None:
+    return priced_cost(model, usage, at, PRICES)
+
 
 tokens = st.integers(min_value=0, max_value=1_000_000)
 usages = st.builds(Usage, input=tokens, cache_write=tokens, cache_read=tokens, output=tokens)
@@ -55,21 +63,36 @@ def test_a_dated_snapshot_costs_what_its_model_costs() -> None:
 @pytest.mark.parametrize("model", ["claude-sonnet-9", "gpt", "", "claude-haiku-5-5-fast"])
 def test_a_model_that_is_not_in_the_table_has_no_price(model: str) -> None:
     assert cost_micro_usd(model, Usage(input=1), TODAY) is None
-    assert highest_rate(model, TODAY) is None
+    assert worst_rates(model, 0, TODAY, PRICES) is None
 
 
-def test_the_highest_rate_is_that_of_the_dearest_tier() -> None:
-    assert highest_rate("claude-haiku-5-5", TODAY) == Decimal("2.50")
-    assert highest_rate("claude-sonnet-5-5", TODAY) == Decimal(10)
+def test_the_worst_rates_are_those_of_the_dearest_kind_of_token() -> None:
+    assert worst_rates("claude-opus-5-5", 0, TODAY, PRICES) == WorstRates(input=Decimal(5), output=Decimal(20))
+    assert worst_rates("claude-sonnet-5-5", 0, TODAY, PRICES) == WorstRates(input=Decimal("2.50"), output=Decimal(10))
+
+
+def test_where_long_prompts_are_cheaper_the_worst_rates_stay_those_of_short_ones() -> None:
+    dear, cheap = PRICES[0].rates, PRICES[3].rates
+    price = Price(model="m", rates=dear, long_prompts=LongPrompts(over=1_000, rates=cheap))
+    assert worst_rates("m", 5_000, TODAY, (price,)) == dear.worst
 
 
 @settings(deadline=None)
-@given(priced_models, usages)
-def test_no_call_costs_more_than_all_its_tokens_at_the_highest_rate(model: str, usage: Usage) -> None:
-    cost, highest = cost_micro_usd(model, usage, TODAY), highest_rate(model, TODAY)
+@given(priced_models, usages, st.integers(0, 500_000))
+def test_no_call_costs_more_than_all_its_tokens_at_the_worst_rates(model: str, usage: Usage, more: int) -> None:
+    cost, worst = cost_micro_usd(model, usage, TODAY), worst_rates(model, usage.prompt + more, TODAY, PRICES)
     assert cost is not None
-    assert highest is not None
-    assert cost <= usage.total * highest + 1
+    assert worst is not None
+    assert cost <= ceil(usage.prompt * worst.input + usage.output * worst.output)
+
+
+def test_a_task_takes_along_what_its_models_cost_cost_before_and_will_cost() -> None:
+    taken = prices_of(("claude-sonnet-5-5", "claude-haiku-4-5-20251001", "somebody-elses-1"), PRICES)
+    assert [(price.model, price.since) for price in taken] == [
+        ("claude-sonnet-5-5", date.min),
+        ("claude-sonnet-5-5", date(2026, 10, 7)),
+        ("claude-haiku-4-5", date.min),
+    ]
 
 
 @settings(deadline=None)

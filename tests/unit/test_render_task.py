@@ -1,62 +1,26 @@
-from datetime import UTC, datetime
+import shlex
+from datetime import UTC, datetime, timedelta
 
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
-from waystation.cli.render import happened, message_text, task_screen, tasks_table
+from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED, USAGE
+from waystation.cli.amounts import parse_amount
+from waystation.cli.render import approvals_text, approve_command, happened, pause_text, task_screen, tasks_table
 from waystation.cli.task_json import task_json
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.compaction.outcome import AgentCompaction, Status
+from waystation.domain.amount import Amount
+from waystation.domain.budget import RunTotals
 from waystation.domain.details import cost_text
-from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, TaskPhase, TaskProgress
-from waystation.seen import TaskView
+from waystation.domain.sent import Origin
+from waystation.domain.task import Refusal, TaskPhase
+from waystation.seen import PendingApproval, TaskView
 
-USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
-ASKING = Approval(
-    request_id="r1", agent="research-1", asked_tokens=30_000, spent=29_500, task_spent=41_200, steps_left=3
-)
-PAUSED = TaskView(
-    progress=TaskProgress(
-        task_id="task-0123456789abcdef",
-        phase=TaskPhase.PAUSED,
-        title="Which licences [red]do[/red] they carry?",
-        model="claude-sonnet-5-5",
-        steps=(
-            StepProgress(
-                id="research-1", role="research", state="paused", legs=2, usage=USAGE, limit=30_000, spent=29_500
-            ),
-            StepProgress(id="writing", role="writing", state="waiting", legs=0, usage=Usage()),
-        ),
-        budget=BudgetProgress(limit=200_000, spent=41_200, reserved=90_000),
-        totals=RunTotals(usage=USAGE, turns=4, cost_micro_usd=123_456),
-        legs=2,
-        compactions=(
-            AgentCompaction(
-                agent="research-1",
-                compaction_id="c1",
-                status=Status.COMPRESSED,
-                strategy="window",
-                tokens_before=9_100,
-                tokens_after=4_300,
-                covered=14,
-                passages=6,
-                passages_waiting=6,
-                redactions=2,
-                totals=RunTotals(),
-            ),
-        ),
-        approvals=(ASKING,),
-        notes=("memory is down",),
-    ),
-    run_id="run-1",
-    ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
-)
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def drawn(renderable: RenderableType) -> str:
-    console = Console(width=150, highlight=False)
+    console = Console(width=120, highlight=False)
     with console.capture() as captured:
         console.print(renderable)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
@@ -65,15 +29,18 @@ def drawn(renderable: RenderableType) -> str:
 def test_a_paused_task_shows_its_spending_its_compaction_and_how_to_go_on() -> None:
     assert drawn(task_screen(PAUSED)) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
-41,200 of 200,000 tokens spent, 90,000 reserved; 2 legs; 1 compaction; cost $0.1235; model claude-sonnet-5-5
+41,200 of 200,000 tokens spent, 90,000 tokens reserved; 2 legs; 1 compaction; cost $0.123456; model claude-sonnet-5-5
 step        role      state    legs  spent  limit  why
 research-1  research  paused   2     29.5k  30k
-writing     writing   waiting  0     0      0
+writing     writing   waiting  0     0      -
 research-1 compacted: COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
 Note: memory is down
-Paused: research-1 has spent 29,500 of its 0 tokens and asks for 30,000 more.
-  its next call may need up to 0 more than it has left: a smaller grant pauses again
-  when it asked, the task had spent 41,200, with 3 steps to finish
+Paused: research-1 has spent 29,500 of 30,000 tokens and asks for 30,000 tokens more.
+  7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
+  its next call may need up to 900 tokens more than it has left: a smaller grant pauses again
+  when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 2 to come keep their 60,000 tokens
+  so far: 3 notes; read it: waystation report task-0123456789abcdef --draft
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
   approve: waystation approve task-0123456789abcdef --request r1 --add 30000
   or end with what there is: waystation deny task-0123456789abcdef --request r1 --finish partial
 http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef\
@@ -95,9 +62,12 @@ def test_what_happened_is_told_once_and_in_sentences() -> None:
             "Note: memory is down",
             "task-0123456789abcdef is paused",
             """\
-Paused: research-1 has spent 29,500 of its 0 tokens and asks for 30,000 more.
-  its next call may need up to 0 more than it has left: a smaller grant pauses again
-  when it asked, the task had spent 41,200, with 3 steps to finish
+Paused: research-1 has spent 29,500 of 30,000 tokens and asks for 30,000 tokens more.
+  7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
+  its next call may need up to 900 tokens more than it has left: a smaller grant pauses again
+  when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 2 to come keep their 60,000 tokens
+  so far: 3 notes; read it: waystation report task-0123456789abcdef --draft
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
   approve: waystation approve task-0123456789abcdef --request r1 --add 30000
   or end with what there is: waystation deny task-0123456789abcdef --request r1 --finish partial\
 """,
@@ -107,7 +77,7 @@ Paused: research-1 has spent 29,500 of its 0 tokens and asks for 30,000 more.
 
 
 def test_answers_and_refusals_are_told() -> None:
-    answered = ASKING.model_copy(update={"decision": "approved", "granted_tokens": 30_000, "by": "ada"})
+    answered = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=30_000), "by": "ada"})
     refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
     going_on = PAUSED.progress.model_copy(
         update={"phase": TaskPhase.WORKING, "approvals": (answered,), "refusals": (refused,)}
@@ -115,65 +85,40 @@ def test_answers_and_refusals_are_told() -> None:
     assert happened(PAUSED, TaskView(progress=going_on)) == snapshot(
         (
             "task-0123456789abcdef is working",
-            "Approved by ada: 30,000 tokens for research-1",
+            "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (a name as given)",
             "Refused: approve_budget: no request waits",
         )
     )
 
 
-def test_the_json_of_a_task_has_these_keys() -> None:
-    assert task_json(PAUSED, None).model_dump(mode="json") == snapshot(
-        {
-            "task_id": "task-0123456789abcdef",
-            "workflow_id": "task-0123456789abcdef",
-            "run_id": "run-1",
-            "ui_url": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
-            "report_path": None,
-            "phase": "paused",
-            "model": "claude-sonnet-5-5",
-            "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
-            "cost_usd": 0.123456,
-            "legs": 2,
-            "compactions": [
-                {
-                    "agent": "research-1",
-                    "status": "COMPRESSED",
-                    "tokens_before": 9100,
-                    "tokens_after": 4300,
-                    "passages": 6,
-                    "redactions": 2,
-                }
-            ],
-            "approvals": [
-                {
-                    "request_id": "r1",
-                    "agent": "research-1",
-                    "asked_tokens": 30000,
-                    "granted_tokens": 0,
-                    "decision": "pending",
-                    "by": "",
-                    "note": "",
-                }
-            ],
-            "steps": [
-                {
-                    "id": "research-1",
-                    "role": "research",
-                    "state": "paused",
-                    "legs": 2,
-                    "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
-                },
-                {
-                    "id": "writing",
-                    "role": "writing",
-                    "state": "waiting",
-                    "legs": 0,
-                    "usage": {"input": 0, "cache_write": 0, "cache_read": 0, "output": 0, "total": 0},
-                },
-            ],
-            "budget": {"limit": 200000, "spent": 41200, "reserved": 90000},
-        }
-    )
+def test_a_task_with_a_budget_in_dollars_shows_them_everywhere_and_a_command_that_a_shell_takes() -> None:
+    assert drawn(task_screen(TaskView(progress=DEAR))) == snapshot("""\
+task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
+41,200 of 200,000 tokens and $0.70 of $2.00 spent, 90,000 tokens and $1.00 reserved; 2 legs; 1 compaction; cost
+$0.123456; model claude-sonnet-5-5
+step        role      state   legs  spent  limit  why
+research-1  research  paused  2     $0.45  $0.50
+research-1 compacted: COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
+Note: memory is down
+Paused: research-1 has spent $0.45 of $0.50 and asks for $0.50 more.
+  7 calls so far, about $0.064 each: $0.50 more are worth about 7
+  its next call may need up to $0.012345 more than it has left: a smaller grant pauses again
+  when it asked, the task had spent 41,200 tokens and $0.70, with 1 of 4 steps finished; 2 to come keep their $1.00
+  so far: 3 notes; read it: waystation report task-0123456789abcdef --draft
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+  approve: waystation approve task-0123456789abcdef --request r1 --add '$0.50'
+  or end with what there is: waystation deny task-0123456789abcdef --request r1 --finish partial\
+""")
+    assert drawn(tasks_table([TaskView(progress=DEAR)])) == snapshot("""\
+task                   phase   spent        budget      cost       question
+task-0123456789abcdef  paused  41.2k $0.70  200k $2.00  $0.123456  Which licences [red]do[/red] they carry?\
+""")
+
+
+def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for() -> None:
+    words = shlex.split(approve_command("task-1", DEAR.approvals[0]))
+    assert words[-2:] == ["--add", "$0.50"]
+    assert parse_amount(words[-1], "--add") == DEAR.approvals[0].asked
 
 
 def test_a_cost_without_a_price_is_unknown_and_not_zero() -> None:
@@ -185,26 +130,50 @@ def test_a_cost_without_a_price_is_unknown_and_not_zero() -> None:
 
 def test_tasks_are_listed_one_a_row() -> None:
     assert drawn(tasks_table([PAUSED])) == snapshot("""\
-task                   phase   spent  budget  cost     question
-task-0123456789abcdef  paused  41.2k  200k    $0.1235  Which licences [red]do[/red] they carry?\
+task                   phase   spent  budget  cost       question
+task-0123456789abcdef  paused  41.2k  200k    $0.123456  Which licences [red]do[/red] they carry?\
 """)
 
 
-def test_a_message_shows_every_kind_of_block() -> None:
-    message = Message(
-        id="m7",
-        role="assistant",
-        blocks=(
-            Thinking(thinking="hm", signature="s"),
-            Text(text="I look it up."),
-            ToolUse(id="t1", name="search_documents", input={"query": "licence"}),
-            ToolResult(tool_use_id="t1", content="nothing", is_error=True),
-        ),
+def test_the_inbox_tells_in_brief_what_each_request_is_about() -> None:
+    worth_nothing = ASKING_OUTLOOK.model_copy(update={"worth": 0})
+    halted = ASKING.model_copy(
+        update={"request_id": "r2", "asked": Amount(), "reason": "no credit", "outlook": worth_nothing}
     )
-    assert message_text(message) == snapshot("""\
-[m7] assistant
-(thinks) hm
-I look it up.
-(calls search_documents) {'query': 'licence'}
-(error) nothing
+    late = ASKING.model_copy(update={"requested_at": NOON, "answer_by": NOON + timedelta(hours=9)})
+    waiting = [PendingApproval(task_id="task-1", title="Why?", approval=approval) for approval in (late, halted)]
+    assert approvals_text(waiting) == snapshot("""\
+task-1  Why?
+  research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC; it waits until 2026-11-21 21:00 UTC
+  7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+  approve: waystation approve task-1 --request r1 --add 30000
+  or end with what there is: waystation deny task-1 --request r1 --finish partial
+
+task-1  Why?
+  research-1 makes no more calls: no credit
+  7 calls so far, about 4,200 tokens each
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+  when that is mended, go on: waystation approve task-1 --request r2
+  or end with what there is: waystation deny task-1 --request r2 --finish partial\
+""")
+
+
+def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
+    answered = ASKING.model_copy(update={"decision": "denied", "by": "Ada"})
+    progress = PAUSED.progress.model_copy(update={"approvals": (answered,) * 5})
+    view = TaskView(progress=progress, origins={"r1": Origin(identities=("ada@laptop (waystation)",))})
+    told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (a name as given; sent from ada@laptop"
+    assert drawn(task_screen(view)).count(told) == 3
+    assert "2 earlier answers" in drawn(task_screen(view))
+
+
+def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_money() -> None:
+    halted = ASKING.model_copy(update={"asked": Amount(), "reason": "the account has no credit"})
+    assert pause_text("task-1", halted) == snapshot("""\
+Paused: research-1 makes no more calls: the account has no credit.
+  so far: 3 notes; read it: waystation report task-1 --draft
+  if denied, research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+  when that is mended, go on: waystation approve task-1 --request r1
+  or end with what there is: waystation deny task-1 --request r1 --finish partial\
 """)

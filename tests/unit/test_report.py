@@ -1,6 +1,7 @@
 from inline_snapshot import snapshot
 
-from tests.unit.progress_values import ASKING, PAUSED
+from tests.unit.progress_values import ASKING
+from tests.unit.progress_values import PAUSED as STILL_PAUSED
 from waystation.domain.budget import RunTotals
 from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.documents import LeftOut
@@ -17,6 +18,8 @@ from waystation.domain.report import (
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
+PAUSED = STILL_PAUSED.model_copy(update={"phase": TaskPhase.PARTIAL})
+"""The same task, ended."""
 FOUND = StepFindings(
     title="Silting",
     findings=Findings(
@@ -69,14 +72,14 @@ All 2 citations were checked against the documents, and hold.
 ## How this report came about
 
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
-- Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.1235
+- Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
 - Budget: 41,200 of 200,000 tokens
 - Possibly billed without a reply: 2,500 tokens at most
-- Step research-1 ended partial: a person denied it more tokens
+- Step research-1 ended partial: a person denied it more
 - Compactions: 1, 22,000 tokens compressed away, 6 passages kept in memory, 2 private values replaced
-- research-1 asked for 20,000 tokens; 15,000 approved by Ada (as they named themselves): go on
-- research-1 asked for 20,000 tokens; denied by Ada (as they named themselves)
-- research-2 asked for 30,000 tokens; nobody answered
+- research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on
+- research-1 asked for 20,000 tokens; denied by Ada (a name as given)
+- research-2 asked for 30,000 tokens after 7 calls; nobody answered
 - `approve_budget` without effect: tokens: Input should be greater than 0
 - Memory did not answer a recall; the agent went on without it.
 
@@ -89,7 +92,7 @@ def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> No
     assert written_part(parts(unfinished)) == snapshot("""\
 # Why did the harbour silt up?
 
-> **Partial.** This report was not finished (research-1: a person denied it more tokens). What was found follows.
+> **Partial.** This report was not finished (research-1: a person denied it more). What was found follows.
 
 **Question.** Why did the harbour silt up?
 
@@ -143,7 +146,7 @@ def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     progress = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None), "approvals": (ASKING,)})
     report = whole_report(parts(progress=progress), "# Report", Apparatus())
     assert "cost: price unknown" in report
-    assert "- research-2 asked for 30,000 tokens; nobody answered" in report
+    assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
     assert "Possibly billed" not in report
 
 

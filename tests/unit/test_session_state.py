@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -5,70 +7,78 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
 from waystation.domain import session_state
-from waystation.domain.errors import Overdrawn
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.details import limit_fields
+from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.ledger import Account
 from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
 
-EMPTY = SessionState(account=Account(limit=100_000))
+EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
+SIXTY = Limit(tokens=60_000)
 
 
 def ask(number: int = 1, tokens: int = 10_000, task_id: str = "task-1") -> Ask:
-    return Ask(task_id=task_id, ask_id=f"{task_id}/research-1-{number}", tokens=tokens)
+    return Ask(task_id=task_id, ask_id=f"{task_id}/research-1-{number}", amount=Amount(tokens=tokens))
 
 
 def test_a_task_is_admitted_with_its_whole_budget_reserved_or_not_at_all() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
-    assert (state.account.reserved, state.open_tasks) == ({"task-1": 60_000}, ("task-1",))
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    assert (state.account.reserved, state.open_tasks) == ({"task-1": Amount(tokens=60_000)}, ("task-1",))
     with pytest.raises(Overdrawn):
-        session_state.admitted(state, "task-2", 60_000)
+        session_state.admitted(state, "task-2", SIXTY)
 
 
 def test_a_task_that_is_over_gives_back_what_it_did_not_spend() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
-    state = session_state.settled(state, Settlement(task_id="task-1", spent=25_000))
-    assert state == SessionState(account=Account(limit=100_000, spent=25_000))
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=25_000)))
+    assert state == SessionState(account=Account(limit=Limit(tokens=100_000), spent=Amount(tokens=25_000)))
 
 
 def test_a_task_that_did_not_start_gives_back_everything() -> None:
-    assert session_state.withdrawn(session_state.admitted(EMPTY, "task-1", 60_000), "task-1") == EMPTY
+    assert session_state.withdrawn(session_state.admitted(EMPTY, "task-1", SIXTY), "task-1") == EMPTY
 
 
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=5))
 def test_a_task_settles_once_whether_it_told_its_end_or_was_found_dead(told: list[int]) -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
     for spent in told:
-        state = session_state.settled(state, Settlement(task_id="task-1", spent=spent))
-    assert state.account == Account(limit=100_000, spent=told[0])
+        state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=spent)))
+    assert state.account == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=told[0]))
 
 
 def test_an_answered_ask_is_remembered_so_that_it_is_not_answered_twice() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
     state, answer = session_state.answered(state, ask())
-    assert answer == Answer(ask_id=ask().ask_id, tokens=10_000)
-    assert (state.account.reserved, state.answered) == ({"task-1": 70_000}, (ask().ask_id,))
+    assert answer == Answer(
+        ask_id=ask().ask_id,
+        amount=Amount(tokens=10_000),
+        used=Amount(tokens=70_000),
+        limit=Limit(tokens=100_000),
+    )
+    assert (state.account.reserved, state.answered) == ({"task-1": Amount(tokens=70_000)}, (ask().ask_id,))
 
 
 def test_a_session_gives_all_that_is_asked_for_or_nothing() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
     state, answer = session_state.answered(state, ask(tokens=40_001))
-    assert answer.tokens == 0
+    assert answer.amount == Amount()
     state, answer = session_state.answered(state, ask(2, tokens=40_000))
-    assert (answer.tokens, state.account.unreserved) == (40_000, 0)
+    assert (answer.amount.tokens, state.account.unreserved.tokens) == (40_000, 0)
 
 
 def test_a_session_without_a_limit_gives_nothing() -> None:
-    state = session_state.admitted(SessionState(), "task-1", 60_000)
+    state = session_state.admitted(SessionState(), "task-1", SIXTY)
     after, answer = session_state.answered(state, ask())
-    assert (answer.tokens, after.account) == (0, state.account)
+    assert (answer.amount, after.account) == (Amount(), state.account)
 
 
 def test_a_task_that_holds_nothing_is_given_nothing() -> None:
     after, answer = session_state.answered(EMPTY, ask(task_id="task-gone"))
-    assert (answer.tokens, after.account) == (0, EMPTY.account)
+    assert (answer.amount, after.account) == (Amount(), EMPTY.account)
 
 
 def test_the_newest_answered_asks_are_remembered() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
     for number in range(session_state.REMEMBERED_ASKS + 5):
         state, _ = session_state.answered(state, ask(number, tokens=1))
     assert len(state.answered) == session_state.REMEMBERED_ASKS
@@ -76,44 +86,127 @@ def test_the_newest_answered_asks_are_remembered() -> None:
 
 
 def test_a_grant_of_a_person_raises_limit_and_reservation_together() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
-    raised = session_state.raised(state, Raised(task_id="task-1", tokens=20_000))
-    assert raised.account == Account(limit=120_000, reserved={"task-1": 80_000})
-    assert session_state.raised(state, Raised(task_id="task-gone", tokens=20_000)) == state
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    raised = session_state.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
+    assert raised.account == Account(limit=Limit(tokens=120_000), reserved={"task-1": Amount(tokens=80_000)})
+    assert session_state.raised(state, Raised(task_id="task-gone", amount=Amount(tokens=20_000))) == state
 
 
 def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> None:
-    state = session_state.limited(session_state.admitted(EMPTY, "task-1", 60_000), {"tokens": 1_000})
-    raised = session_state.raised(state, Raised(task_id="task-1", tokens=20_000))
-    assert raised.account == Account(limit=21_000, reserved={"task-1": 80_000})
+    state = session_state.limited(session_state.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
+    raised = session_state.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
+    assert raised.account == Account(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
 
 
 @pytest.mark.parametrize("limit", [0, 5_000, None])
 def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: int | None) -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
-    assert session_state.limited(state, {"tokens": limit}).account == Account(limit=limit, reserved={"task-1": 60_000})
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    assert session_state.limited(state, {"tokens": limit}).account == Account(
+        limit=Limit(tokens=limit), reserved={"task-1": Amount(tokens=60_000)}
+    )
 
 
 @pytest.mark.parametrize(
-    "sent", [None, 5_000, "5000", [], {}, {"tokens": -1}, {"tokens": "5"}, {"tokens": True}, {"tokens": 1, "by": "x"}]
+    "sent",
+    [
+        *(None, 5_000, "5000", [], {"tokens": -1}, {"tokens": "5"}, {"tokens": True}, {"tokens": 1, "by": "x"}),
+        *({"usd": -1}, {"usd": "NaN"}, {"usd": "Infinity"}, {"usd": 0.1234567}, {"usd": 1e9}, {"usd": "two"}),
+        *({"usd": [2]}, {"usd": True}, {"tokens": 5, "usd": ""}),
+    ],
 )
 def test_a_malformed_limit_is_refused(sent: JsonValue) -> None:
     with pytest.raises(ValidationError):
         session_state.limited(EMPTY, sent)
 
 
+@pytest.mark.parametrize(
+    ("sent", "limit"),
+    [
+        ({"usd": 50}, Limit(tokens=100_000, micro_usd=50_000_000)),
+        ({"usd": 0.1}, Limit(tokens=100_000, micro_usd=100_000)),
+        ({"usd": "0.000001"}, Limit(tokens=100_000, micro_usd=1)),
+        ({"tokens": 5, "usd": "2.50"}, Limit(tokens=5, micro_usd=2_500_000)),
+        ({"tokens": 5, "usd": None}, Limit(tokens=5)),
+        ({"tokens": None, "usd": None}, Limit()),
+    ],
+)
+def test_a_limit_is_set_in_either_unit_or_both_taken_away_by_null_and_kept_where_it_is_left_out(
+    sent: JsonValue, limit: Limit
+) -> None:
+    assert session_state.limited(EMPTY, sent).account.limit == limit
+
+
+@given(st.none() | st.integers(0, 10**12), st.none() | st.integers(0, 10**13))
+def test_a_limit_arrives_as_the_client_sends_it(tokens: int | None, micro_usd: int | None) -> None:
+    limit = Limit(tokens=tokens, micro_usd=micro_usd)
+    sent: JsonValue = json.loads(json.dumps(limit_fields(limit)))
+    assert session_state.limited(EMPTY, sent).account.limit == limit
+
+
+IN_DOLLARS = SessionState(account=Account(limit=Limit(micro_usd=5_000_000)))
+IN_BOTH = SessionState(account=Account(limit=Limit(tokens=100_000, micro_usd=5_000_000)))
+
+
+@pytest.mark.parametrize(
+    ("state", "budget", "limited"),
+    [
+        (IN_DOLLARS, SIXTY, "$5.00"),
+        (IN_BOTH, SIXTY, "100,000 tokens and $5.00"),
+        (IN_BOTH, Limit(micro_usd=1), "100,000 tokens and $5.00"),
+        (EMPTY, Limit(micro_usd=1), "100,000 tokens"),
+    ],
+)
+def test_a_session_refuses_a_task_whose_budget_lacks_a_unit_that_it_is_limited_in(
+    state: SessionState, budget: Limit, limited: str
+) -> None:
+    with pytest.raises(BadInput) as refused:
+        session_state.admitted(state, "task-1", budget)
+    assert str(refused.value) == f"the session is limited to {limited}: give the task a --budget in the same unit"
+
+
+def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> None:
+    budget = Limit(tokens=60_000, micro_usd=2_000_000)
+    for state in (SessionState(), EMPTY, IN_DOLLARS, IN_BOTH):
+        assert session_state.admitted(state, "task-1", budget).account.reserved == {"task-1": budget.amount}
+
+
+def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
+    with pytest.raises(
+        Overdrawn, match=r"^task-1 asks for 60,000 tokens and \$6\.00, 100,000 tokens and \$5\.00 is left$"
+    ):
+        session_state.admitted(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given_out"),
+    [
+        (Amount(micro_usd=1_000_000), Amount(micro_usd=1_000_000)),
+        (Amount(micro_usd=3_000_001), Amount()),
+        (Amount(tokens=1, micro_usd=1), Amount()),
+        (Amount(tokens=1), Amount()),
+    ],
+)
+def test_a_session_gives_in_the_units_that_it_is_limited_in_all_of_it_or_nothing(
+    asked: Amount, given_out: Amount
+) -> None:
+    state = session_state.admitted(IN_DOLLARS, "task-1", Limit(micro_usd=2_000_000))
+    after, answer = session_state.answered(state, Ask(task_id="task-1", ask_id="1", amount=asked))
+    assert answer.amount == given_out
+    assert after.account.held == state.account.held + given_out
+
+
 def test_a_session_survives_continue_as_new() -> None:
-    state, _ = session_state.answered(session_state.admitted(EMPTY, "task-1", 60_000), ask())
+    state, _ = session_state.answered(session_state.admitted(EMPTY, "task-1", SIXTY), ask())
     assert SessionState.model_validate_json(state.model_dump_json()) == state
 
 
 def test_what_people_see_of_a_session() -> None:
-    state = session_state.admitted(EMPTY, "task-1", 60_000)
+    state = session_state.admitted(EMPTY, "task-1", SIXTY)
     assert session_state.details(state) == snapshot("""\
 **Session** 1 open tasks
 
-**Budget** 100,000 tokens; 0 spent, 60,000 reserved
+**Budget** 0 of 100,000 tokens spent, 60,000 tokens reserved
 
 - `task-1`\
 """)
-    assert "no limit; 0 spent" in session_state.details(SessionState())
+    assert "0 tokens spent, 0 tokens reserved, no limit" in session_state.details(SessionState())

@@ -3,16 +3,17 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from waystation.domain.amount import Limit
 from waystation.settings import Settings
 
 
 def test_the_environment_beats_the_default_and_an_argument_beats_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert Settings().agent_budget == 100_000
+    assert Settings().agent_budget == Limit(tokens=100_000)
     monkeypatch.setenv("WAYSTATION_AGENT_BUDGET", "50000")
-    assert Settings().agent_budget == 50_000
-    assert Settings(agent_budget=20_000).agent_budget == 20_000
+    assert Settings().agent_budget == Limit(tokens=50_000)
+    assert Settings(agent_budget=Limit(tokens=20_000)).agent_budget == Limit(tokens=20_000)
 
 
 def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

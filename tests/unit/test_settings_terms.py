@@ -1,9 +1,15 @@
+from datetime import date
+
 import pytest
 from pydantic import SecretStr
 
+from waystation.domain.amount import Limit, read_limit
 from waystation.domain.budget import Mode
+from waystation.domain.errors import BadInput
 from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.task import TaskRequest
+from waystation.domain.presets import Preset
+from waystation.domain.pricing import PRICES
+from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.settings import Settings
 from waystation.terms import task_terms, warnings_about
 
@@ -14,8 +20,17 @@ def asked(
     budget: int = 600_000, agent_budget: int = 100_000, mode: Mode = Mode.APPROVAL, window: int | None = None
 ) -> TaskRequest:
     return TaskRequest(
-        question="What?", request_id="r", budget=budget, agent_budget=agent_budget, mode=mode, window=window
+        question="What?",
+        request_id="r",
+        budget=Limit(tokens=budget),
+        agent_budget=Limit(tokens=agent_budget),
+        mode=mode,
+        window=window,
     )
+
+
+def terms_of(request: TaskRequest, settings: Settings) -> TaskTerms:
+    return task_terms(request, settings, PRICES, date(2026, 11, 21))
 
 
 @pytest.mark.parametrize(
@@ -36,28 +51,28 @@ def asked(
     ],
 )
 def test_the_window_is_the_smallest_of_what_limits_it(request_: TaskRequest, model: str, window: int) -> None:
-    agent = task_terms(request_, Settings(anthropic_api_key=WITH_KEY, agent_model=model)).agent
+    agent = terms_of(request_, Settings(anthropic_api_key=WITH_KEY, agent_model=model)).agent
     assert agent.window == window
 
 
 def test_a_context_is_full_at_three_quarters_and_is_compacted_to_half_of_that() -> None:
-    agent = task_terms(asked(window=40_000), Settings()).agent
+    agent = terms_of(asked(window=40_000), Settings()).agent
     assert (agent.trigger, agent.target) == (30_000, 15_000)
 
 
 @pytest.mark.parametrize(("window", "max_output"), [(100_000, 8_000), (12_000, 3_000), (2_000, 500)])
 def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int) -> None:
-    assert task_terms(asked(window=window, agent_budget=400_000), Settings()).agent.max_output == max_output
+    assert terms_of(asked(window=window, agent_budget=400_000), Settings()).agent.max_output == max_output
 
 
 def test_without_a_key_no_model_of_a_provider_is_named() -> None:
-    terms = task_terms(asked(), Settings())
+    terms = terms_of(asked(), Settings())
     assert terms.offline
     assert {terms.agent.model, terms.agent.condense_model, terms.plan_model} == {OFFLINE_MODEL}
 
 
 def test_usual_terms_are_not_warned_about() -> None:
-    assert warnings_about(task_terms(asked(), Settings())) == ()
+    assert warnings_about(terms_of(asked(), Settings())) == ()
 
 
 @pytest.mark.parametrize(
@@ -69,9 +84,89 @@ def test_usual_terms_are_not_warned_about() -> None:
     ],
 )
 def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, words: str) -> None:
-    assert words in " ".join(warnings_about(task_terms(request_, Settings())))
+    assert words in " ".join(warnings_about(terms_of(request_, Settings())))
+
+
+def test_a_late_trigger_is_warned_about() -> None:
+    words = "full at 47,500 of 50,000 tokens leaves no room"
+    assert words in " ".join(warnings_about(terms_of(asked(), Settings(trigger_percent=95))))
+    assert warnings_about(terms_of(asked(), Settings(trigger_percent=94))) == ()
+
+
+@pytest.mark.parametrize(("primers", "recents", "warned"), [(1, 50, True), (2, 50, False), (1, 49, False)])
+def test_few_primers_with_many_recents_are_warned_about(primers: int, recents: int, warned: bool) -> None:
+    warnings = warnings_about(terms_of(asked(), Settings(primers=primers, recents=recents)))
+    assert ("how the work began is lost first" in " ".join(warnings)) is warned
+
+
+def preset(name: Preset, **asked_for: object) -> TaskTerms:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "preset": name, **asked_for})
+    return terms_of(request, Settings())
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "trigger", "messages", "kept", "history", "budget"),
+    [
+        (Preset.QA, 25_000, 18_750, 30, (2, 10), None, 600_000),
+        (Preset.DEBUGGING, 75_000, 63_750, 100, (5, 30), None, 600_000),
+        (Preset.LONG, 50_000, 37_500, 75, (3, 20), 1_000, 300_000),
+    ],
+)
+def test_the_numbers_of_a_preset_reach_the_agent(
+    name: Preset,
+    window: int,
+    trigger: int,
+    messages: int,
+    kept: tuple[int, int],
+    history: int | None,
+    budget: int,
+) -> None:
+    terms = preset(name)
+    agent = terms.agent
+    assert (agent.window, agent.trigger, agent.target) == (window, trigger, trigger // 2)
+    assert (agent.messages, (agent.primers, agent.recents), agent.history) == (messages, kept, history)
+    assert terms.budget == Limit(tokens=budget)
+    assert warnings_about(terms) == ()
+
+
+def test_a_preset_changes_nothing_that_the_request_says() -> None:
+    terms = preset(Preset.LONG, budget=50_000, window=5_000, mode="soft")
+    assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, Mode.SOFT)
+    assert terms.agent.hard
+
+
+def test_a_budget_of_a_preset_in_tokens_does_not_meet_a_task_in_dollars() -> None:
+    request = TaskRequest(question="What?", request_id="r", preset=Preset.DEBUGGING, budget=Limit(micro_usd=6_000_000))
+    terms = terms_of(request, Settings(anthropic_api_key=WITH_KEY))
+    assert terms.agent_budget == Limit(micro_usd=1_000_000)
 
 
 def test_a_model_that_nobody_knows_is_warned_about() -> None:
-    terms = task_terms(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model="somebody-elses-1"))
+    terms = terms_of(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model="somebody-elses-1"))
     assert "The model somebody-elses-1 is not known here" in " ".join(warnings_about(terms))
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes none: use --mode approval"),
+        ({"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": 50_000, "times": 3}}}, r"\$2.00"),
+        ({"unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}}, "--top-up in dollars"),
+        ({"budget": {"micro_usd": 1_000}}, "a window of .* give --agent-budget"),
+    ],
+)
+def test_terms_without_effect_or_without_room_are_refused(given: dict[str, object], words: str) -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **given})
+    with pytest.raises(BadInput, match=words):
+        terms_of(request, Settings(anthropic_api_key=WITH_KEY))
+
+
+def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
+    def task(dollars: int) -> TaskTerms:
+        request = {"question": "What?", "request_id": "r", "budget": {"micro_usd": dollars}}
+        return terms_of(TaskRequest.model_validate(request), Settings(anthropic_api_key=WITH_KEY))
+
+    with pytest.raises(BadInput) as refusal:
+        task(1_000)
+    least = read_limit(str(refusal.value).rpartition("--budget ")[2])
+    assert task(least.amount.micro_usd).agent.window >= 1_000

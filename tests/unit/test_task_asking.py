@@ -6,10 +6,17 @@ from pydantic import JsonValue
 
 from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, working
 from waystation.domain.agent_run import AgentRun
-from waystation.domain.approvals import approve, deny
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import Standing, approve, deny
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
+from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import SHOWN_REFUSALS, TaskState
+from waystation.domain.work import Made
+
+
+def standing_of(state: TaskState) -> Standing:
+    return Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
 
 
 def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_again() -> None:
@@ -19,20 +26,30 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
     assert request == Approval(
         request_id="research-1-1",
         agent="research-1",
-        asked_tokens=30_000,
-        spent=29_500,
-        limit=30_000,
+        asked=Amount(tokens=30_000),
+        spent=Amount(tokens=29_500, micro_usd=7),
+        limit=Limit(tokens=30_000),
         needed=state.runs["research-1"].needed,
-        task_spent=2_000 + 10_000 + 29_500,
+        task_spent=Amount(tokens=2_000 + 10_000 + 29_500, micro_usd=21),
         steps_left=3,
+        outlook=Outlook(
+            calls=1,
+            each=Amount(tokens=29_500),
+            worth=1,
+            finished=1,
+            to_come=2,
+            kept=Amount(tokens=60_000),
+            made=Made(),
+            needed_by=("analysis",),
+        ),
         requested_at=NOON,
     )
 
 
 def test_each_request_of_a_step_has_a_number_of_its_own() -> None:
     state = asking(working(), "research-1", "research-2")
-    answer = approve(state.approvals, {"request_id": "research-1-1"}, NOON)
-    state = spent(state.answered(answer).granted("research-1", 30_000), "research-1")
+    answer = approve(standing_of(state), {"request_id": "research-1-1"}, NOON)
+    state = spent(state.answered(answer).granted("research-1", Amount(tokens=30_000)), "research-1")
     assert state.request_for("research-1", NOON).request_id == "research-1-2"
     assert [approval.request_id for approval in state.pending] == ["research-2-1"]
 
@@ -42,8 +59,8 @@ def test_a_task_is_paused_only_while_every_run_that_is_not_done_waits_for_a_pers
     assert state.phase is TaskPhase.WORKING
     state = asking(state, "research-2")
     assert state.phase is TaskPhase.PAUSED
-    granted = state.answered(approve(state.approvals, {"request_id": "research-1-1"}, NOON))
-    assert granted.granted("research-1", 1_000).phase is TaskPhase.WORKING
+    granted = state.answered(approve(standing_of(state), {"request_id": "research-1-1"}, NOON))
+    assert granted.granted("research-1", Amount(tokens=1_000)).phase is TaskPhase.WORKING
 
 
 def test_a_task_whose_last_running_agent_finishes_is_paused_by_the_one_that_waits() -> None:
@@ -62,13 +79,12 @@ def test_the_account_holds_and_paused_means_that_all_wait(events: list[str], dat
         if not open_runs:
             break
         state = happened(state, event, data.draw(st.sampled_from(open_runs)), data)
-        assert state.account.limit is not None
-        assert state.account.spent + state.account.held <= state.account.limit
+        assert state.account.limit.covers(state.account.spent + state.account.held)
         waiting = {approval.agent for approval in state.pending}
         active = {run.run.step_id for run in state.runs.values() if run.phase != "delivered"}
         assert (state.phase is TaskPhase.PAUSED) == (bool(active) and active <= waiting)
     over = state.ended(TaskPhase.DONE)
-    assert over.account.held == 0
+    assert over.account.held.nothing
     assert over.account.spent == over.totals.spent
 
 
@@ -79,16 +95,16 @@ def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -
     if pending is not None and event in {"grant", "deny"}:
         sent: JsonValue = {"request_id": pending.request_id}
         if event == "grant":
-            return state.answered(approve(state.approvals, sent, NOON)).granted(step_id, pending.asked_tokens)
-        return state.answered(deny(state.approvals, sent, NOON)).denied(step_id)
+            return state.answered(approve(standing_of(state), sent, NOON)).granted(step_id, pending.asked)
+        return state.answered(deny(standing_of(state), sent, NOON)).denied(step_id)
     if pending is None and run.phase == "spent" and event == "ask":
         return state.asked(state.request_for(step_id, NOON))
     if run.phase == "running" and event in {"leg", "finish", "spent"}:
-        tokens = data.draw(st.integers(run.totals.spent, run.limit))
+        tokens = data.draw(st.integers(run.totals.spent.tokens, run.limit.amount.tokens))
         outcomes: dict[str, LegOutcome] = {
             "leg": TurnLimit(standing=standing(tokens)),
             "finish": Finished(standing=standing(tokens)),
-            "spent": AllowanceSpent(standing=standing(tokens), needed=900),
+            "spent": AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=900)),
         }
         return after_leg(state, step_id, outcomes[event])
     return state
@@ -96,16 +112,16 @@ def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -
 
 def test_a_denial_delivers_what_the_agent_has_and_gives_the_rest_back() -> None:
     state = asking(working(), "research-1")
-    state = state.answered(deny(state.approvals, {}, NOON)).denied("research-1")
+    state = state.answered(deny(standing_of(state), {}, NOON)).denied("research-1")
     run = state.runs["research-1"]
-    assert (run.partial, run.reason, state.cancelled) == (True, "a person denied it more tokens", False)
-    assert state.account.spent == 2_000 + 29_500
+    assert (run.partial, run.reason, state.cancelled) == (True, "a person denied it more", False)
+    assert state.account.spent.tokens == 2_000 + 29_500
     assert "research-1" not in state.account.reserved
 
 
 def test_a_denial_may_end_the_whole_task_and_then_nothing_can_be_answered_any_more() -> None:
     state = asking(working(), "research-1", "research-2")
-    answer = deny(state.approvals, {"request_id": "research-1-1", "finish": "cancel"}, NOON)
+    answer = deny(standing_of(state), {"request_id": "research-1-1", "finish": "cancel"}, NOON)
     state = state.answered(answer).denied("research-1")
     assert (state.cancelled, state.ending, state.pending) == (True, True, ())
     assert state.last_phase is TaskPhase.CANCELLED
@@ -113,7 +129,7 @@ def test_a_denial_may_end_the_whole_task_and_then_nothing_can_be_answered_any_mo
 
 def test_a_refused_answer_changes_nothing_but_the_list_of_refusals_which_is_bounded() -> None:
     state = asking(working(), "research-1", "research-2")
-    refused = approve(state.approvals, "yes", NOON)
+    refused = approve(standing_of(state), "yes", NOON)
     assert isinstance(refused, Refusal)
     after = state.answered(refused)
     assert after == state.with_(refusals=(refused,))

@@ -15,101 +15,112 @@ from tests.unit.task_values import (
     totals,
     working,
 )
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.ledger import Account
 from waystation.domain.leg import ContextFull
 from waystation.domain.plan import standard_plan
 from waystation.domain.session import Answer
-from waystation.domain.task import TaskPhase
+from waystation.domain.task import BudgetProgress, TaskPhase
 from waystation.domain.task_state import TaskState, progress_of, summed
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:
     state = planned()
-    assert state.account == Account(limit=200_000, spent=2_000, reserved={step.id: 30_000 for step in PLAN.steps})
+    assert state.account == Account(
+        limit=Limit(tokens=200_000),
+        spent=totals(2_000).spent,
+        reserved={step.id: Amount(tokens=30_000) for step in PLAN.steps},
+    )
     assert (state.phase, state.notes, state.runs) == (TaskPhase.WORKING, ("planned",), {})
 
 
 @given(st.integers(2_000, 400_000), st.integers(0, 2_000))
 def test_shares_and_planning_never_pass_the_budget(budget: int, planning: int) -> None:
-    state = TaskState(account=Account(limit=budget)).planned(PLAN, totals(planning), (), TERMS.agent_budget)
-    assert state.account.spent + state.account.held <= budget
-    assert len(set(state.account.reserved.values())) == 1
+    state = TaskState(account=Account(limit=Limit(tokens=budget))).planned(
+        PLAN, totals(planning), (), TERMS.agent_budget
+    )
+    assert state.account.limit.covers(state.account.spent + state.account.held)
+    assert len({amount.tokens for amount in state.account.reserved.values()}) == 1
 
 
 def test_planning_is_booked_once_whether_it_made_a_plan_or_failed_first() -> None:
-    failed = TaskState(account=Account(limit=200_000)).with_planning(totals(1_500))
-    assert failed.account.spent == 1_500
-    assert failed.planned(PLAN, totals(2_000), (), 30_000).account.spent == 2_000
+    failed = TaskState(account=Account(limit=Limit(tokens=200_000))).with_planning(totals(1_500))
+    assert failed.account.spent.tokens == 1_500
+    assert failed.planned(PLAN, totals(2_000), (), Limit(tokens=30_000)).account.spent.tokens == 2_000
 
 
 def test_a_started_step_has_its_share_as_limit() -> None:
     run = working("research-1").runs["research-1"]
-    assert (run.limit, run.share, run.run.run_id, run.run.role) == (30_000, 30_000, "task-1/research-1", "research")
+    assert (run.limit, run.share) == (Limit(tokens=30_000), Limit(tokens=30_000))
+    assert (run.run.run_id, run.run.role) == ("task-1/research-1", "research")
 
 
 def test_a_delivered_run_settles_once_and_gives_the_rest_back() -> None:
     state = finished(working(), "research-1")
-    assert (state.account.spent, "research-1" in state.account.reserved) == (12_000, False)
+    assert (state.account.spent.tokens, "research-1" in state.account.reserved) == (12_000, False)
     assert state.with_run(state.runs["research-1"]).account == state.account
     assert state.done == {"research-1"}
 
 
 def test_a_spent_agent_draws_on_what_no_step_to_come_needs() -> None:
     state = spent(working(), "research-1")
-    drawn, tokens = state.drawn("research-1")
-    assert tokens == 15_000
-    assert drawn.account.reserved["research-1"] == 45_000
-    assert {step: drawn.account.reserved[step] for step in ("analysis", "writing")} == dict.fromkeys(
+    drawn, amount = state.drawn("research-1")
+    assert amount == Amount(tokens=15_000)
+    assert drawn.account.reserved["research-1"].tokens == 45_000
+    assert {step: drawn.account.reserved[step].tokens for step in ("analysis", "writing")} == dict.fromkeys(
         ("analysis", "writing"), 30_000
     )
 
 
 def test_what_a_finished_step_gave_back_can_be_drawn_on() -> None:
     state = finished(spent(working(budget=122_000), "research-1"), "research-2", 20_000)
-    drawn, tokens = state.drawn("research-1")
-    assert tokens == 10_000
-    assert drawn.account.unreserved == 0
+    drawn, amount = state.drawn("research-1")
+    assert amount == Amount(tokens=10_000)
+    assert drawn.account.unreserved.tokens == 0
 
 
 @pytest.mark.parametrize(("left", "expected"), [(899, 0), (900, 900), (20_000, 15_000)])
 def test_nothing_is_drawn_that_would_not_pay_for_one_call(left: int, expected: int) -> None:
     state = spent(working(budget=122_000 + left), "research-1", needed=900)
-    drawn, tokens = state.drawn("research-1")
-    assert tokens == expected
-    assert drawn.account.reserved["research-1"] == 30_000 + expected
+    drawn, amount = state.drawn("research-1")
+    assert amount == Amount(tokens=expected)
+    assert drawn.account.reserved["research-1"].tokens == 30_000 + expected
 
 
 def test_a_call_that_needs_more_than_the_agent_started_with_draws_as_much_as_it_needs() -> None:
     state = spent(working(budget=200_000), "research-1", needed=50_000)
-    assert state.drawn("research-1")[1] == 50_000
+    assert state.drawn("research-1")[1] == Amount(tokens=50_000)
 
 
 def test_a_grant_raises_task_and_agent_together() -> None:
-    state = asking(working(budget=122_000), "research-1").granted("research-1", 12_000)
-    assert (state.account.limit, state.account.reserved["research-1"]) == (134_000, 42_000)
-    assert (state.runs["research-1"].limit, state.runs["research-1"].phase) == (42_000, "running")
-    assert state.account.unreserved == 0
+    state = asking(working(budget=122_000), "research-1").granted("research-1", Amount(tokens=12_000))
+    assert (state.account.limit, state.account.reserved["research-1"]) == (
+        Limit(tokens=134_000),
+        Amount(tokens=42_000),
+    )
+    assert (state.runs["research-1"].limit, state.runs["research-1"].phase) == (Limit(tokens=42_000), "running")
+    assert state.account.unreserved.tokens == 0
 
 
 def test_a_grant_counts_also_where_an_agent_overshot() -> None:
     state = finished(spent(working(budget=122_000), "research-1"), "research-2", 45_000)
-    assert state.account.spent + state.account.held > 122_000
-    assert state.granted("research-1", 12_000).runs["research-1"].limit == 42_000
+    assert not state.account.limit.covers(state.account.spent + state.account.held)
+    assert state.granted("research-1", Amount(tokens=12_000)).runs["research-1"].limit == Limit(tokens=42_000)
 
 
 def test_a_grant_to_a_run_that_delivered_changes_nothing() -> None:
     state = finished(working(), "research-1")
-    assert state.granted("research-1", 12_000) == state
+    assert state.granted("research-1", Amount(tokens=12_000)) == state
 
 
 def test_an_answer_of_the_session_raises_the_task_once() -> None:
-    answer = Answer(ask_id="task-1/research-1-1", tokens=30_000)
+    answer = Answer(ask_id="task-1/research-1-1", amount=Amount(tokens=30_000))
     state = spent(working(budget=122_000), "research-1").session_answered(answer)
     assert state.session_answered(answer) == state
-    assert (state.account.limit, state.account.unreserved) == (152_000, 30_000)
-    assert state.drawn("research-1")[1] == 15_000
-    nothing = state.session_answered(Answer(ask_id="task-1/research-1-2", tokens=0))
+    assert (state.account.limit.tokens, state.account.unreserved.tokens) == (152_000, 30_000)
+    assert state.drawn("research-1")[1] == Amount(tokens=15_000)
+    nothing = state.session_answered(Answer(ask_id="task-1/research-1-2", amount=Amount()))
     assert nothing.account == state.account
     assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")
 
@@ -119,7 +130,9 @@ def test_a_task_that_ends_settles_what_is_still_reserved() -> None:
     state = state.with_run(state.runs["research-2"].settled(totals(4_000)))
     over = state.ended(TaskPhase.CANCELLED)
     assert over.phase is TaskPhase.CANCELLED
-    assert over.account == Account(limit=200_000, spent=2_000 + 10_000 + 4_000)
+    assert over.account == Account(
+        limit=Limit(tokens=200_000), spent=Amount(tokens=2_000 + 10_000 + 4_000, micro_usd=21)
+    )
     assert over.ended(TaskPhase.CANCELLED) == over
 
 
@@ -158,8 +171,10 @@ def test_what_people_see_of_a_task() -> None:
     state = state.with_run(state.runs["research-1"].model_copy(update={"compactions": (outcome,)}))
     progress = progress_of(state, REF, TERMS, "Why?")
     assert (progress.phase, progress.legs, progress.title) == (TaskPhase.PAUSED, 2, "Why?")
-    assert progress.budget.model_dump() == {"limit": 200_000, "spent": 41_500, "reserved": 60_500}
-    assert [(step.id, step.state, step.limit, step.spent) for step in progress.steps] == [
+    assert progress.budget == BudgetProgress(
+        limit=Limit(tokens=200_000), spent=Amount(tokens=41_500, micro_usd=21), reserved=Amount(tokens=60_500)
+    )
+    assert [(step.id, step.state, step.limit.tokens, step.spent.tokens) for step in progress.steps] == [
         ("research-1", "done", 30_000, 10_000),
         ("research-2", "paused", 30_000, 29_500),
         ("analysis", "waiting", 30_000, 0),

@@ -8,6 +8,7 @@ from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
 from tests.running import Counter, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, Refusal, TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow
@@ -74,7 +75,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
         trail = await counter.store.audit_trail(task.id)
         report = await counter.store.get_text(progress.report or "")
     assert progress.phase is TaskPhase.DONE
-    assert progress.budget.spent == WORK_TOKENS
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     kept = {(entry.reason, entry.at) for entry in trail if isinstance(entry, Refusal)}
     assert kept == {(refusal.reason, refusal.at) for refusal in refusals}
     assert "`approve_budget` without effect: tokens: Input should be greater than 0" in report
@@ -118,7 +119,7 @@ async def test_an_answer_counts_once_and_never_after_another(
         "tides-1 was already denied",
         "harbours-1 was already approved",
     ]
-    assert limit == TIGHT_BUDGET + 1_500
+    assert limit == Limit(tokens=TIGHT_BUDGET + 1_500)
     assert progress.phase is TaskPhase.PARTIAL
     assert [step.state for step in progress.steps] == ["done", "partial", "done", "done"]
     approvals = [entry for entry in trail if isinstance(entry, Approval)]
@@ -143,7 +144,7 @@ async def test_a_denial_that_cancels_ends_the_task_with_a_report(
     assert progress.phase is TaskPhase.CANCELLED
     assert [step.state for step in progress.steps] == ["partial", "partial", "skipped", "skipped"]
     assert "the task was cancelled" in report
-    assert "tides asked for 2,387 tokens; denied by Ada (as they named themselves)" in report
+    assert "tides asked for 2,387 tokens after 5 calls; denied by Ada (a name as given)" in report
 
 
 async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
@@ -169,7 +170,7 @@ async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
             await task.result()
         stored = (await counter.store.task(task.id)).progress
     assert refusal.reason == "the task is ending, or over"
-    assert progress.budget.limit == TIGHT_BUDGET
+    assert progress.budget.limit == Limit(tokens=TIGHT_BUDGET)
     assert stored is not None
     assert [approval.request_id for approval in stored.approvals] == ["tides-1"]
 
@@ -197,7 +198,7 @@ async def test_a_paused_task_runs_no_activity_and_survives_workers_and_server(
         await counter.task().signal(APPROVE_BUDGET, {"request_id": "harbours-1"})
         progress = await counter.task().result()
     assert progress.phase is TaskPhase.DONE
-    assert progress.budget.spent == WORK_TOKENS
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     assert len(crew.calls) == len(set(crew.calls))
 
 
@@ -232,6 +233,6 @@ async def test_a_request_stays_answerable_when_its_task_continues_as_new(
         await grant_both(task)
         progress = await task.result()
     assert progress.phase is TaskPhase.DONE
-    assert [approval.granted_tokens for approval in progress.approvals] == [SHARE, SHARE]
-    assert progress.budget.spent == WORK_TOKENS
+    assert [approval.granted.tokens for approval in progress.approvals] == [SHARE, SHARE]
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     assert len(crew.calls) == len(set(crew.calls))

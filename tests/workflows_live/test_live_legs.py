@@ -12,6 +12,7 @@ from tests.running import Counter, dev_server, opened_parts, request, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.leg import Finished, LegRequest, RunRef
 from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
 from workers.parts import Parts
@@ -24,7 +25,7 @@ async def first_leg(parts: Parts) -> LegRequest:
     await parts.store.register(row, ())
     await parts.store.save_plan(task.task_id, CREW_PLAN)
     run = RunRef(**task.model_dump(), step_id="harbours", role="research")
-    return LegRequest(run=run, leg=1, limit=50_000, terms=terms().agent)
+    return LegRequest(run=run, leg=1, limit=Limit(tokens=50_000), terms=terms().agent)
 
 
 async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, redactor: PresidioRedactor) -> None:
@@ -71,7 +72,7 @@ async def test_a_stopping_worker_ends_its_legs_at_a_turn_and_another_one_goes_on
             progress = await counter.task().result()
             said = await events(counter.task())
     assert progress.phase is TaskPhase.DONE
-    assert progress.budget.spent == WORK_TOKENS
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     assert {step.id: step.legs for step in progress.steps}["harbours"] == 2
     assert "yielded" in everything_written(said)
     assert kinds(said).count("activity_task_failed") == 0

@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -6,13 +7,15 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, W
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
-from tests.running import Counter, at_work, dev_server, opened_store, request, until
+from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.ledger import Account
-from waystation.domain.task import TaskPhase
+from waystation.domain.task import Approval, Refusal, TaskPhase
 from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
 
 LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 """Events after which the server suggests to continue as new."""
@@ -62,11 +65,11 @@ async def test_tasks_outlive_the_session_s_runs_and_settle_with_the_newest(
         gate.opened.set()
         progress = await counter.task().result()
         after = await account(counter)
-    assert before == Account(limit=100_000, reserved={counter.task().id: 20_000})
+    assert before == Account(limit=Limit(tokens=100_000), reserved={counter.task().id: Amount(tokens=20_000)})
     assert described.status is WorkflowExecutionStatus.RUNNING
     assert again.state == "running"
     assert progress.phase is TaskPhase.DONE
-    assert after == Account(limit=100_000, spent=WORK_TOKENS)
+    assert after == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_the_session_continues_as_new(
@@ -74,7 +77,7 @@ async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_t
 ) -> None:
     requests = ["first", "second", "third", "fourth"]
     async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew()) as counter:
-        await counter.limit(200_000)
+        await counter.limit(Limit(tokens=200_000))
         first = await run_id(counter.session)
         for request_id in requests:
             await counter.submit(request(request_id), under=tight())
@@ -83,25 +86,58 @@ async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_t
         settled = await account(counter)
     assert [progress.phase for progress in progresses] == [TaskPhase.DONE] * 4
     assert [progress.approvals for progress in progresses] == [()] * 4
-    assert all(progress.budget.limit > TIGHT_BUDGET for progress in progresses)
-    assert settled == Account(limit=200_000, spent=4 * WORK_TOKENS)
+    assert all((progress.budget.limit.tokens or 0) > TIGHT_BUDGET for progress in progresses)
+    assert settled == Account(limit=Limit(tokens=200_000), spent=Amount(tokens=4 * WORK_TOKENS))
 
 
 async def test_a_grant_of_a_person_raises_the_session_too(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.limit(TIGHT_BUDGET)
+        await counter.limit(Limit(tokens=TIGHT_BUDGET))
         await counter.submit(under=tight())
         for request_id in ("harbours-1", "tides-1"):
 
             async def granted(request_id: str = request_id) -> bool:
                 await counter.task().signal(names.APPROVE_BUDGET, {"request_id": request_id, "tokens": 1_500})
-                return (await account(counter)).limit == TIGHT_BUDGET + 1_500 * (1 + (request_id == "tides-1"))
+                return (await account(counter)).limit.tokens == TIGHT_BUDGET + 1_500 * (1 + (request_id == "tides-1"))
 
             await until(granted)
         await counter.task().result()
-        assert await account(counter) == Account(limit=TIGHT_BUDGET + 3_000, spent=WORK_TOKENS)
+        assert await account(counter) == Account(
+            limit=Limit(tokens=TIGHT_BUDGET + 3_000), spent=Amount(tokens=WORK_TOKENS)
+        )
+
+
+async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_its_task_settles(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        recorded, audit = asyncio.Event(), counter.store.audit
+
+        async def slowly(task_id: str, entry: Approval | Refusal) -> None:
+            if isinstance(entry, Approval) and entry.decision == "approved":
+                await asyncio.wait_for(recorded.wait(), PATIENCE)
+            await audit(task_id, entry)
+
+        monkeypatch.setattr(counter.store, "audit", slowly)
+        await counter.limit(Limit(tokens=TIGHT_BUDGET))
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def reporting() -> bool:
+            progress = await task.query(TaskWorkflow.progress)
+            for asked in progress.approvals:
+                if asked.decision == "pending":
+                    await task.signal(names.APPROVE_BUDGET, {"request_id": asked.request_id, "tokens": 1_500})
+            return progress.phase.over or progress.report is not None
+
+        await until(reporting)
+        recorded.set()
+        granted = sum(asked.granted.tokens for asked in (await task.result()).approvals)
+        assert await account(counter) == Account(
+            limit=Limit(tokens=TIGHT_BUDGET + granted), spent=Amount(tokens=WORK_TOKENS)
+        )
 
 
 async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, redactor: PresidioRedactor) -> None:
@@ -111,19 +147,20 @@ async def test_a_terminated_task_gives_its_reservation_back(tmp_path: Path, reda
         await gate.reached.wait()
         await counter.task().terminate()
         gate.opened.set()
-        assert (await account(counter)).reserved == {counter.task().id: 50_000}
+        assert (await account(counter)).reserved == {counter.task().id: Amount(tokens=50_000)}
         await continue_the_session(counter)
 
         async def settled() -> bool:
-            return not (await account(counter)).held
+            return (await account(counter)).held.nothing
 
         await until(settled)
         spent = (await account(counter)).spent
         totals = [await counter.store.totals(f"{counter.task().id}/{step}") for step in ("plan", "harbours", "tides")]
         again = await counter.submit()
-        assert spent == sum(total.spent for total in totals) > 0
+        assert spent == sum((total.spent for total in totals), Amount())
+        assert spent.tokens > 0
         assert again.state == "finished"
-        assert await account(counter) == Account(limit=100_000, spent=spent)
+        assert await account(counter) == Account(limit=Limit(tokens=100_000), spent=spent)
 
 
 async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
@@ -140,7 +177,7 @@ async def test_a_task_whose_session_is_gone_goes_on_to_its_end(
         gate.opened.set()
         assert (await counter.task().result()).phase is TaskPhase.DONE
     assert found.state == "running"
-    assert reserved == {counter.task().id: 50_000}
+    assert reserved == {counter.task().id: Amount(tokens=50_000)}
 
 
 # ------------------------------------------------------------------------------------------------------- the same task
@@ -165,7 +202,7 @@ async def test_the_same_request_is_one_task_while_it_runs_and_after_it_ended(
     assert first.task_id == second.task_id == third.task_id
     assert described.run_id == run
     assert described.status is WorkflowExecutionStatus.COMPLETED
-    assert settled == Account(limit=None, spent=WORK_TOKENS)
+    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
     assert len(crew.calls) == len(set(crew.calls))
 
 
@@ -180,7 +217,7 @@ async def test_the_same_request_finds_its_task_after_temporal_has_forgotten_it(
     async with dev_server() as other, at_work(other, tmp_path, redactor, crew) as counter:
         assert (await counter.submit()).state == "finished"
         assert await is_forgotten(other, counter.task().id)
-        assert await account(counter) == Account(limit=None)
+        assert await account(counter) == Account(limit=Limit())
     assert len(crew.calls) == calls
 
 
@@ -191,13 +228,13 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.limit(30_000)
+        await counter.limit(Limit(tokens=30_000))
         with pytest.raises(BadInput) as refused:
             await counter.submit(under=terms(budget=50_000))
-        assert "the session has 30,000 tokens left, the task asks for 50,000" in str(refused.value)
+        assert f"{counter.task().id} asks for 50,000 tokens, 30,000 tokens is left" in str(refused.value)
         assert await is_forgotten(server, counter.task().id)
-        assert await account(counter) == Account(limit=30_000)
-        await counter.limit(50_000)
+        assert await account(counter) == Account(limit=Limit(tokens=30_000))
+        await counter.limit(Limit(tokens=50_000))
         assert (await counter.submit(under=terms(budget=50_000))).state == "started"
         await counter.task().result()
 
@@ -222,12 +259,12 @@ async def test_messages_that_do_not_fit_leave_the_session_as_it_is(
     sent: tuple[JsonValue, ...], server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
-        await counter.limit(60_000)
+        await counter.limit(Limit(tokens=60_000))
         for signal in (names.SET_SESSION_LIMIT, names.ASK_BUDGET, names.TASK_GRANTED, names.TASK_FINISHED):
             await counter.session.signal(signal, args=sent)
         with pytest.raises(WorkflowUpdateFailedError):
             await counter.session.execute_update(names.SUBMIT_TASK)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-        assert await account(counter) == Account(limit=60_000)
+        assert await account(counter) == Account(limit=Limit(tokens=60_000))
         await counter.submit()
         await counter.task().signal(names.BUDGET_ANSWER, args=sent)
         assert (await counter.task().result()).phase is TaskPhase.DONE

@@ -13,6 +13,7 @@ from tests.workflows_live.history import details, events, everything_written, ki
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store.sql_store import SqlStore
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode
 from waystation.domain.details import MARKS
 from waystation.domain.errors import ModelRejected, ModelUnavailable
@@ -35,8 +36,8 @@ async def test_a_task_runs_to_its_report(
         stored = (await counter.store.task(admission.task_id)).progress
         assert progress.phase is TaskPhase.DONE
         assert [step.state for step in progress.steps] == ["done"] * 4
-        assert progress.budget.spent == WORK_TOKENS
-        assert progress.budget.reserved == 0
+        assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
+        assert progress.budget.reserved.nothing
         assert stored == progress
         assert progress.report is not None
         assert SAID in await counter.store.get_text(progress.report)
@@ -171,7 +172,7 @@ async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
     assert progress.report is not None
     assert {call.step for call in crew.calls} == {"plan", "harbours", "tides"}
     assert progress.totals.possibly_billed > 0
-    assert account == Account(limit=None, spent=progress.budget.spent)
+    assert account == Account(limit=Limit(), spent=progress.budget.spent)
 
 
 async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_was_spent(
@@ -190,7 +191,7 @@ async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_wa
     assert progress is not None
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.totals.possibly_billed > 0
-    assert account == Account(limit=None, spent=progress.totals.spent)
+    assert account == Account(limit=Limit(), spent=progress.totals.spent)
 
 
 async def test_a_cancellation_while_the_report_is_stored_is_too_late(
@@ -216,7 +217,7 @@ async def test_a_cancellation_while_the_report_is_stored_is_too_late(
             account = await counter.session.query("account", result_type=Account)
     assert progress.phase is TaskPhase.DONE
     assert progress.report is not None
-    assert account == Account(limit=None, spent=WORK_TOKENS)
+    assert account == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
 
 
 async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
@@ -237,7 +238,7 @@ async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
     assert progress is not None
     assert progress.phase is TaskPhase.FAILED
     assert progress.notes == ("ModelRejected: the provider does not accept this key",)
-    assert progress.totals.spent == 0
+    assert progress.totals.spent == Amount()
     assert [entry.getMessage() for entry in caplog.records if entry.levelname == "ERROR"] == []
 
 
@@ -258,7 +259,7 @@ async def test_a_busy_provider_is_asked_again_when_it_said_and_once_each_time(
     assert crew.calls.count(Call("harbours", 2)) == refusals + 1
     assert crew.calls.count(Call("harbours", 1)) == 1
     assert progress.totals.possibly_billed == 0
-    assert progress.budget.spent == WORK_TOKENS
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
 
 
 async def test_the_delay_that_the_provider_named_is_the_one_that_is_kept(

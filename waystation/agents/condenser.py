@@ -184,7 +184,15 @@ class Job:
     @property
     def _policy(self) -> Policy:
         terms = self.request.terms
-        return Policy(window=terms.window, trigger=terms.trigger, target=terms.target)
+        policy = Policy(
+            window=terms.window,
+            trigger=terms.trigger,
+            target=terms.target,
+            primers=terms.primers,
+            recents=terms.recents,
+        )
+        shown = view(self.transcript)
+        return policy.for_crowd(self._measure.request(shown)) if terms.crowded(len(shown)) else policy
 
     @property
     def _measure(self) -> Measure:

@@ -1,26 +1,31 @@
 """The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence."""
 
+import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 
 from waystation.agents.contract import ContractWriter
-from waystation.agents.metered import CallKey, MeteredModel
+from waystation.agents.metered import CallKey, MeteredModel, TooDear
 from waystation.agents.roles import Desk, prompt
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
-from waystation.domain.allowance import reply_room, shortfall
+from waystation.domain.amount import Limit, limit_text
+from waystation.domain.backpressure import delay_seconds
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.tokens import correction, fixed_tokens, request_tokens, upper_bound
+from waystation.domain.compaction.tokens import correction, fixed_tokens, request_tokens
 from waystation.domain.compaction.view import view
+from waystation.domain.errors import ReplyBlocked, SpendingLimitReached
 from waystation.domain.leg import (
     AllowanceSpent,
     ContextFull,
     Finished,
     LegOutcome,
     LegRequest,
+    ProviderLimit,
+    RunRef,
     Standing,
     TurnLimit,
     Yielded,
@@ -28,10 +33,13 @@ from waystation.domain.leg import (
 from waystation.domain.messages import Block, Message, Text, ToolUse, user_text
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Charge, Fence
+from waystation.domain.work import made
 from waystation.ports import Clock, ModelReply, ModelRequest, StopReason
 
 LEG_TIME = timedelta(minutes=10)
 CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
+TURN_MESSAGES = 2
+"""A reply, and the results of its calls."""
 IDLE_REPLIES = 3
 """Replies in a row that call no tool; then what there is gets delivered."""
 
@@ -44,6 +52,8 @@ class AgentLoop:
     desk: Desk
     contracts: ContractWriter
     clock: Clock
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits so many seconds."""
 
     async def run(self, request: LegRequest, interrupted: Callable[[], bool]) -> LegOutcome:
         """The leg's outcome: the committed one, if there is one already; then no call is made.
@@ -68,9 +78,15 @@ class AgentLoop:
             deadline=self.clock() + LEG_TIME,
             scale=request.scale,
         )
-        outcome = await attempt.until_it_ends(interrupted)
+        outcome = await self._counted(request.run, await attempt.until_it_ends(interrupted))
         await transcripts.commit_outcome(fence, request.leg, outcome)
         return outcome
+
+    async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
+        """With what the agent has handed over so far: a person who is asked for money decides by it."""
+        work = self.desk.work
+        counts = made(await work.deliverable(run.run_id), await work.notes(run.task_id, run.run_id))
+        return outcome.model_copy(update={"standing": outcome.standing.model_copy(update={"made": counts})})
 
 
 @dataclass
@@ -109,20 +125,22 @@ class Attempt:
 
     async def _turn(self) -> LegOutcome | None:
         """One model call and its first commit; None where the leg goes on."""
-        shown = view(self.transcript)
+        terms, shown = self.request.terms, view(self.transcript)
         estimate = request_tokens(self._fixed, shown, self.scale)
-        if estimate >= self.request.terms.trigger:
+        if estimate >= terms.trigger or terms.crowded(len(shown)):
             return ContextFull(standing=self._standing, request_tokens=estimate)
-        call = self._call(shown)
-        bound = await self._input_bound(call)
-        left = self.request.limit - self.totals.spent
-        room = reply_room(left, bound, self.request.terms.max_output, self.request.terms.output_floor)
-        if room is None:
-            needed = shortfall(left, bound, self.request.terms.output_floor)
-            return AllowanceSpent(standing=self._standing, needed=needed)
+        call = await self.loop.model.fitted(self._call(shown), self._left, terms.output_floor, terms.prices)
+        if isinstance(call, TooDear):
+            return AllowanceSpent(standing=self._standing, needed=call.needed)
+        await self._slow_down()
         key = CallKey("turn", str(self.transcript.turns + 1))
-        call = call.model_copy(update={"max_output": room})
-        reply, charge = await self.loop.model.ask(self.fence, key, call, bound + room)
+        try:
+            reply, charge = await self.loop.model.ask(self.fence, key, call)
+        except SpendingLimitReached as limit:
+            return ProviderLimit(standing=self._standing, reason=str(limit))
+        except ReplyBlocked as blocked:
+            self.totals = await self.loop.desk.transcripts.totals(self.request.run.run_id)
+            return self._stopped(str(blocked))
         self.scale = correction(request_tokens(self._fixed, shown), reply.usage.prompt)
         return await self._take(reply, charge)
 
@@ -151,6 +169,9 @@ class Attempt:
         """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
         if self._handed_in:
             return Finished(standing=self._standing)
+        most = self.request.terms.history
+        if most is not None and len(self.transcript.messages) + TURN_MESSAGES > most:
+            return self._stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
         idle = 0
         for message in reversed(self.transcript.messages):
             if message.tool_uses or message.tool_results:
@@ -178,12 +199,11 @@ class Attempt:
             reminder=self._status,
         )
 
-    async def _input_bound(self, call: ModelRequest) -> int:
-        """Upper bound of the call's input: bytes, or the provider's count where that is too wide."""
-        bound = upper_bound(call.system + call.reminder, self._tools_json, call.messages)
-        if self.totals.spent + bound + call.max_output <= self.request.limit:
-            return bound
-        return min(bound, await self.loop.model.model.count_tokens(call))
+    async def _slow_down(self) -> None:
+        """Backpressure: near the end of a budget calls wait, so that a person can look before it is spent."""
+        if self.request.terms.backpressure:
+            used = max(self.request.task_used, self.request.limit.share_used(self.totals.spent))
+            await self.loop.pause(delay_seconds(used))
 
     async def _append(self, message: Message) -> None:
         await self.loop.desk.transcripts.commit_message(self.fence, self.transcript.version, message)
@@ -206,9 +226,12 @@ class Attempt:
         return Standing(totals=self.totals, scale=self.scale, notes=tuple(dict.fromkeys(self.notices)))
 
     @property
+    def _left(self) -> Limit:
+        return self.request.limit.after(self.totals.spent)
+
+    @property
     def _status(self) -> str:
-        left = self.request.limit - self.totals.spent
-        budget = f"; budget left {left:,} tokens" if self.request.terms.hard else ""
+        budget = f"; budget left {limit_text(self._left)}" if self.request.terms.hard else ""
         return f"<status>turn {self.transcript.turns + 1}{budget}</status>"
 
     @cached_property

@@ -1,13 +1,19 @@
-"""Calls of a model that leave a trace whatever happens: intent before, charge after, nothing in between forgotten.
+"""Calls of a model that fit their budget and leave a trace whatever happens: intent before, charge after, nothing in
+between forgotten.
 
 Redactions are counted here, too, for every redactor alike.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
-from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.pricing import cost_micro_usd
+from waystation.domain.allowance import Bound
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.compaction.tokens import upper_bound
+from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
+from waystation.domain.pricing import Price, cost_micro_usd, worst_rates
 from waystation.domain.redaction import Redacted, Scope
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.ports import CallKind, ChatModel, Clock, Meter, ModelReply, ModelRequest, Redactor, TranscriptStore
@@ -25,6 +31,26 @@ class CallKey:
 
 
 @dataclass(frozen=True)
+class Affordable:
+    """A call that stays under its limit whatever the model answers."""
+
+    request: ModelRequest
+    """With the longest reply that fits."""
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it: what was promised before the call is what is charged after it."""
+
+
+@dataclass(frozen=True)
+class TooDear:
+    """Not even the smallest useful reply fits."""
+
+    needed: Amount
+    """What it needs over what is left."""
+
+
+@dataclass(frozen=True)
 class MeteredModel:
     """A model whose every call is announced in the store. The caller commits the charge together with its use."""
 
@@ -33,42 +59,59 @@ class MeteredModel:
     clock: Clock
     meter: Meter
 
-    async def ask(
-        self, fence: Fence, key: CallKey, request: ModelRequest, worst_case: int
-    ) -> tuple[ModelReply, Charge]:
+    async def fitted(
+        self, request: ModelRequest, left: Limit, floor: int, prices: Sequence[Price]
+    ) -> Affordable | TooDear:
+        """The request with its reply shortened to what is left, down to `floor` tokens.
+
+        The input's bound is its bytes, or the provider's count where that is too wide. Raises ModelError, and BadInput
+        where dollars are limited and the model has no known price.
+        """
+        day = self.clock().date()
+        tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
+        bytes_bound = upper_bound(request.system + request.reminder, tools, request.messages)
+        bound = Bound(input_tokens=bytes_bound, rates=worst_rates(request.model, bytes_bound, day, prices))
+        if bound.rates is None and left.micro_usd is not None:
+            raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
+        if not left.covers(bound.worst_case(request.max_output)):
+            counted = min(bytes_bound, await self.model.count_tokens(request))
+            bound = Bound(input_tokens=counted, rates=worst_rates(request.model, counted, day, prices))
+        room = bound.reply_room(left, request.max_output, floor)
+        if room is None:
+            return TooDear(bound.shortfall(left, floor))
+        return Affordable(request.model_copy(update={"max_output": room}), bound.worst_case(room), prices, day)
+
+    async def ask(self, fence: Fence, key: CallKey, call: Affordable) -> tuple[ModelReply, Charge]:
         """Ask once.
 
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
-        where the provider certainly refused, it is taken back. Raises ModelUnavailable, ModelRejected, FenceLost.
+        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
         """
-        intent = Intent(key=str(key), model=request.model, worst_case=worst_case, at=self.clock())
+        model = call.request.model
+        intent = Intent(key=str(key), model=model, worst_case=call.worst_case, at=self.clock())
         await self.transcripts.record_intent(fence, intent)
         try:
-            reply = await self.model.complete(request)
-        except ModelRejected as error:
-            self.meter.failed(key.kind, request.model, error)
-            await self.transcripts.drop_intent(fence, intent.key)
-            raise
-        except ModelUnavailable as error:
-            self.meter.failed(key.kind, request.model, error)
-            if not error.possibly_billed:
+            reply = await self.model.complete(call.request)
+        except ModelError as error:
+            self.meter.failed(key.kind, model, error)
+            if not _possibly_billed(error):
                 await self.transcripts.drop_intent(fence, intent.key)
             raise
-        charge = self._charge(key, request.model, reply)
-        # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
-        self.meter.answered(charge)
-        return reply, charge
-
-    def _charge(self, key: CallKey, model: str, reply: ModelReply) -> Charge:
-        now = self.clock()
-        return Charge(
+        charge = Charge(
             key=str(key),
             kind=key.kind,
             model=model,
             usage=reply.usage,
-            cost_micro_usd=cost_micro_usd(model, reply.usage, now.date()),
-            at=now,
+            cost_micro_usd=cost_micro_usd(model, reply.usage, call.day, call.prices),
+            at=self.clock(),
         )
+        # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
+        self.meter.answered(charge)
+        return reply, charge
+
+
+def _possibly_billed(error: ModelError) -> bool:
+    return isinstance(error, ReplyBlocked) or (isinstance(error, ModelUnavailable) and error.possibly_billed)
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,22 @@
 """Planning: the model's plan, repaired once with the errors shown, else the standard plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from waystation.agents.contract import CONTRACT_ID, task_parts
-from waystation.agents.metered import CallKey, MeteredModel
+from waystation.agents.metered import CallKey, MeteredModel, TooDear
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
-from waystation.domain.allowance import reply_room
+from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.compaction.view import view
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, ToolResult, user_text
-from waystation.domain.plan import Plan, Step, plan_errors, standard_plan
+from waystation.domain.plan import PLANNING_ID, Plan, Step, plan_errors, standard_plan
+from waystation.domain.pricing import Price
 from waystation.domain.redaction import Scope
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Transcript
@@ -49,6 +51,14 @@ SUBMIT_PLAN = ToolSpec(
 )
 
 
+class _Means(NamedTuple):
+    """With which model, for how much."""
+
+    model: str
+    limit: Limit
+    prices: Sequence[Price]
+
+
 @dataclass(frozen=True)
 class Planner:
     """Makes plans. A planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
@@ -59,23 +69,23 @@ class Planner:
     tasks: TaskStore
     redactor: Redactor
 
-    async def plan(self, ref: TaskRef, model: str, limit: int) -> PlanMade:
+    async def plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanMade:
         """The task's plan; the saved one, if there is one.
 
-        `limit` is what planning may spend, in tokens. Raises ModelError, StoreError, RedactionFailed.
+        `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
         """
-        run = RunRef(**ref.model_dump(), step_id="plan", role="planning")
+        run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
         saved = await self.tasks.plan(ref.task_id)
         if saved is not None:
             return PlanMade(plan=saved.without_goals(), totals=await self.transcripts.totals(run.run_id))
         await self.transcripts.open_run(run)
         fence = await self.transcripts.take_fence(run.run_id)
-        plan, notes = await self._made(run, fence, model, limit)
+        plan, notes = await self._made(run, fence, _Means(model, limit, prices))
         await self.tasks.save_plan(ref.task_id, await self._with_safe_titles(plan, run.tenant))
         kept = await self.tasks.plan(ref.task_id) or plan
         return PlanMade(plan=kept.without_goals(), totals=await self.transcripts.totals(run.run_id), notes=notes)
 
-    async def _made(self, run: RunRef, fence: Fence, model: str, limit: int) -> tuple[Plan, tuple[str, ...]]:
+    async def _made(self, run: RunRef, fence: Fence, means: "_Means") -> tuple[Plan, tuple[str, ...]]:
         transcript = await self._begun(run, fence)
         while True:
             last = transcript.messages[-1]
@@ -88,7 +98,7 @@ class Planner:
                     return await self._standard(run), (note,)
                 transcript = await self._appended(transcript, fence, _complaint(last, errors, transcript.next_id))
             else:
-                asked = await self._asked(transcript, fence, model, limit)
+                asked = await self._asked(transcript, fence, means)
                 if asked is None:
                     note = "The budget is too small for planning by a model; the standard plan is used."
                     return await self._standard(run), (note,)
@@ -103,26 +113,21 @@ class Planner:
         (redacted,) = await self.redactor.redact([text], Scope.MODEL, run.tenant)
         return await self._appended(transcript, fence, user_text(CONTRACT_ID, redacted.text))
 
-    async def _asked(self, transcript: Transcript, fence: Fence, model: str, limit: int) -> Transcript | None:
+    async def _asked(self, transcript: Transcript, fence: Fence, means: "_Means") -> Transcript | None:
         """One call of the model; None where its worst case does not fit."""
         request = ModelRequest(
-            model=model,
+            model=means.model,
             system=prompt("plan"),
             messages=view(transcript),
             tools=(SUBMIT_PLAN,),
             max_output=MAX_REPLY,
             require_tool=SUBMIT_PLAN.name,
         )
-        spent = (await self.transcripts.totals(transcript.run_id)).spent
-        bound = upper_bound(request.system, SUBMIT_PLAN.model_dump_json(), request.messages)
-        if spent + bound + MAX_REPLY > limit:
-            bound = min(bound, await self.model.model.count_tokens(request))
-        room = reply_room(limit - spent, bound, MAX_REPLY, REPLY_FLOOR)
-        if room is None:
+        left = means.limit.after((await self.transcripts.totals(transcript.run_id)).spent)
+        call = await self.model.fitted(request, left, REPLY_FLOOR, means.prices)
+        if isinstance(call, TooDear):
             return None
-        key = CallKey("plan", str(transcript.turns + 1))
-        request = request.model_copy(update={"max_output": room})
-        reply, charge = await self.model.ask(fence, key, request, bound + room)
+        reply, charge = await self.model.ask(fence, CallKey("plan", str(transcript.turns + 1)), call)
         message = Message(id=transcript.next_id, role="assistant", blocks=reply.blocks)
         await self.transcripts.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)

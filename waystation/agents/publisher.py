@@ -29,6 +29,16 @@ class Published(Value):
     failed: int
 
 
+class Composed(Value):
+    """A report that is stored nowhere yet."""
+
+    markdown: str
+    citations: int
+    failed: int
+    nothing: bool
+    """No agent has noted, found or written anything."""
+
+
 @dataclass(frozen=True)
 class Publisher:
     """Publishes reports. Doing it again gives the same report."""
@@ -41,6 +51,16 @@ class Publisher:
 
     async def publish(self, ref: TaskRef, progress: TaskProgress) -> Published:
         """Store the report and how the task ended. Raises RedactionFailed, StoreError."""
+        composed = await self.compose(ref, progress)
+        report = await self.documents.put_text(composed.markdown)
+        await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report}))
+        return Published(report=report, citations=composed.citations, failed=composed.failed)
+
+    async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
+        """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
+
+        Raises RedactionFailed, StoreError.
+        """
         parts = await self._parts(ref, progress)
         written = written_part(parts)
         citations = citations_in(written)
@@ -53,9 +73,12 @@ class Publisher:
         sections = [sources_section(holding, lines), not_used_section(parts.left_out)]
         sources, not_used = await self._redacted(sections, ref.tenant)
         apparatus = Apparatus(checked=len(citations), failed=failed, sources=sources, not_used=not_used)
-        report = await self.documents.put_text(whole_report(parts, written, apparatus))
-        await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report}))
-        return Published(report=report, citations=len(citations), failed=len(failed))
+        return Composed(
+            markdown=whole_report(parts, written, apparatus),
+            citations=len(citations),
+            failed=len(failed),
+            nothing=parts.nothing,
+        )
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.tasks.task(ref.task_id)

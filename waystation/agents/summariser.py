@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from waystation.agents.metered import CallKey, MeteredModel
+from waystation.agents.metered import CallKey, MeteredModel, TooDear
 from waystation.agents.roles import prompt
-from waystation.domain.allowance import reply_room
 from waystation.domain.compaction.constraints import user_constraints
 from waystation.domain.compaction.gate import Accepted, Rejected, check_summary
 from waystation.domain.compaction.ladder import Summarise
 from waystation.domain.compaction.request import CompactionRequest
 from waystation.domain.compaction.summary import is_summary
-from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import ModelRejected
 from waystation.domain.messages import Message, Text, user_text
 from waystation.domain.passages import render, tool_names
@@ -89,13 +87,14 @@ class Summariser:
             messages=(user_text("m1", _question(middle.text, low, high)),),
             max_output=high * HEADROOM,
         )
-        room, bound = await self._room(request, ask)
-        if room is None:
+        left = request.limit.after((await self.model.transcripts.totals(request.run.run_id)).spent)
+        call = await self.model.fitted(ask, left, REPLY_FLOOR, request.terms.prices)
+        if isinstance(call, TooDear):
             note = "The budget did not allow a summary; the oldest part was hidden without one."
             return SummaryResult(verdict=None, charge=None, notes=(note,))
         key = CallKey("summary", rung.compaction_id)
         try:
-            reply, charge = await self.model.ask(fence, key, ask.model_copy(update={"max_output": room}), bound + room)
+            reply, charge = await self.model.ask(fence, key, call)
         except ModelRejected as error:
             return SummaryResult(verdict=None, charge=None, notes=(f"The summariser failed: {error}",))
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
@@ -103,14 +102,6 @@ class Summariser:
         (redacted,) = await self.redactor.redact([text], Scope.MEMORY, request.run.tenant)
         verdict = check_summary(redacted.text, middle.text, rung.middle_tokens, middle.constraints, high)
         return SummaryResult(verdict=verdict, charge=charge, redactions=len(redacted.spans))
-
-    async def _room(self, request: CompactionRequest, ask: ModelRequest) -> tuple[int | None, int]:
-        """Room for the reply under the run's limit, and the input's upper bound."""
-        left = request.limit - (await self.model.transcripts.totals(request.run.run_id)).spent
-        bound = upper_bound(ask.system, "", ask.messages)
-        if bound + ask.max_output > left:
-            bound = min(bound, await self.model.model.count_tokens(ask))
-        return reply_room(left, bound, ask.max_output, REPLY_FLOOR), bound
 
 
 def _question(conversation: str, low: int, high: int) -> str:

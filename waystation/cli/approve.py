@@ -1,4 +1,4 @@
-"""`waystation approve`: a task gets more tokens."""
+"""`waystation approve`: a task gets more tokens or dollars."""
 
 import asyncio
 from getpass import getuser
@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.amounts import parse_tokens
+from waystation.cli.amounts import parse_amount
 from waystation.cli.console import print_json
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.following import tell_answer
 from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
 from waystation.client import Client
+from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.seen import Answer
 from waystation.settings import Settings
@@ -22,25 +23,25 @@ app = typer.Typer()
 @app.command()
 def approve(
     task: TaskArgument,
-    add: Annotated[str | None, typer.Option(help="How much, like 50k; by default what was asked for.")] = None,
+    add: Annotated[str | None, typer.Option(help="How much, like 50k or $1.00; by default what was asked for.")] = None,
     request: RequestOption = None,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Grant a paused task more tokens: new money, on top of its budget."""
-    tokens = parse_tokens(add, "--add") if add is not None else None
-    answer = asyncio.run(_approve(task, request, tokens, by or getuser(), note))
+    """Grant a paused task more: new money, on top of its budget."""
+    amount = parse_amount(add, "--add") if add is not None else None
+    answer = asyncio.run(_approve(task, request, amount, by or getuser(), note))
     tell_answer(answer)
     if as_json:
         print_json(answer)
     raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "denied"} else OK)
 
 
-async def _approve(task: str, request_id: str | None, tokens: int | None, by: str, note: str) -> Answer:
+async def _approve(task: str, request_id: str | None, amount: Amount | None, by: str, note: str) -> Answer:
     async with await Client.connect(Settings()) as client:
         task_id = await client.resolve(task)
         phase = (await client.progress(task_id)).progress.phase
         if phase.over:
             raise BadInput(f"{task_id} has ended: {phase}; there is nothing left to approve")
-        return await client.approve(task_id, request_id=request_id, tokens=tokens, by=by, note=note)
+        return await client.approve(task_id, request_id=request_id, amount=amount, by=by, note=note)

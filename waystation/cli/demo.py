@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
@@ -25,9 +24,10 @@ from waystation.cli.reports import keep_report
 from waystation.cli.submit import hand_in, tell_terms
 from waystation.cli.task_json import task_json
 from waystation.client import Client
+from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
-from waystation.domain.pricing import dollars, highest_rate
+from waystation.domain.pricing import PRICES, price_of
 from waystation.domain.task import TaskRequest
 from waystation.seen import TaskView
 from waystation.settings import Settings
@@ -39,9 +39,10 @@ AGENT_BUDGET = 100_000
 WINDOW = 24_000
 """Small enough that a context fills and is compacted."""
 
-LIVE_CAP_MICRO_USD = 500_000
-LIVE_SHARE = Decimal("0.8")
-"""Of the cap; the rest is for cache reads, which cost little and do not count as fresh tokens."""
+LIVE_CAP = Amount(micro_usd=500_000)
+LIVE_BUDGET = Amount(micro_usd=375_000)
+"""What a live task starts with; what it asks for in its pause has to fit under the cap as well."""
+LIVE_AGENT_BUDGET = Amount(micro_usd=100_000)
 
 app = typer.Typer()
 
@@ -64,45 +65,40 @@ def demo(
 async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> int:
     stop_on_signals()
     try:
-        tokens = await _live_tokens(settings, yes=yes) if live else None
+        if live:
+            await _agree(settings, yes=yes)
         async with _something_running(settings):
-            return await _work(settings, _request(settings, tokens), tokens, as_json=as_json)
+            room = LIVE_CAP.less(LIVE_BUDGET) if live else None
+            return await _work(settings, _request(settings, live=live), room, as_json=as_json)
     except asyncio.CancelledError:
         say("stopped")
         return INTERRUPTED
 
 
-async def _live_tokens(settings: Settings, *, yes: bool) -> int:
-    """How many tokens the cap buys at the highest rate, once the person has agreed."""
+async def _agree(settings: Settings, *, yes: bool) -> None:
+    """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
-    today = utc_now().date()
-    rates = [
-        highest_rate(model, today) for model in (settings.agent_model, settings.condense_model, settings.plan_model)
-    ]
-    known = [rate for rate in rates if rate is not None]
-    if len(known) < len(rates):
+    models = (settings.agent_model, settings.condense_model, settings.plan_model)
+    if any(price_of(model, utc_now().date(), PRICES) is None for model in models):
         raise BadInput("--live needs models with a known price, or its cap means nothing")
-    tokens = int(LIVE_CAP_MICRO_USD * LIVE_SHARE / max(known))
     if not yes:
         if not can_ask():
             raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
-        say(f"At most {dollars(LIVE_CAP_MICRO_USD)}: {tokens:,} tokens with {settings.agent_model}.")
+        say(f"At most {amount_text(LIVE_CAP)}, with {settings.agent_model}.")
         if (await ask("Go on? [y/N]")).lower() not in {"y", "yes"}:
             raise BadInput("not agreed; nothing was sent")
-    return tokens
 
 
-def _request(settings: Settings, live_tokens: int | None) -> TaskRequest:
-    # What a live task asks for in its pause has to fit under the cap as well.
-    budget = BUDGET if live_tokens is None else live_tokens * 3 // 4
+def _request(settings: Settings, *, live: bool) -> TaskRequest:
     return TaskRequest(
         question=QUESTION,
         tenant=settings.tenant,
         session="demo",
         request_id=secrets.token_hex(8),
-        budget=budget,
-        agent_budget=min(AGENT_BUDGET, budget),
+        budget=Limit(micro_usd=LIVE_BUDGET.micro_usd) if live else Limit(tokens=BUDGET),
+        agent_budget=Limit(micro_usd=LIVE_AGENT_BUDGET.micro_usd) if live else Limit(tokens=AGENT_BUDGET),
+        ceiling=Limit(micro_usd=LIVE_CAP.micro_usd) if live else Limit(),
         window=WINDOW,
     )
 
@@ -118,12 +114,11 @@ async def _something_running(settings: Settings) -> AsyncGenerator[None]:
         yield
 
 
-async def _work(settings: Settings, request: TaskRequest, live_tokens: int | None, *, as_json: bool) -> int:
+async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *, as_json: bool) -> int:
     folder = settings.home / "demo" / "documents"
     write_installed(folder)
     documents = load_documents([folder]).documents
     tell_terms(settings, request, len(documents))
-    room = None if live_tokens is None else live_tokens - request.budget
     async with await Client.connect(settings) as client:
         submitted = await hand_in(client, request, documents)
         view = await follow(client, submitted.task_id, ask_person if can_ask() else ApproveItself(room))
@@ -138,12 +133,13 @@ async def _work(settings: Settings, request: TaskRequest, live_tokens: int | Non
 def _ending(view: TaskView, path: Path | None) -> str:
     progress = view.progress
     redactions = sum(compaction.redactions for compaction in progress.compactions)
-    granted = sum(approval.granted_tokens for approval in progress.approvals)
+    granted = sum((approval.granted for approval in progress.approvals), Amount())
     lines = [
         f"{progress.task_id} is {progress.phase}",
         f"report: {path or 'none'}",
-        f"cost: {cost_text(progress)}; {progress.budget.spent:,} of {progress.budget.limit:,} fresh tokens spent, "
-        f"{granted:,} of these granted in a pause, and {progress.totals.usage.cache_read:,} read from the cache",
+        f"cost: {cost_text(progress)}; {used_text(progress.budget.spent, progress.budget.limit)} spent, "
+        f"{amount_text(granted)} of these granted in a pause, "
+        f"and {progress.totals.usage.cache_read:,} tokens read from the cache",
         f"compactions: {len(progress.compactions)}, with {counted(redactions, 'redaction')}",
         f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
     ]

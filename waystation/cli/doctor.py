@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 import typer
 
@@ -65,7 +66,7 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         _embedder(),
         await _memory(settings),
     )
-    return (*local, _model(settings), *await _server(settings))
+    return (*local, _model(settings), _webhook(settings), *await _server(settings))
 
 
 def _home(settings: Settings) -> Check:
@@ -137,6 +138,15 @@ def _model(settings: Settings) -> Check:
     there = settings.anthropic_api_key is not None
     finding = settings.agent_model if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
     return Check(name="model", ok=there, finding=finding)
+
+
+def _webhook(settings: Settings) -> Check:
+    """Nothing is posted: it would be read by people."""
+    if settings.webhook is None:
+        finding = "no webhook tells of budget requests and ended tasks: set WAYSTATION_WEBHOOK on all workers"
+        return Check(name="notices", ok=False, finding=finding, needed=False)
+    host = urlsplit(settings.webhook.get_secret_value()).hostname
+    return Check(name="notices", ok=True, finding=f"by a webhook at {host}, on workers that have it too", needed=False)
 
 
 async def _server(settings: Settings) -> tuple[Check, ...]:

@@ -29,7 +29,7 @@ def sentence(error: Exception) -> str:
         case WaystationError():
             return " ".join(str(error).split())
         case ValidationError():
-            return "; ".join(f"{_place(problem['loc'])}: {problem['msg']}" for problem in error.errors())
+            return _faults(error)
         case OSError():
             home = _unusable_home(error)
             if home is not None:
@@ -40,9 +40,19 @@ def sentence(error: Exception) -> str:
             return f"an error that should not happen ({type(error).__name__}); run the command again with --debug"
 
 
+def _faults(error: ValidationError) -> str:
+    if error.title != "Settings":
+        return "; ".join(
+            f"{_place(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
+        )
+    # The settings take their time to load: whoever asks for help should not wait for them.
+    from waystation.faults import faults  # noqa: PLC0415
+
+    return faults(error)
+
+
 def _unusable_home(error: OSError) -> Path | None:
     """The home folder, where the error is about it, a folder above it or a file in it."""
-    # The settings take their time to load: whoever asks for help should not wait for them.
     from waystation.settings import Settings  # noqa: PLC0415
 
     if not isinstance(error.filename, str):

@@ -7,12 +7,13 @@ from getpass import getuser
 
 from rich.live import Live
 
-from waystation.cli.amounts import parse_tokens
+from waystation.cli.amounts import parse_amount
 from waystation.cli.console import ask, can_ask, progress, say
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.local import serves_itself
 from waystation.cli.render import happened, pending, task_screen
 from waystation.client import Client
+from waystation.domain.amount import Amount, amount_text
 from waystation.domain.errors import BadInput
 from waystation.domain.task import Approval, TaskPhase
 from waystation.seen import Answer, TaskView
@@ -85,9 +86,10 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
     """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
-    asked = approval.asked_tokens
     while True:
-        typed = await ask(f"Grant {asked:,} tokens? [y]es, an amount, [d]eny and take what there is, [l]ater:")
+        typed = await ask(
+            f"Grant {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, [l]ater:"
+        )
         match typed.lower():
             case "l" | "later" | "":
                 return
@@ -96,36 +98,38 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
                 return
             case _:
                 try:
-                    tokens = asked if typed.lower() in {"y", "yes"} else parse_tokens(typed, "a grant")
+                    yes = typed.lower() in {"y", "yes"}
+                    amount = approval.asked if yes else parse_amount(typed, "a grant")
                 except BadInput as error:
                     say(str(error))
                     continue
-                tell_answer(await client.approve(task_id, request_id=approval.request_id, tokens=tokens, by=getuser()))
+                tell_answer(await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser()))
                 return
 
 
 class ApproveItself:
     """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
 
-    def __init__(self, room: int | None = None) -> None:
-        """`room`: tokens that it may grant in all; None means as many as are asked for."""
+    def __init__(self, room: Amount | None = None) -> None:
+        """`room`: what it may grant in all; None means whatever is asked for."""
         self._room = room
 
     async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
         """Grant or, with no room left, end with what there is."""
-        tokens = approval.asked_tokens if self._room is None else min(approval.asked_tokens, self._room)
-        if tokens == 0:
+        asked, room = approval.asked, self._room
+        amount = asked if room is None else asked.at_most(room)
+        if amount.nothing:
             say("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
             tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
             return
-        say(f"Nobody to ask here: the demo grants {tokens:,} tokens itself, by the signal that `approve` sends.")
+        say(f"Nobody to ask here: the demo grants {amount_text(amount)} itself, by the signal that `approve` sends.")
         tell_answer(
             await client.approve(
-                task_id, request_id=approval.request_id, tokens=tokens, by="demo", note="approved by the demo itself"
+                task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"
             )
         )
-        if self._room is not None:
-            self._room -= tokens
+        if room is not None:
+            self._room = room.less(amount)
 
 
 def tell_answer(answer: Answer) -> None:

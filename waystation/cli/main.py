@@ -27,6 +27,7 @@ COMMANDS = {
     "show": "Show a task.",
     "watch": "Follow a task until it is over.",
     "report": "Print a task's report.",
+    "cost": "Print a task's bill.",
     "transcript": "Print what an agent said and was told.",
     "cancel": "Stop a task.",
     "approvals": "List what waits for an answer.",

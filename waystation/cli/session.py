@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.amounts import parse_tokens
+from waystation.cli.amounts import parse_limit
 from waystation.cli.console import say
 from waystation.client import Client
+from waystation.domain.amount import Limit, limit_text
 from waystation.settings import Settings
 
 UNLIMITED = "unlimited"
@@ -25,14 +26,14 @@ def _session() -> None:
 @session.command("set")
 def set_limit(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
-    budget: Annotated[str, typer.Option(help=f"Fresh tokens of all its tasks together, like 2M, or {UNLIMITED}.")],
+    budget: Annotated[str, typer.Option(help=f"For all its tasks, like 2M, $50, 2M+$50, or {UNLIMITED}.")],
 ) -> None:
     """Set what all tasks of a session may spend together."""
-    tokens = None if budget == UNLIMITED else parse_tokens(budget, "--budget")
-    asyncio.run(_set(name, tokens))
-    say(f"session {name} may spend {UNLIMITED if tokens is None else f'{tokens:,} tokens'}")
+    limit = Limit() if budget == UNLIMITED else parse_limit(budget, "--budget")
+    asyncio.run(_set(name, limit))
+    say(f"session {name} may spend {limit_text(limit)}")
 
 
-async def _set(name: str, tokens: int | None) -> None:
+async def _set(name: str, limit: Limit) -> None:
     async with await Client.connect(Settings()) as client:
-        await client.set_session_limit(name, tokens)
+        await client.set_session_limit(name, limit)

@@ -2,13 +2,17 @@
 
 import asyncio
 import secrets
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.loading import Loaded, load_documents
-from waystation.cli.amounts import parse_tokens
+from waystation.adapters.prices.file import load_prices
+from waystation.cli.advance import Deadline, unattended
+from waystation.cli.amounts import parse_limit, parse_tokens
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.following import ask_person, follow, outcome_code
 from waystation.cli.options import JsonOption
@@ -16,14 +20,16 @@ from waystation.cli.render import counted
 from waystation.cli.reports import keep_report
 from waystation.cli.task_json import task_json
 from waystation.client import Client
+from waystation.domain.amount import Limit, amount_text, limit_text
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.task import LOWEST_BUDGET, SourceDocument, TaskRequest
+from waystation.domain.leg import AgentTerms
+from waystation.domain.presets import Choices, Preset
+from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
+from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
 from waystation.settings import Settings
-from waystation.terms import task_terms
-
-SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
+from waystation.terms import REQUEST, choices, task_terms
 
 app = typer.Typer()
 
@@ -33,9 +39,14 @@ def submit(
     question: Annotated[str, typer.Argument(help="What is to be found out and written up.")],
     docs: Annotated[list[Path] | None, typer.Option(help="A file or folder; may be given more than once.")] = None,
     session: Annotated[str, typer.Option(help="The line of work that the task belongs to.")] = "default",
-    budget: Annotated[str | None, typer.Option(help="Fresh tokens for the whole task, like 600k.")] = None,
-    agent_budget: Annotated[str | None, typer.Option(help="Fresh tokens an agent starts with, like 100k.")] = None,
-    mode: Annotated[Mode, typer.Option(help="What happens when money runs out.")] = Mode.APPROVAL,
+    budget: Annotated[str | None, typer.Option(help="For the whole task: 600k tokens, $2.00, or 600k+$2.00.")] = None,
+    agent_budget: Annotated[str | None, typer.Option(help="What an agent starts with, like 100k or $0.30.")] = None,
+    ceiling: Annotated[str | None, typer.Option(help="What grants may raise the budget to, like 2M or $5.")] = None,
+    top_up: Annotated[str | None, typer.Option(help="Raises that need nobody, like 50kx3 or '$0.25x4'.")] = None,
+    answer_by: Annotated[str | None, typer.Option(help="Wait for answers until 07:00, or 12h for each.")] = None,
+    then: Annotated[Deadline | None, typer.Option(help="At that deadline; by default, partial.")] = None,
+    preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
+    mode: Annotated[Mode | None, typer.Option(help="What happens when money runs out; by default, approval.")] = None,
     window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
@@ -55,18 +66,17 @@ def submit(
         tenant=settings.tenant,
         session=session,
         request_id=request_id or secrets.token_hex(8),
-        budget=_tokens(budget, "--budget", settings.budget),
-        agent_budget=_tokens(agent_budget, "--agent-budget", settings.agent_budget),
+        budget=parse_limit(budget, "--budget") if budget is not None else None,
+        agent_budget=parse_limit(agent_budget, "--agent-budget") if agent_budget is not None else None,
+        ceiling=parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
+        unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
+        preset=preset,
         mode=mode,
         window=parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
     )
     loaded = _load(docs or [])
     request = request.model_copy(update={"left_out": loaded.left_out})
     raise typer.Exit(asyncio.run(_submit(settings, request, loaded.documents, detach=detach, as_json=as_json)))
-
-
-def _tokens(given: str | None, name: str, default: int) -> int:
-    return default if given is None else parse_tokens(given, name, LOWEST_BUDGET)
 
 
 def _text_of(path: Path) -> str:
@@ -110,16 +120,64 @@ async def _submit(
 
 def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None:
     """Print every default and choice that the task will run by."""
-    terms = task_terms(request, settings)
-    agent = terms.agent
+    terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
+    chosen = choices(request, settings)
     say(
-        f"{counted(documents, 'document')}; session {request.session}; mode {terms.mode}; "
-        f"budget {terms.budget:,} tokens, {terms.agent_budget:,} an agent; "
-        f"window {agent.window:,}, full at {agent.trigger:,}; model {agent.model}"
+        f"{counted(documents, 'document')}; session {request.session}; mode {terms.mode}{_by(chosen, 'mode')}; "
+        f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}, {_agent_budget(terms, chosen)} an agent; "
+        f"{_window(terms.agent, chosen)}; model {terms.agent.model}"
     )
+    if request.unattended != Unattended():
+        say(f"While nobody answers: {_in_advance(request.unattended)}.")
+    if kept_by := _by(chosen, "primers", "recents"):
+        say(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
     if terms.offline:
         step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""
         say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
+
+
+def _by(chosen: Choices, *names: str) -> str:
+    """Who said so, where it was neither a default nor this request."""
+    named = dict.fromkeys(chosen.origins[name] for name in names if chosen.origins.get(name, REQUEST) != REQUEST)
+    return f" ({', '.join(named)})" if named else ""
+
+
+def _agent_budget(terms: TaskTerms, chosen: Choices) -> str:
+    said = terms.agent_budget == chosen.agent_budget
+    return limit_text(terms.agent_budget) + (_by(chosen, "agent_budget") if said else "")
+
+
+def _window(agent: AgentTerms, chosen: Choices) -> str:
+    """A window that was asked for and cannot be had is named with its size."""
+    cut = f" of {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
+    full = f"full at {agent.trigger:,}{_by(chosen, 'trigger_percent')}"
+    return f"window {agent.window:,}{cut}{_by(chosen, 'window')}, {full}"
+
+
+def _compaction(agent: AgentTerms) -> str:
+    messages = f"over {agent.messages} messages are full, too; " if agent.messages else ""
+    history = f"; an agent ends at {agent.history:,} messages" if agent.history else ""
+    return f"{messages}the first {agent.primers} and the last {agent.recents} stay{history}"
+
+
+def _in_advance(decided: Unattended) -> str:
+    parts: list[str] = []
+    if decided.top_up is not None:
+        parts.append(f"{amount_text(decided.top_up.amount)} more, up to {counted(decided.top_up.times, 'time')}")
+    end = "the agent then delivers what it has" if decided.then == "partial" else "it is then noted as overdue"
+    if decided.answer_by is not None:
+        parts.append(f"a request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
+    if decided.answer_within is not None:
+        parts.append(f"each request waits {_span(decided.answer_within)}; {end}")
+    return "; ".join(parts)
+
+
+def _span(span: timedelta) -> str:
+    minutes = int(span.total_seconds()) // 60
+    for size, unit in ((24 * 60, "day"), (60, "hour")):
+        if minutes % size == 0:
+            return counted(minutes // size, unit)
+    return counted(minutes, "minute")
 
 
 async def hand_in(client: Client, request: TaskRequest, documents: tuple[SourceDocument, ...]) -> Submitted:

@@ -1,9 +1,14 @@
 """What `--json` prints of a task: keys that stay."""
 
+from datetime import datetime
 from pathlib import Path
 
+from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
-from waystation.domain.task import BudgetProgress, TaskPhase
+from waystation.domain.outlook import Outlook
+from waystation.domain.request_text import denial_text
+from waystation.domain.sent import Origin
+from waystation.domain.task import Approval, BudgetProgress, TaskPhase
 from waystation.domain.value import Value
 from waystation.seen import TaskView
 
@@ -34,16 +39,121 @@ class CompactionJson(Value):
     redactions: int
 
 
+class OutlookJson(Value):
+    """What a request's money is for, as it was when it was made. `calls_worth`: how many calls it pays, about."""
+
+    calls: int
+    call_tokens: int
+    call_usd: float
+    calls_worth: int
+    steps_finished: int
+    steps_to_come: int
+    kept_tokens: int
+    kept_usd: float
+    notes: int
+    findings: int
+    sections: int
+    denial: str
+
+    @classmethod
+    def of(cls, seen: Outlook, agent: str) -> "OutlookJson":
+        """The outlook, flat, and in a sentence what a denial would deliver."""
+        return cls(
+            calls=seen.calls,
+            call_tokens=seen.each.tokens,
+            call_usd=seen.each.micro_usd / 1_000_000,
+            calls_worth=seen.worth,
+            steps_finished=seen.finished,
+            steps_to_come=seen.to_come,
+            kept_tokens=seen.kept.tokens,
+            kept_usd=seen.kept.micro_usd / 1_000_000,
+            denial=denial_text(seen, agent),
+            **seen.made.model_dump(),
+        )
+
+
+class OriginJson(Value):
+    """Where an answer came from. The identities are claims; principals are whom the server authenticated."""
+
+    identities: tuple[str, ...]
+    principals: tuple[str, ...]
+
+
 class ApprovalJson(Value):
-    """One request for money and its answer."""
+    """One request for money and its answer. `by` is a name as given. `sent_from` is null where it is not known, and
+    where `show` did not ask the server.
+    """
 
     request_id: str
     agent: str
     asked_tokens: int
+    asked_usd: float
     granted_tokens: int
+    granted_usd: float
+    needed_tokens: int
+    needed_usd: float
+    spent_tokens: int
+    spent_usd: float
     decision: str
     by: str
     note: str
+    requested_at: datetime | None
+    answer_by: datetime | None
+    answered_at: datetime | None
+    outlook: OutlookJson | None
+    sent_from: OriginJson | None
+
+    @classmethod
+    def of(cls, approval: Approval, origin: Origin | None = None) -> "ApprovalJson":
+        """The request, its amounts in tokens and dollars."""
+        return cls(
+            **_units("asked", approval.asked),
+            **_units("granted", approval.granted),
+            **_units("needed", approval.needed),
+            **_units("spent", approval.spent),
+            outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
+            sent_from=None if origin is None else OriginJson(**origin.model_dump()),
+            **approval.model_dump(
+                include={
+                    "request_id",
+                    "agent",
+                    "decision",
+                    "by",
+                    "note",
+                    "requested_at",
+                    "answer_by",
+                    "answered_at",
+                }
+            ),
+        )
+
+
+def _units(name: str, amount: Amount) -> dict[str, int | float]:
+    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
+
+
+class BudgetJson(Value):
+    """The task's account. A limit is null in a unit that is not limited."""
+
+    limit_tokens: int | None
+    limit_usd: float | None
+    spent_tokens: int
+    spent_usd: float
+    reserved_tokens: int
+    reserved_usd: float
+
+    @classmethod
+    def of(cls, budget: BudgetProgress) -> "BudgetJson":
+        """The account in tokens and dollars."""
+        limit = budget.limit.micro_usd
+        return cls(
+            limit_tokens=budget.limit.tokens,
+            limit_usd=None if limit is None else limit / 1_000_000,
+            spent_tokens=budget.spent.tokens,
+            spent_usd=budget.spent.micro_usd / 1_000_000,
+            reserved_tokens=budget.reserved.tokens,
+            reserved_usd=budget.reserved.micro_usd / 1_000_000,
+        )
 
 
 class StepJson(Value):
@@ -72,7 +182,8 @@ class TaskJson(Value):
     compactions: tuple[CompactionJson, ...]
     approvals: tuple[ApprovalJson, ...]
     steps: tuple[StepJson, ...]
-    budget: BudgetProgress
+    budget: BudgetJson
+    notes: tuple[str, ...]
 
 
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
@@ -91,10 +202,13 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
         compactions=tuple(CompactionJson(**compaction.model_dump()) for compaction in progress.compactions),
-        approvals=tuple(ApprovalJson(**approval.model_dump()) for approval in progress.approvals),
+        approvals=tuple(
+            ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
+        ),
         steps=tuple(
             StepJson(id=step.id, role=step.role, state=step.state, legs=step.legs, usage=UsageJson.of(step.usage))
             for step in progress.steps
         ),
-        budget=progress.budget,
+        budget=BudgetJson.of(progress.budget),
+        notes=progress.notes,
     )

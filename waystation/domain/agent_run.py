@@ -5,6 +5,7 @@ It is part of the workflow's state: immutable, serialisable, carried through con
 
 from typing import Literal
 
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.leg import (
@@ -14,11 +15,13 @@ from waystation.domain.leg import (
     Finished,
     LegOutcome,
     LegRequest,
+    ProviderLimit,
     RunRef,
     TurnLimit,
     Yielded,
 )
 from waystation.domain.value import Value
+from waystation.domain.work import Made
 
 MAX_FUTILE_COMPACTIONS = 3
 """Compactions in a row without a turn between them; then what there is gets delivered."""
@@ -39,7 +42,7 @@ class Compact(Value):
 class AskMoney(Value):
     """The agent's budget is spent: draw on its task, then its session, and only then ask a person."""
 
-    tokens: int
+    amount: Amount
 
 
 class Deliver(Value):
@@ -58,14 +61,15 @@ class AgentRun(Value):
 
     run: RunRef
     terms: AgentTerms
-    limit: int
-    """Tokens it may spend in all."""
-    share: int
+    limit: Limit
+    """What it may spend in all."""
+    share: Limit
     """What it started with, and what it asks for when that is spent."""
     leg: int = 1
     phase: Phase = "running"
     totals: RunTotals = RunTotals()
-    needed: int = 0
+    needed: Amount = Amount()
+    """What its next call needs over what is left; nothing of a unit that it has enough of."""
     request_tokens: int = 0
     scale: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
@@ -74,6 +78,10 @@ class AgentRun(Value):
     partial: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
+    made: Made = Made()
+    """What it had handed over when its last leg ended."""
+    halted: str = ""
+    """Why the provider makes no more calls, until a person has seen to it."""
 
     def next_move(self) -> Move:
         """What the workflow does next."""
@@ -85,9 +93,18 @@ class AgentRun(Value):
             case "full":
                 return Compact(request_tokens=self.request_tokens)
             case "spent":
-                return AskMoney(tokens=max(self.share, self.needed))
+                return AskMoney(amount=self.wanted)
             case "delivered":
                 return Deliver(partial=self.partial, reason=self.reason)
+
+    @property
+    def wanted(self) -> Amount:
+        """What it asks for when its budget is spent: its share again, in the units that it lacks, or what it needs."""
+        share, needed = self.share.amount, self.needed
+        return Amount(
+            tokens=max(share.tokens, needed.tokens) if needed.tokens else 0,
+            micro_usd=max(share.micro_usd, needed.micro_usd) if needed.micro_usd else 0,
+        )
 
     def after_leg(self, outcome: LegOutcome) -> "AgentRun":
         """The leg's outcome, taken into the state."""
@@ -96,6 +113,7 @@ class AgentRun(Value):
         base = self._with(
             totals=standing.totals,
             scale=standing.scale,
+            made=standing.made,
             leg=self.leg + 1,
             futile=0 if worked else self.futile,
             notes=tuple(dict.fromkeys((*self.notes, *standing.notes))),
@@ -107,6 +125,8 @@ class AgentRun(Value):
                 return base._full(outcome.request_tokens)
             case AllowanceSpent():
                 return base._with(phase="spent", needed=outcome.needed)
+            case ProviderLimit():
+                return base._with(phase="spent", needed=Amount(), halted=outcome.reason)
             case TurnLimit() | Yielded():
                 return base._with(phase="running")
 
@@ -122,9 +142,9 @@ class AgentRun(Value):
             return base._with(phase="running")
         return base.cannot_go_on(f"its context cannot be made smaller ({outcome.status})")
 
-    def after_grant(self, tokens: int) -> "AgentRun":
-        """More tokens, from a parent or a person: the run goes on."""
-        return self._with(limit=self.limit + tokens, phase="running", needed=0)
+    def after_grant(self, amount: Amount) -> "AgentRun":
+        """More, from a parent or a person: the run goes on."""
+        return self._with(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
 
     def cannot_go_on(self, reason: str) -> "AgentRun":
         """Deliver what there is, marked partial, with the reason."""

@@ -2,15 +2,28 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
+from decimal import Decimal
+from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationError
+from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
+from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.task import Approval, Refusal
-from waystation.domain.value import Input
+from waystation.domain.unattended import IN_ADVANCE, TopUp
+from waystation.domain.value import Input, Value
 
-HIGHEST_GRANT = 1_000_000_000
+HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
 ANSWER_ID_CHARACTERS = 64
+
+
+def _a_name(by: str) -> str:
+    if by.strip().lower() == IN_ADVANCE:
+        raise ValueError("it is no name: raises stand under it that nobody was asked for")
+    return by
+
+
+Name = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
+"""What somebody who answers calls themselves: a claim."""
 
 
 class ApproveInput(Input):
@@ -19,8 +32,10 @@ class ApproveInput(Input):
     request_id: str | None = None
     """Which request; may be left out while exactly one is open."""
     tokens: int | None = Field(default=None, gt=0, le=HIGHEST_GRANT, strict=True)
-    """How many tokens; by default as many as were asked for."""
-    by: str = Field(default="", max_length=200)
+    """How many tokens; with neither this nor `usd`, what was asked for."""
+    usd: Decimal | None = Field(default=None, gt=0, le=HIGHEST_GRANT_USD, decimal_places=6)
+    """How many dollars, as a number or in quotes."""
+    by: Name = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
@@ -31,25 +46,37 @@ class DenyInput(Input):
 
     request_id: str | None = None
     finish: Literal["partial", "cancel"] = "partial"
-    by: str = Field(default="", max_length=200)
+    by: Name = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
 
 
-def approve(
-    approvals: Sequence[Approval], sent: JsonValue, now: datetime, *, ending: bool = False
-) -> Approval | Refusal:
-    """The request that this grants, answered; or why it has no effect. `ending`: the task takes no answers any more."""
+class Standing(Value):
+    """What an answer is held against."""
+
+    approvals: tuple[Approval, ...]
+    limit: Limit = Limit()
+    """The task's budget as it is now."""
+    ceiling: Limit = Limit()
+    """What that may be raised to."""
+    ending: bool = False
+    """The task takes no answers any more."""
+
+
+def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refusal:
+    """The request that this grants, answered; or why it has no effect."""
     try:
         given = ApproveInput.model_validate(sent)
-        request = _open_request(approvals, given.request_id, ending=ending)
+        request = _open_request(standing, given.request_id)
+        granted = _granted(given, request)
+        _stay_under(standing, granted)
     except ValueError as error:
         return _refusal("approve_budget", sent, error, now)
     return request.model_copy(
         update={
             "decision": "approved",
-            "granted_tokens": given.tokens or request.asked_tokens,
+            "granted": granted,
             "by": given.by,
             "note": given.note,
             "answer_id": given.answer_id,
@@ -58,11 +85,25 @@ def approve(
     )
 
 
-def deny(approvals: Sequence[Approval], sent: JsonValue, now: datetime, *, ending: bool = False) -> Approval | Refusal:
-    """The request that this denies, answered; or why it has no effect. `ending`: the task takes no answers any more."""
+def authorised(standing: Standing, request: Approval, top_up: TopUp | None, now: datetime) -> Approval | None:
+    """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
+    ceiling: then a person is asked.
+    """
+    used = sum(approval.by == IN_ADVANCE for approval in standing.approvals)
+    if top_up is None or used >= top_up.times or not request.needed.less(top_up.amount).nothing:
+        return None
+    if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):
+        return None
+    note = f"{used + 1} of {top_up.times}"
+    answer = {"decision": "approved", "granted": top_up.amount, "by": IN_ADVANCE, "note": note, "answered_at": now}
+    return request.model_copy(update=answer)
+
+
+def deny(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refusal:
+    """The request that this denies, answered; or why it has no effect."""
     try:
         given = DenyInput.model_validate(sent)
-        request = _open_request(approvals, given.request_id, ending=ending)
+        request = _open_request(standing, given.request_id)
     except ValueError as error:
         return _refusal("deny_budget", sent, error, now)
     return request.model_copy(
@@ -83,15 +124,35 @@ def _refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> 
     return Refusal(signal=signal, reason=_reason(error), at=now, answer_id=known)
 
 
-def _open_request(approvals: Sequence[Approval], request_id: str | None, *, ending: bool) -> Approval:
-    if ending:
+def _granted(given: ApproveInput, request: Approval) -> Amount:
+    """What the answer gives. Raises ValueError where that is in another unit than was asked for."""
+    if given.tokens is None and given.usd is None:
+        return request.asked
+    granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
+    if request.asked.tokens and not granted.tokens:
+        raise ValueError("tokens are asked for, so `tokens` must say how many")
+    if request.asked.micro_usd and not granted.micro_usd:
+        raise ValueError("dollars are asked for, so `usd` must say how many")
+    return granted
+
+
+def _stay_under(standing: Standing, granted: Amount) -> None:
+    raised = standing.limit.raised(granted)
+    if not standing.ceiling.covers(raised.amount):
+        raise ValueError(
+            f"it would raise the task to {limit_text(raised)}, over its ceiling of {limit_text(standing.ceiling)}"
+        )
+
+
+def _open_request(standing: Standing, request_id: str | None) -> Approval:
+    if standing.ending:
         raise ValueError("the task is ending, or over")
-    pending = [approval for approval in approvals if approval.decision == "pending"]
+    pending = [approval for approval in standing.approvals if approval.decision == "pending"]
     if request_id is None:
         if len(pending) == 1:
             return pending[0]
         raise ValueError(f"request_id is missing, and {_open(pending)}")
-    for approval in approvals:
+    for approval in standing.approvals:
         if approval.request_id == request_id:
             if approval.decision != "pending":
                 raise ValueError(f"{request_id} was already {approval.decision}")

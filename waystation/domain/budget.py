@@ -1,7 +1,8 @@
-"""What was used and what may be used, in tokens."""
+"""What was used, and what happens when a budget is spent."""
 
 from enum import StrEnum
 
+from waystation.domain.amount import Amount
 from waystation.domain.value import Value
 
 
@@ -42,9 +43,11 @@ class Mode(StrEnum):
     """What happens when an agent's budget, and what its parents have left, is spent."""
 
     HARD = "hard"
-    """Stop and deliver what there is, marked partial."""
+    """An agent that spent its share stops and delivers what there is, marked partial."""
+    SOFT = "soft"
+    """It slows down and goes on with what its task and its session have left; then it delivers what there is."""
     APPROVAL = "approval"
-    """Pause, hold no worker slot, and ask a person."""
+    """As soft; when that is spent, too, it pauses, holds no worker slot, and asks a person."""
 
 
 class RunTotals(Value):
@@ -55,12 +58,31 @@ class RunTotals(Value):
     turns: int = 0
     possibly_billed: int = 0
     """Worst case, in tokens, of calls whose reply was never committed (a crash in between). Counted as spent."""
+    possibly_billed_micro_usd: int = 0
+    """The same in millionths of a dollar; calls of models without a known price are not in it."""
     last_prompt: int = 0
     """Prompt tokens of the newest turn, as the provider counted them; 0 before the first."""
     cost_micro_usd: int | None = 0
     """Cost in millionths of a dollar; None where a model without a known price was used."""
 
     @property
-    def spent(self) -> int:
-        """Tokens that count against the budget."""
-        return self.usage.fresh + self.possibly_billed
+    def spent(self) -> Amount:
+        """What counts against the budget. What has no known price costs nothing here: a limit in dollars admits only
+        models with a price.
+        """
+        return Amount(
+            tokens=self.usage.fresh + self.possibly_billed,
+            micro_usd=(self.cost_micro_usd or 0) + self.possibly_billed_micro_usd,
+        )
+
+
+def summed(parts: tuple[RunTotals, ...]) -> RunTotals:
+    """Totals added up. One unknown price makes the sum unknown: never a guess."""
+    costs = [part.cost_micro_usd for part in parts]
+    return RunTotals(
+        usage=sum((part.usage for part in parts), Usage()),
+        turns=sum(part.turns for part in parts),
+        possibly_billed=sum(part.possibly_billed for part in parts),
+        possibly_billed_micro_usd=sum(part.possibly_billed_micro_usd for part in parts),
+        cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
+    )

@@ -2,8 +2,11 @@
 
 import json
 
+from pydantic import JsonValue
+
+from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
 from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.pricing import dollars
+from waystation.domain.request_text import denial_text, estimate_text, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 
 MARKS = {
@@ -47,15 +50,43 @@ def _phase(progress: TaskProgress) -> str:
 
 
 def _request(approval: Approval) -> str:
-    yes = json.dumps({"request_id": approval.request_id, "tokens": approval.asked_tokens, "by": "name"})
+    yes = json.dumps({"request_id": approval.request_id, **grant_fields(approval.asked), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
-        f"**{approval.agent} asks for {approval.asked_tokens:,} tokens.** It has spent {approval.spent:,} of "
-        f"{approval.limit:,}, and its next call may need {approval.needed:,} more than it has left. The task had spent "
-        f"{approval.task_spent:,}, with {approval.steps_left} steps to finish. To grant it, send the signal "
-        f"`approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this step with what it has, send `deny_budget` with"
-        f"\n\n```json\n{no}\n```"
+        f"{_why(approval)}\nTo go on, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this step "
+        f"with what it has, send `deny_budget` with\n\n```json\n{no}\n```"
     )
+
+
+def _why(approval: Approval) -> str:
+    seen = approval.outlook
+    if approval.reason:
+        made = f" So far: {made_text(seen.made)}." if seen is not None else ""
+        return f"**{approval.agent} makes no more calls: {approval.reason}.** See to it there first.{made}"
+    lines = [
+        f"**{approval.agent} asks for {amount_text(approval.asked)}.** It has spent "
+        f"{used_text(approval.spent, approval.limit)}.",
+        "",
+        *([f"- {estimate_text(seen, approval.asked)}"] if seen is not None else []),
+        f"- its next call may need {amount_text(approval.needed)} more than it has left",
+        f"- when it asked, {steps_text(approval)}",
+    ]
+    if seen is not None:
+        lines += [f"- so far: {made_text(seen.made)}", f"- if denied, {denial_text(seen, approval.agent)}"]
+    if approval.answer_by is not None:
+        lines.append(f"- it waits until {approval.answer_by:%Y-%m-%d %H:%M %Z}")
+    return "\n".join([*lines, ""])
+
+
+def grant_fields(amount: Amount) -> dict[str, JsonValue]:
+    """The fields of the signal `approve_budget` that grant so much."""
+    fields: dict[str, JsonValue] = {"tokens": amount.tokens} if amount.tokens else {}
+    return fields | ({"usd": amount.micro_usd / 1_000_000} if amount.micro_usd else {})
+
+
+def limit_fields(limit: Limit) -> dict[str, JsonValue]:
+    """The fields of the signal `set_session_limit` that set this limit."""
+    return {"tokens": limit.tokens, "usd": None if limit.micro_usd is None else limit.micro_usd / 1_000_000}
 
 
 def _refusals(progress: TaskProgress) -> str:
@@ -64,7 +95,7 @@ def _refusals(progress: TaskProgress) -> str:
 
 
 def _step(step: StepProgress) -> str:
-    used = f", {step.spent:,} of {step.limit:,} tokens" if step.limit else ""
+    used = "" if step.limit.unlimited else f", {used_text(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
     reason = f": {step.reason}" if step.reason else ""
     return f"- {MARKS[step.state]} **{step.id}** {step.title} ({step.role}): {step.state}{legs}{used}{reason}"
@@ -74,7 +105,7 @@ def _budget(progress: TaskProgress) -> str:
     budget = progress.budget
     possibly = progress.totals.possibly_billed
     return (
-        f"**Budget** {budget.spent:,} of {budget.limit:,} tokens spent, {budget.reserved:,} reserved"
+        f"**Budget** {used_text(budget.spent, budget.limit)} spent, {amount_text(budget.reserved)} reserved"
         + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
         + f"; {cost_text(progress)}"
     )
@@ -89,7 +120,7 @@ def _work(progress: TaskProgress) -> str:
 
 def cost_text(progress: TaskProgress) -> str:
     """What the task has cost. An unknown price is said, never shown as zero."""
-    if progress.model == OFFLINE_MODEL:
-        return "nothing, offline"
     micro_usd = progress.totals.cost_micro_usd
+    if progress.model == OFFLINE_MODEL and not micro_usd:
+        return "nothing, offline"
     return "price unknown" if micro_usd is None else dollars(micro_usd)

@@ -12,11 +12,17 @@ WaystationError
 │   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
 ├── ModelError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
+│   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
+│       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
+├── WebhookUnavailable      a notice was not taken; worth trying again
+├── WebhookRefused          a notice was not taken; trying again changes nothing
 └── Unreachable             something needed (server, worker) is not there; exit code 3
 """
+
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 
 
 class WaystationError(Exception):
@@ -34,8 +40,8 @@ class UnknownTask(BadInput):
 class Overdrawn(WaystationError):
     """A reservation asks for more than the account has left."""
 
-    def __init__(self, child: str, asked: int, left: int) -> None:
-        super().__init__(f"{child} asks for {asked} tokens, {left} are left")
+    def __init__(self, child: str, asked: Amount, left: Limit) -> None:
+        super().__init__(f"{child} asks for {amount_text(asked)}, {limit_text(left)} is left")
         self.child, self.asked, self.left = child, asked, left
 
 
@@ -95,8 +101,16 @@ class ModelUnavailable(ModelError):
         self.possibly_billed = possibly_billed
 
 
+class SpendingLimitReached(ModelError):
+    """The provider makes no call for money's sake: its spending limit is reached, or the account has no credit."""
+
+
 class ModelRejected(ModelError):
     """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+
+
+class ReplyBlocked(ModelRejected):
+    """The provider's content filter took the reply away. The same request would be blocked, and billed, again."""
 
 
 class RedactionFailed(WaystationError):
@@ -105,6 +119,18 @@ class RedactionFailed(WaystationError):
 
 class MemoryUnavailable(WaystationError):
     """The embedder or Qdrant did not answer. Passages stay in the outbox and are written later."""
+
+
+class WebhookUnavailable(WaystationError):
+    """A notice was not taken. Worth trying again, after `retry_after` seconds where the server named a delay."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class WebhookRefused(WaystationError):
+    """A notice was not taken, and trying again changes nothing."""
 
 
 class Unreachable(WaystationError):

@@ -7,9 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.policy import PRIMERS, RECENTS
 from waystation.domain.plan import AgentRole
+from waystation.domain.pricing import PRICES, Price
 from waystation.domain.value import Value
+from waystation.domain.work import Made
 
 
 class RunRef(Value):
@@ -36,9 +40,17 @@ class AgentTerms(Value):
     window: int
     """Working window in tokens: the largest request that this agent sends on purpose."""
     trigger: int
-    """Tokens of the whole request at which the context counts as full (75 % of the window)."""
+    """Tokens of the whole request at which the context counts as full (75 % of the window unless asked otherwise)."""
     target: int
-    """Tokens that a compaction aims for (37.5 % of the window)."""
+    """Tokens that a compaction aims for (half the trigger)."""
+    messages: int | None = None
+    """With more messages than these in its view the context counts as full, too."""
+    primers: int = PRIMERS
+    """At most so many of the first messages outlive a compaction."""
+    recents: int = RECENTS
+    """At most so many of the last messages outlive a compaction."""
+    history: int | None = None
+    """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
     max_output: int = 4_000
     """Most tokens of one reply."""
     output_floor: int = 256
@@ -47,6 +59,14 @@ class AgentTerms(Value):
     """Turns of one leg."""
     hard: bool = False
     """Nobody will be asked for more: the agent is told what it has left, so that it hands in before that is spent."""
+    prices: tuple[Price, ...] = PRICES
+    """What its models cost, had cost and will cost, as known when the task was submitted."""
+    backpressure: bool = True
+    """Whether calls are delayed where a budget is nearly spent."""
+
+    def crowded(self, messages: int) -> bool:
+        """Whether a view of so many messages is full, whatever their size."""
+        return self.messages is not None and messages > self.messages
 
 
 class LegRequest(Value):
@@ -54,9 +74,11 @@ class LegRequest(Value):
 
     run: RunRef
     leg: int
-    limit: int
-    """Tokens that the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
+    limit: Limit
+    """What the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
     terms: AgentTerms
+    task_used: float = 0.0
+    """Share of the task's budget that was spent when the leg began."""
     scale: float = 1.0
     """What the provider counted for the run's last request, over what was estimated."""
 
@@ -68,6 +90,8 @@ class Standing(Value):
     scale: float = 1.0
     notes: tuple[str, ...] = ()
     """What a person should know of this leg ("memory did not answer"), without content."""
+    made: Made = Made()
+    """What the agent has handed over so far."""
 
 
 class _Ended(Value):
@@ -94,8 +118,15 @@ class AllowanceSpent(_Ended):
     """The next call's worst case no longer fits under the limit."""
 
     type: Literal["allowance_spent"] = "allowance_spent"
-    needed: int
-    """Tokens that the next call needs at least, over what is left."""
+    needed: Amount
+    """What the next call needs at least, over what is left."""
+
+
+class ProviderLimit(_Ended):
+    """The provider makes no more calls for this account until somebody has seen to it."""
+
+    type: Literal["provider_limit"] = "provider_limit"
+    reason: str
 
 
 class TurnLimit(_Ended):
@@ -111,6 +142,6 @@ class Yielded(_Ended):
 
 
 LegOutcome = Annotated[
-    Finished | ContextFull | AllowanceSpent | TurnLimit | Yielded,
+    Finished | ContextFull | AllowanceSpent | ProviderLimit | TurnLimit | Yielded,
     Field(discriminator="type"),
 ]

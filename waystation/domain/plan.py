@@ -4,6 +4,7 @@ import re
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
+from waystation.domain.amount import Limit
 from waystation.domain.value import Value
 
 Role = Literal["research", "analysis", "writing"]
@@ -113,6 +114,14 @@ def standard_plan(question: str) -> Plan:
     return Plan(steps=(*research, analysis, writing))
 
 
-def share_out(tokens: int, agent_budget: int, steps: int) -> int:
-    """What each of `steps` agents may start with: its own budget, or an even share of what there is."""
-    return min(agent_budget, tokens // max(1, steps))
+def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
+    """What each of `steps` agents may start with, in each unit: its own budget, or an even share of what there is."""
+    return Limit(
+        tokens=_share(left.tokens, agent_budget.tokens, steps),
+        micro_usd=_share(left.micro_usd, agent_budget.micro_usd, steps),
+    )
+
+
+def _share(left: int | None, own: int | None, steps: int) -> int | None:
+    even = None if left is None else left // max(1, steps)
+    return min((share for share in (even, own) if share is not None), default=None)

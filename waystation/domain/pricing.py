@@ -1,8 +1,12 @@
 """What model calls cost: a dated table of list prices, and the arithmetic on it."""
 
+from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import ROUND_CEILING, Decimal
 
+from pydantic import Field
+
+from waystation.domain.allowance import WorstRates
 from waystation.domain.budget import Usage
 from waystation.domain.models import plain_name
 from waystation.domain.value import Value
@@ -13,16 +17,16 @@ PRICE_SOURCE = "the provider's published list prices, read in October 2026"
 class Rates(Value):
     """USD per million tokens, which is also millionths of a dollar per token."""
 
-    input: Decimal
-    output: Decimal
-    cache_write: Decimal
+    input: Decimal = Field(ge=0)
+    output: Decimal = Field(gt=0)
+    cache_write: Decimal = Field(ge=0)
     """For the life of five minutes, the only one that is asked for."""
-    cache_read: Decimal
+    cache_read: Decimal = Field(ge=0)
 
     @property
-    def highest(self) -> Decimal:
-        """The most that any token can cost."""
-        return max(self.input, self.output, self.cache_write, self.cache_read)
+    def worst(self) -> WorstRates:
+        """The most that a token of the request, and one of the reply, can cost."""
+        return WorstRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
 
     def cost(self, usage: Usage) -> Decimal:
         """Millionths of a dollar, exact."""
@@ -50,6 +54,7 @@ class Price(Value):
     long_prompts: LongPrompts | None = None
     since: date = date.min
     """First day on which it holds."""
+    source: str = PRICE_SOURCE
 
     def rates_for(self, prompt: int) -> Rates:
         """The rates of a call with a prompt of so many tokens."""
@@ -57,12 +62,10 @@ class Price(Value):
             return self.long_prompts.rates
         return self.rates
 
-    @property
-    def highest(self) -> Decimal:
-        """The most that any token of any call can cost."""
-        if self.long_prompts is None:
-            return self.rates.highest
-        return max(self.rates.highest, self.long_prompts.rates.highest)
+    def worst_for(self, input_bound: int) -> WorstRates:
+        """The most that tokens of a call can cost whose prompt has at most `input_bound` tokens."""
+        worst, longer = self.rates.worst, self.rates_for(input_bound).worst
+        return WorstRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
 
 def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
@@ -91,32 +94,30 @@ PRICES: tuple[Price, ...] = (
 )
 
 
-def price_of(model: str, at: date) -> Price | None:
-    """The price of a model on a day; None where the table has none, and then nothing may guess one."""
-    held = [price for price in PRICES if price.model == plain_name(model) and price.since <= at]
+def prices_of(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:
+    """All prices that the models have, had or will have: what a task takes along."""
+    names = {plain_name(model) for model in models}
+    return tuple(price for price in prices if price.model in names)
+
+
+def price_of(model: str, at: date, prices: Sequence[Price]) -> Price | None:
+    """The price of a model on a day; None where there is none, and then nothing may guess one."""
+    held = [price for price in prices if price.model == plain_name(model) and price.since <= at]
     return max(held, key=lambda price: price.since, default=None)
 
 
-def cost_micro_usd(model: str, usage: Usage, at: date) -> int | None:
+def cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) -> int | None:
     """Millionths of a dollar for one call, rounded up; None where the model has no known price.
 
     Usage of several calls must be priced call by call: the length of each prompt decides its rates.
     """
-    price = price_of(model, at)
+    price = price_of(model, at, prices)
     if price is None:
         return None
     return int(price.rates_for(usage.prompt).cost(usage).to_integral_value(rounding=ROUND_CEILING))
 
 
-def highest_rate(model: str, at: date) -> Decimal | None:
-    """The most that one token can cost, in USD per million tokens; None where the model has no known price.
-
-    A cap in millionths of a dollar, divided by it and rounded down, is a number of tokens that cannot pass the cap.
-    """
-    price = price_of(model, at)
-    return None if price is None else price.highest
-
-
-def dollars(micro_usd: int) -> str:
-    """Millionths of a dollar as dollars."""
-    return f"${micro_usd / 1_000_000:.4f}"
+def worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstRates | None:
+    """The most that the tokens of one call can cost; None where the model has no known price."""
+    price = price_of(model, at, prices)
+    return None if price is None else price.worst_for(input_bound)

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
+from waystation.domain.amount import used_text
 from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.details import cost_text
 from waystation.domain.documents import LeftOut, place_of
-from waystation.domain.task import Approval, TaskPhase, TaskProgress
+from waystation.domain.request_text import answer_text, counted
+from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft
 
@@ -36,6 +38,12 @@ class ReportParts(Value):
     offline: bool
     left_out: tuple[LeftOut, ...] = ()
 
+    @property
+    def nothing(self) -> bool:
+        """Whether no agent has noted, found or written anything."""
+        found = any(step.findings.findings for step in self.findings)
+        return not found and self.analysis is None and self.draft == ReportDraft()
+
 
 class Apparatus(Value):
     """What code adds to what the agents wrote: the check of their citations, and two sections in Markdown."""
@@ -51,7 +59,9 @@ def written_part(parts: ReportParts) -> str:
     draft = parts.draft
     whole = bool(draft.title)
     lines = [f"# {draft.title or parts.progress.title or 'Report'}"]
-    if not whole:
+    if not parts.progress.phase.over:
+        lines.append(_why_draft(parts.progress))
+    elif not whole:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
     lines += [f"**Question.** {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
@@ -123,6 +133,14 @@ def _why_partial(progress: TaskProgress) -> str:
     return f"This report was not finished ({why}). What was found follows."
 
 
+def _why_draft(progress: TaskProgress) -> str:
+    stands = "not over"
+    if progress.steps:
+        finished = sum(step.state in {"done", "partial"} for step in progress.steps)
+        stands = f"{progress.phase}, with {finished} of {counted(len(progress.steps), 'step')} finished"
+    return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
+
+
 def _stand_in(parts: ReportParts) -> list[str]:
     blocks = [
         f"## Findings: {step.title}\n\n" + "\n".join(map(_bullet, step.findings.findings))
@@ -153,17 +171,18 @@ def _account(progress: TaskProgress) -> str:
     lines = [
         "## How this report came about",
         "",
-        f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns in "
-        f"{progress.legs} legs",
+        f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
+        + (f" in {progress.legs} legs" if progress.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
         f"{usage.output:,} output; cost: {cost_text(progress)}",
-        f"- Budget: {progress.budget.spent:,} of {progress.budget.limit:,} tokens",
+        f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
     ]
     if progress.totals.possibly_billed:
         lines.append(f"- Possibly billed without a reply: {progress.totals.possibly_billed:,} tokens at most")
     lines += [f"- Step {step.id} ended partial: {step.reason}" for step in progress.steps if step.state == "partial"]
     lines += _compactions(progress)
-    lines += [f"- {_approval(approval)}" for approval in progress.approvals]
+    over = progress.phase.over
+    lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
     lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
     lines += [f"- {note}" for note in progress.notes]
     return "\n".join(lines)
@@ -180,16 +199,3 @@ def _compactions(progress: TaskProgress) -> list[str]:
         f"- Compactions: {len(made)}, {hidden:,} tokens compressed away, {passages} passages kept in memory, "
         f"{redactions} private values replaced"
     ]
-
-
-def _approval(approval: Approval) -> str:
-    asked = f"{approval.agent} asked for {approval.asked_tokens:,} tokens"
-    by = f" by {approval.by} (as they named themselves)" if approval.by else ""
-    note = f": {approval.note}" if approval.note else ""
-    match approval.decision:
-        case "pending":
-            return f"{asked}; nobody answered"
-        case "approved":
-            return f"{asked}; {approval.granted_tokens:,} approved{by}{note}"
-        case "denied":
-            return f"{asked}; denied{by}{note}"

@@ -2,6 +2,9 @@
 
 from typing import Literal
 
+from pydantic import AliasChoices, Field
+
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.ledger import Account
 from waystation.domain.task import TaskRef, TaskTerms
 from waystation.domain.value import Value
@@ -12,13 +15,13 @@ class Ask(Value):
 
     task_id: str
     ask_id: str
-    tokens: int
+    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
 
 
 class SessionState(Value):
     """What a session carries through continue-as-new."""
 
-    account: Account = Account(limit=None)
+    account: Account = Account(limit=Limit())
     open_tasks: tuple[str, ...] = ()
     """Tasks that were started and have not settled."""
     answered: tuple[str, ...] = ()
@@ -41,7 +44,16 @@ class Admission(Value):
     state: Literal["started", "running", "finished"]
 
 
-class Admitted(Value):
+class Equipment(Value):
+    """What workflows may use besides activities."""
+
+    search_attributes: bool
+    """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
+    notices: bool = False
+    """Whether a webhook is set."""
+
+
+class Admitted(Equipment):
     """What admitting a task found out: what the workflows need to start it, and nothing private."""
 
     ref: TaskRef
@@ -51,26 +63,28 @@ class Admitted(Value):
     documents: int
     finished: bool
     """The store says that this task has ended before: nothing is started."""
-    search_attributes: bool
-    """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
 
 
 class Settlement(Value):
     """What a task spent in all, told to its session when the task ends or is found dead."""
 
     task_id: str
-    spent: int
+    spent: Amount
 
 
 class Answer(Value):
     """A session's answer to an ask: what it gives, possibly nothing."""
 
     ask_id: str
-    tokens: int
+    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
+    used: Amount = Amount()
+    """What the session has spent and holds for its tasks, this amount included."""
+    limit: Limit = Limit()
+    """What the session may spend in all."""
 
 
 class Raised(Value):
     """A person granted a task new money: its session is raised by as much."""
 
     task_id: str
-    tokens: int
+    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))

@@ -1,10 +1,13 @@
 """Transitions of a session's state: tasks reserve, ask, are raised and settle, each of it once."""
 
 from contextlib import suppress
+from decimal import Decimal
+from typing import Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 
-from waystation.domain.errors import Overdrawn
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text, used_text
+from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.ledger import Account
 from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
 from waystation.domain.value import Input
@@ -15,27 +18,50 @@ REMEMBERED_ASKS = 500
 class LimitInput(Input):
     """JSON of the signal `set_session_limit`."""
 
-    tokens: int | None = Field(ge=0, le=1_000_000_000_000, strict=True)
-    """The session's limit; null takes it away."""
+    tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000, strict=True)
+    """The session's limit; null takes it away; left out, it stays as it is."""
+    usd: Decimal | None = Field(default=None, ge=0, le=10_000_000, decimal_places=6)
+    """The same in dollars."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("give tokens, usd or both")
+        return self
+
+    def changed(self, limit: Limit) -> Limit:
+        """The limit with what was given instead."""
+        micro_usd = None if self.usd is None else int(self.usd * 1_000_000)
+        return Limit(
+            tokens=self.tokens if "tokens" in self.model_fields_set else limit.tokens,
+            micro_usd=micro_usd if "usd" in self.model_fields_set else limit.micro_usd,
+        )
 
 
 def limited(state: SessionState, sent: JsonValue) -> SessionState:
     """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
     account = state.account
-    limit = LimitInput.model_validate(sent).tokens
+    limit = LimitInput.model_validate(sent).changed(account.limit)
     return state.model_copy(update={"account": Account(limit=limit, spent=account.spent, reserved=account.reserved)})
 
 
-def admitted(state: SessionState, task_id: str, budget: int) -> SessionState:
-    """The task's budget is reserved. Raises Overdrawn."""
+def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
+    """The task's budget is reserved. Raises Overdrawn, and BadInput for a task without a limit where its session has
+    one: nothing could be held for it.
+    """
+    limit = state.account.limit
+    if (limit.tokens is not None and budget.tokens is None) or (
+        limit.micro_usd is not None and budget.micro_usd is None
+    ):
+        raise BadInput(f"the session is limited to {limit_text(limit)}: give the task a --budget in the same unit")
     return state.model_copy(
-        update={"account": state.account.reserve(task_id, budget), "open_tasks": (*state.open_tasks, task_id)}
+        update={"account": state.account.reserve(task_id, budget.amount), "open_tasks": (*state.open_tasks, task_id)}
     )
 
 
 def withdrawn(state: SessionState, task_id: str) -> SessionState:
     """The task did not start after all: nothing of its reservation was spent."""
-    return settled(state, Settlement(task_id=task_id, spent=0))
+    return settled(state, Settlement(task_id=task_id, spent=Amount()))
 
 
 def settled(state: SessionState, settlement: Settlement) -> SessionState:
@@ -52,32 +78,38 @@ def raised(state: SessionState, grant: Raised) -> SessionState:
     """A person granted a task new money: limit and reservation grow together."""
     if grant.task_id not in state.account.reserved:
         return state
-    return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.tokens)})
+    return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.amount)})
 
 
 def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer]:
     """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
     A task that holds nothing here is over: what it were given, nobody would give back.
     """
-    account, tokens = state.account, 0
-    if account.limit is not None and ask.task_id in account.reserved:
+    account, given = state.account, Amount()
+    if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
         with suppress(Overdrawn):
-            account, tokens = account.reserve(ask.task_id, ask.tokens), ask.tokens
+            account, given = account.reserve(ask.task_id, ask.amount), ask.amount
     changed = state.model_copy(
         update={
             "account": account,
             "answered": (*state.answered, ask.ask_id)[-REMEMBERED_ASKS:],
         }
     )
-    return changed, Answer(ask_id=ask.ask_id, tokens=tokens)
+    used = account.spent + account.held
+    return changed, Answer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
+
+
+def _limited(limit: Limit, asked: Amount) -> bool:
+    """Whether there is a limit in each unit that is asked for."""
+    return (not asked.tokens or limit.tokens is not None) and (not asked.micro_usd or limit.micro_usd is not None)
 
 
 def details(state: SessionState) -> str:
     """What a person reads in the Temporal UI, as Markdown."""
     account = state.account
-    limit = "no limit" if account.limit is None else f"{account.limit:,} tokens"
     return (
         f"**Session** {len(state.open_tasks)} open tasks\n\n"
-        f"**Budget** {limit}; {account.spent:,} spent, {account.held:,} reserved\n\n"
+        f"**Budget** {used_text(account.spent, account.limit)} spent, {amount_text(account.held)} reserved"
+        f"{', no limit' if account.limit.unlimited else ''}\n\n"
         + "\n".join(f"- `{task_id}`" for task_id in state.open_tasks)
     )

@@ -5,18 +5,38 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, AliasChoices, Field, StringConstraints
 
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.documents import LeftOut
 from waystation.domain.leg import AgentTerms
+from waystation.domain.outlook import Outlook
+from waystation.domain.presets import Preset
+from waystation.domain.unattended import Unattended
 from waystation.domain.value import Input, Value
 
-DEFAULT_BUDGET = 600_000
-DEFAULT_AGENT_BUDGET = 100_000
 LOWEST_BUDGET = 2_000
+SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
 SHORT_HASH = 16
+
+HIGHEST_BUDGET = 1_000_000_000
+LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
+
+
+def _in_range(budget: Limit) -> Limit:
+    if budget.unlimited:
+        raise ValueError("a budget is limited in tokens, in dollars, or in both")
+    if budget.tokens is not None and not LOWEST_BUDGET <= budget.tokens <= HIGHEST_BUDGET:
+        raise ValueError(f"from {LOWEST_BUDGET:,} to {HIGHEST_BUDGET:,} tokens")
+    dollars = budget.micro_usd
+    if dollars is not None and not LOWEST_BUDGET_MICRO_USD <= dollars <= HIGHEST_BUDGET_MICRO_USD:
+        raise ValueError("from $0.001 to $1,000,000")
+    return budget
+
+
+TaskBudget = Annotated[Limit, AfterValidator(_in_range)]
 
 
 class TaskRequest(Input):
@@ -29,12 +49,19 @@ class TaskRequest(Input):
     tenant: str = Field(default="local", min_length=1, max_length=200)
     session: str = Field(default="default", min_length=1, max_length=200)
     request_id: str = Field(min_length=1, max_length=200)
-    budget: int = Field(default=DEFAULT_BUDGET, ge=LOWEST_BUDGET, le=1_000_000_000)
-    """Fresh tokens for the whole task."""
-    agent_budget: int = Field(default=DEFAULT_AGENT_BUDGET, ge=LOWEST_BUDGET, le=1_000_000_000)
-    """Fresh tokens that one agent starts with, at most."""
-    mode: Mode = Mode.APPROVAL
-    window: int | None = Field(default=None, ge=2_000, le=1_000_000)
+    preset: Preset | None = None
+    """Beats the settings; what is None from here on is left to it, then to them."""
+    budget: TaskBudget | None = None
+    """Fresh tokens, dollars or both for the whole task; by default 600,000 tokens."""
+    agent_budget: TaskBudget | None = None
+    """What one agent starts with, at most; by default 100,000 tokens, or a sixth of a budget in dollars."""
+    ceiling: Limit = Limit()
+    """What grants may raise the budget to; without one, a person may grant anything."""
+    unattended: Unattended = Unattended()
+    """What happens to requests for money while nobody looks."""
+    mode: Mode | None = None
+    """By default `approval`."""
+    window: int | None = Field(default=None, ge=SMALLEST_WINDOW, le=LARGEST_WINDOW)
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
     left_out: tuple[LeftOut, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
@@ -84,8 +111,11 @@ class TaskRef(Value):
 class TaskTerms(Value):
     """The terms of a task that the workflow needs: numbers and settings, no text."""
 
-    budget: int
-    agent_budget: int
+    budget: Limit
+    agent_budget: Limit
+    ceiling: Limit = Limit()
+    """What grants may raise the budget to."""
+    unattended: Unattended = Unattended()
     mode: Mode
     agent: AgentTerms
     plan_model: str
@@ -120,24 +150,31 @@ class Approval(Value):
     request_id: str
     agent: str
     """Id of the step whose agent ran out."""
-    asked_tokens: int
-    granted_tokens: int = 0
-    decision: Literal["pending", "approved", "denied"] = "pending"
+    asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
+    granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
+    decision: Literal["pending", "approved", "denied", "expired"] = "pending"
+    """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has."""
     by: str = ""
     """The name that the answerer gave: a claim, not a proof."""
     note: str = ""
     finish: Literal["partial", "cancel"] = "partial"
     """What a denial delivers."""
-    spent: int = 0
+    spent: Amount = Amount()
     """What the agent had spent when it asked."""
-    task_spent: int = 0
+    task_spent: Amount = Amount()
     steps_left: int = 0
     """Steps that were not finished when it asked, this one included."""
-    limit: int = 0
+    limit: Limit = Limit()
     """What the agent may spend in all, as long as nobody grants it more."""
-    needed: int = 0
+    needed: Amount = Amount()
     """How much over that its next call may need: a smaller grant lets it do nothing."""
+    outlook: Outlook | None = None
+    """What the money is for; None in requests that were made before they said so."""
     answer_id: str = ""
+    reason: str = ""
+    """Why nothing goes on, where it is not a spent budget."""
+    answer_by: datetime | None = None
+    """The deadline, where one was set at submit."""
     requested_at: datetime | None = None
     answered_at: datetime | None = None
 
@@ -164,17 +201,17 @@ class StepProgress(Value):
     legs: int
     usage: Usage
     cost_micro_usd: int | None = None
-    limit: int = 0
-    spent: int = 0
+    limit: Limit = Limit()
+    spent: Amount = Amount()
     reason: str = ""
 
 
 class BudgetProgress(Value):
-    """The task's account. All in fresh tokens."""
+    """The task's account."""
 
-    limit: int
-    spent: int
-    reserved: int
+    limit: Limit
+    spent: Amount
+    reserved: Amount
 
 
 class TaskProgress(Value):

@@ -3,23 +3,27 @@
 from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun
-from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, summed
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.ledger import Account
 from waystation.domain.leg import RunRef
+from waystation.domain.nearing import Level, nearing
+from waystation.domain.outlook import outlook
 from waystation.domain.plan import Plan, Step, share_out
 from waystation.domain.session import Answer
+from waystation.domain.step_progress import begun, not_begun
 from waystation.domain.task import (
     Approval,
     BudgetProgress,
     Refusal,
     StepProgress,
-    StepState,
     TaskPhase,
     TaskProgress,
     TaskRef,
     TaskTerms,
 )
+from waystation.domain.unattended import IN_ADVANCE
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
@@ -33,11 +37,15 @@ class TaskState(Value):
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     planning: RunTotals = RunTotals()
+    share: Limit | None = None
+    """What every step started with, once there is a plan."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
+    warned: dict[str, int] = {}
+    """By level: how often people had raised it when its last warning was noted."""
     asks: int = 0
     """How often the session was asked; part of an ask's id."""
     answered_asks: tuple[str, ...] = ()
@@ -73,26 +81,33 @@ class TaskState(Value):
         return () if self.ending else tuple(asked for asked in self.approvals if asked.decision == "pending")
 
     @property
+    def used(self) -> float:
+        """The share of the task's budget that is spent."""
+        return self.account.limit.share_used(self.totals.spent)
+
+    @property
     def totals(self) -> RunTotals:
         """Planning and all agents together."""
         return summed((self.planning, *(run.totals for run in self.runs.values())))
 
-    def planned(self, plan: Plan, totals: RunTotals, notes: tuple[str, ...], agent_budget: int) -> "TaskState":
+    def planned(self, plan: Plan, totals: RunTotals, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
         state = self.with_planning(totals)
         account = state.account
-        share = share_out(account.unreserved or 0, agent_budget, len(plan.steps))
+        share = share_out(account.unreserved, agent_budget, len(plan.steps))
         for step in plan.steps:
-            account = account.reserve(step.id, share)
-        return state.with_(phase=TaskPhase.WORKING, plan=plan, account=account, notes=merged(self.notes, notes))
+            account = account.reserve(step.id, share.amount)
+        return state.with_(
+            phase=TaskPhase.WORKING, plan=plan, share=share, account=account, notes=merged(self.notes, notes)
+        )
 
     def with_planning(self, totals: RunTotals) -> "TaskState":
         """What planning cost in all, booked once."""
-        return self.with_(planning=totals, account=self.account.spend(totals.spent - self.planning.spent))
+        return self.with_(planning=totals, account=self.account.spend(totals.spent.less(self.planning.spent)))
 
     def started(self, step: Step, ref: TaskRef, terms: TaskTerms) -> "TaskState":
         """The step's agent run, with the share that is reserved for it."""
-        share = self.account.reserved.get(step.id, 0)
+        share = self.share or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
             terms=terms.agent,
@@ -102,35 +117,59 @@ class TaskState(Value):
         return self.with_run(run)
 
     def with_run(self, run: AgentRun) -> "TaskState":
-        """A run's new state. A delivered run settles its reservation, once."""
-        step_id = run.run.step_id
-        account = self.account.settle(step_id, run.totals.spent) if run.phase == "delivered" else self.account
-        return self.with_(
-            runs={**self.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes)
-        ).resting()
+        """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
+        step_id, delivered = run.run.step_id, run.phase == "delivered"
+        account = self.account.settle(step_id, run.totals.spent) if delivered else self.account
+        state = self.with_(runs={**self.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
+        task = Level("The task", state.totals.spent, account.limit, self._raises())
+        agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
+        return state.warning(*((task,) if delivered else (agent, task))).resting()
 
-    def drawn(self, step_id: str) -> tuple["TaskState", int]:
-        """What the task has left unreserved, for a run that spent its own; 0 where that is too little for one call."""
+    def warning(self, *levels: Level) -> "TaskState":
+        """With a note for each level that is nearly spent, unless it has one since it was last raised."""
+        warned, notes = nearing(self.warned, levels)
+        return self.with_(warned=warned, notes=merged(self.notes, notes)) if notes else self
+
+    def _raises(self, step_id: str | None = None) -> int:
+        """How often people have granted more, to one step's agent or to all."""
+        return sum(
+            approval.decision == "approved" and approval.by != IN_ADVANCE and step_id in {None, approval.agent}
+            for approval in self.approvals
+        )
+
+    def drawn(self, step_id: str) -> tuple["TaskState", Amount]:
+        """What the task has left unreserved, for a run that spent its own; nothing where it is too little for one call.
+
+        Half a share, so that several agents can draw before one is refused.
+        """
         run = self.runs[step_id]
-        if (self.account.unreserved or 0) < run.needed:
-            return self, 0
-        account, tokens = self.account.draw(step_id, max(run.share // 2, run.needed))
-        return self.with_(account=account), tokens
+        left, needed, wanted = self.account.unreserved.amount, run.needed, run.wanted
+        if left.tokens < needed.tokens or left.micro_usd < needed.micro_usd:
+            return self, Amount()
+        account, drawn = self.account.draw(
+            step_id,
+            Amount(
+                tokens=max(wanted.tokens // 2, needed.tokens), micro_usd=max(wanted.micro_usd // 2, needed.micro_usd)
+            ),
+        )
+        return self.with_(account=account), drawn
 
-    def granted(self, step_id: str, tokens: int) -> "TaskState":
+    def granted(self, step_id: str, amount: Amount) -> "TaskState":
         """New money for a step's agent: task and agent are raised together. A run that delivered stays as it is."""
         if step_id in self.done:
             return self
-        return self.with_(account=self.account.grant_to(step_id, tokens)).with_run(
-            self.runs[step_id].after_grant(tokens)
+        return self.with_(account=self.account.grant_to(step_id, amount)).with_run(
+            self.runs[step_id].after_grant(amount)
         )
 
     def session_answered(self, answer: Answer) -> "TaskState":
         """What the session gives raises the task, once for each ask; runs then draw on it."""
         if answer.ask_id in self.answered_asks:
             return self
-        account = self.account.grant(answer.tokens) if answer.tokens > 0 else self.account
-        return self.with_(account=account, answered_asks=(*self.answered_asks, answer.ask_id))
+        given = self.with_(
+            account=self.account.grant(answer.amount), answered_asks=(*self.answered_asks, answer.ask_id)
+        )
+        return given.warning(Level("The session", answer.used, answer.limit, verb="spent or reserved"))
 
     def asked(self, approval: Approval) -> "TaskState":
         """A person is asked."""
@@ -152,20 +191,23 @@ class TaskState(Value):
         paused = bool(active) and active <= waiting
         return self.with_(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
-    def request_for(self, step_id: str, now: datetime) -> Approval:
+    def request_for(self, step_id: str, now: datetime, deadline: datetime | None = None) -> Approval:
         """The request for a step's agent. Its id counts the step's requests: it is the same when replayed."""
         run = self.runs[step_id]
         number = 1 + sum(approval.agent == step_id for approval in self.approvals)
-        steps = self.plan.steps if self.plan else ()
+        plan = self.plan or Plan(steps=())
         return Approval(
             request_id=f"{step_id}-{number}",
             agent=step_id,
-            asked_tokens=max(run.share, run.needed),
+            asked=run.wanted,
             spent=run.totals.spent,
             limit=run.limit,
             needed=run.needed,
             task_spent=self.totals.spent,
-            steps_left=len(steps) - len(self.done),
+            steps_left=len(plan.steps) - len(self.done),
+            outlook=outlook(run, plan, self.account, frozenset(self.runs), len(self.done)),
+            reason=run.halted,
+            answer_by=deadline,
             requested_at=now,
         )
 
@@ -174,13 +216,19 @@ class TaskState(Value):
         account = self.account
         for step_id in tuple(account.reserved):
             run = self.runs.get(step_id)
-            account = account.settle(step_id, run.totals.spent if run else 0)
+            account = account.settle(step_id, run.totals.spent if run else Amount())
         return self.with_(phase=phase, account=account)
+
+    def expired(self, request: Approval, now: datetime) -> "TaskState":
+        """Nobody answered until the deadline: the agent delivers what it has."""
+        state = self.answered(request.model_copy(update={"decision": "expired", "answered_at": now}))
+        run = state.runs[request.agent].cannot_go_on("nobody answered its request for money until its deadline")
+        return state.with_run(run)
 
     def denied(self, step_id: str) -> "TaskState":
         """No more for a step's agent: it delivers what it has; where the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
-        run = self.runs[step_id].cannot_go_on("a person denied it more tokens")
+        run = self.runs[step_id].cannot_go_on("a person denied it more")
         return self.with_(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
     def with_(self, **changes: object) -> "TaskState":
@@ -193,17 +241,6 @@ def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *new)))
 
 
-def summed(parts: tuple[RunTotals, ...]) -> RunTotals:
-    """Totals added up. One unknown price makes the sum unknown: never a guess."""
-    costs = [part.cost_micro_usd for part in parts]
-    return RunTotals(
-        usage=sum((part.usage for part in parts), Usage()),
-        turns=sum(part.turns for part in parts),
-        possibly_billed=sum(part.possibly_billed for part in parts),
-        cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
-    )
-
-
 def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) -> TaskProgress:
     """What people see."""
     runs = state.runs.values()
@@ -214,9 +251,9 @@ def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) ->
         model=terms.agent.model,
         steps=tuple(_step(state, step) for step in (state.plan.steps if state.plan else ())),
         budget=BudgetProgress(
-            limit=state.account.limit or 0,
+            limit=state.account.limit,
             spent=state.totals.spent,
-            reserved=max(0, state.account.held + state.account.spent - state.totals.spent),
+            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
@@ -234,38 +271,9 @@ def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) ->
 
 def _step(state: TaskState, step: Step) -> StepProgress:
     run = state.runs.get(step.id)
-    held = state.account.reserved.get(step.id, 0)
     if run is None:
-        skipped = state.phase.over or state.cancelled
-        return StepProgress(
-            id=step.id,
-            role=step.role,
-            title=step.title,
-            state="skipped" if skipped else "waiting",
-            legs=0,
-            usage=Usage(),
-            limit=held,
-        )
-    return StepProgress(
-        id=step.id,
-        role=step.role,
-        title=step.title,
-        state=_state_of(state, run),
-        legs=run.leg - 1,
-        usage=run.totals.usage,
-        cost_micro_usd=run.totals.cost_micro_usd,
-        limit=run.limit,
-        spent=run.totals.spent,
-        reason=run.reason,
-    )
-
-
-def _state_of(state: TaskState, run: AgentRun) -> StepState:
-    if run.phase == "delivered":
-        return "partial" if run.partial else "done"
-    if any(approval.agent == run.run.step_id for approval in state.pending):
-        return "paused"
-    return "compacting" if run.phase == "full" else "working"
+        return not_begun(step, state.share or Limit(), skipped=state.phase.over or state.cancelled)
+    return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
 
 
 class TaskStart(Value):
@@ -275,4 +283,6 @@ class TaskStart(Value):
     terms: TaskTerms
     title: str
     search_attributes: bool
+    notices: bool = False
+    """Whether people are told by a webhook. Tasks that were started before there were any tell nobody."""
     state: TaskState | None = None

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Literal
 
+from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.value import Value
 
@@ -23,8 +24,8 @@ class Intent(Value):
 
     key: str
     model: str
-    worst_case: int
-    """Tokens: certain upper bound of the input, plus the reply's maximum."""
+    worst_case: Amount
+    """A certain upper bound of the input, and the reply's maximum."""
     at: datetime
 
 

@@ -1,6 +1,6 @@
 """What agents hand over: notes with their source, findings, an analysis, a report. All of it typed tool calls."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -78,3 +78,25 @@ def findings_from_notes(notes: Iterable[Note]) -> Findings:
             for note in notes
         )
     )
+
+
+class Made(Value):
+    """How much an agent has handed over so far: numbers, no text."""
+
+    notes: int = 0
+    findings: int = 0
+    """Findings of a research agent, conclusions of an analysis."""
+    sections: int = 0
+
+
+def made(deliverable: Deliverable | None, notes: Sequence[Note]) -> Made:
+    """What there is of an agent, counted."""
+    match deliverable:
+        case None:
+            return Made(notes=len(notes))
+        case Findings():
+            return Made(notes=len(notes), findings=len(deliverable.findings))
+        case Analysis():
+            return Made(notes=len(notes), findings=len(deliverable.conclusions))
+        case ReportDraft():
+            return Made(notes=len(notes), sections=len(deliverable.sections))

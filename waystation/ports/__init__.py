@@ -3,6 +3,7 @@
 from waystation.ports.knowledge import Clock, DocumentSearch, Embedder, Memory, Redactor
 from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
+from waystation.ports.notices import Notifier
 from waystation.ports.store import DocumentStore, Outbox, TaskStore, TranscriptStore, WorkStore
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Meter",
     "ModelReply",
     "ModelRequest",
+    "Notifier",
     "Outbox",
     "Redactor",
     "StopReason",

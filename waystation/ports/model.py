@@ -62,6 +62,7 @@ class ChatModel(Protocol):
         Raises:
             ModelUnavailable: rate limit, overload, connection, cut stream; worth another attempt.
             ModelRejected: credentials, bad request, too large; another attempt changes nothing.
+            ReplyBlocked: the provider's filter took the reply away: nor does it here, but this may have been billed.
         """
         ...
 

@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple
 import httpx2
 from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 
-Verdict = Literal["final", "not billed", "unclear"]
-"""Another attempt changes nothing; certainly refused, worth another attempt; worth one, but perhaps billed already."""
+Verdict = Literal["final", "no money", "not billed", "unclear"]
+"""Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
+but perhaps billed already."""
 
 
 class Row(NamedTuple):
@@ -31,7 +32,7 @@ class Row(NamedTuple):
 TABLE: Mapping[int, Row] = {
     400: Row("invalid_request_error", "final", "the request was refused"),
     401: Row("authentication_error", "final", "the API key was not accepted"),
-    402: Row("billing_error", "final", "the provider's spending limit is reached, or its account has no credit"),
+    402: Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
     403: Row("permission_error", "final", "the API key may not do this"),
     404: Row("not_found_error", "final", "there is no such model or endpoint"),
     408: Row("timeout_error", "unclear", "the provider timed out"),
@@ -44,9 +45,12 @@ TABLE: Mapping[int, Row] = {
 
 _STATUS_OF_KIND = {row.kind: status for status, row in TABLE.items()}
 
+NO_CREDIT = "the provider's account has no credit"
+BLOCKED = "the provider's content filter blocked the reply"
 _KNOWN_CAUSES = {
     "prompt is too long": "the request is longer than the model's window",
-    "credit balance is too low": "the provider's account has no credit",
+    "credit balance is too low": NO_CREDIT,
+    "content filtering policy": BLOCKED,
     "tool_choice": "the model does not take this choice of tools",
     "thinking": "the model does not take these thinking blocks or settings",
 }
@@ -63,7 +67,9 @@ def vendor_errors() -> Generator[None]:
 
     Raises:
         ModelUnavailable: worth another attempt.
+        SpendingLimitReached: the provider wants money first.
         ModelRejected: another attempt changes nothing.
+        ReplyBlocked: nor does it here, but this one may have been billed.
     """
     try:
         yield
@@ -107,6 +113,10 @@ def _status_error(error: APIStatusError) -> ModelError:
     status = error.status_code
     row = TABLE.get(status, TABLE[400] if status < 500 else TABLE[500])
     message = _message(row, error)
+    if row.verdict == "no money" or _meaning(row, error) == NO_CREDIT:
+        return SpendingLimitReached(message)
+    if _meaning(row, error) == BLOCKED:
+        return ReplyBlocked(message)
     if row.verdict == "final":
         return ModelRejected(message)
     delay = retry_after(error.response.headers)
@@ -114,8 +124,12 @@ def _status_error(error: APIStatusError) -> ModelError:
 
 
 def _stream_error(error: APIStatusError) -> ModelError:
-    """Never final: the stream had begun, so it may have been billed. A final cause comes back as a status."""
+    """Final only where a filter blocked the reply: the stream had begun, so it may have been billed, and any other
+    cause that is final comes back as a status.
+    """
     row = TABLE[_STATUS_OF_KIND.get(str(error.type), 500)]
+    if _meaning(row, error) == BLOCKED:
+        return ReplyBlocked(_message(row, error))
     return ModelUnavailable(_message(row, error), retry_after=retry_after(error.response.headers))
 
 

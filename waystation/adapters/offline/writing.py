@@ -26,7 +26,8 @@ _REMARKS: tuple[tuple[str, Kind], ...] = (
     ("Gaps", "gap"),
     ("Open", "open"),
 )
-_KEPT = re.compile(r"\bsection \d+ kept: (.+?)\s*$", re.MULTILINE)
+_KEPT = re.compile(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|\s*$)", re.MULTILINE)
+"""On a line of its own in a result; in a summary one line lists them all."""
 
 
 def writing(view: View) -> Reply:

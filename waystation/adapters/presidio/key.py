@@ -25,6 +25,11 @@ def key_from_hex(text: str) -> bytes:
     return key
 
 
+def find_key(in_hex: str | None, path: Path) -> bytes:
+    """The key that is given, else the one at `path`, made there where it is missing. Raises BadInput, OSError."""
+    return load_or_create_key(path) if in_hex is None else key_from_hex(in_hex)
+
+
 def key_check(key: bytes) -> str:
     """16 hexadecimal digits by which two workers see whether their keys are equal, and nobody learns a key."""
     return hmac.digest(key, b"waystation: is it the same key?", "sha256").hex()[:CHECK_CHARACTERS]

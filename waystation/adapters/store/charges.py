@@ -11,7 +11,9 @@ from waystation.domain.turn import Charge, Intent
 
 async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
     """One row more for the intent's key."""
-    await connection.execute(insert(intents).values(run_id=run_id, **intent.model_dump()))
+    worst_case = {"worst_case": intent.worst_case.tokens, "worst_case_micro_usd": intent.worst_case.micro_usd}
+    row = {"run_id": run_id, **intent.model_dump(exclude={"worst_case"}), **worst_case}
+    await connection.execute(insert(intents).values(row))
 
 
 async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
@@ -38,7 +40,8 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
         func.count().label("charges"),
         func.count(charges.c.cost_micro_usd).label("priced"),
         func.count().filter(charges.c.kind == "turn").label("turns"),
-        _open_worst_case(run_id).label("possibly_billed"),
+        _open(intents.c.worst_case, run_id).label("possibly_billed"),
+        _open(intents.c.worst_case_micro_usd, run_id).label("possibly_billed_micro_usd"),
         _last_prompt(run_id).label("last_prompt"),
     ).where(mine)
     row = (await connection.execute(summed)).one()
@@ -46,13 +49,14 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
         usage=Usage(input=row.input, cache_write=row.cache_write, cache_read=row.cache_read, output=row.output),
         turns=row.turns,
         possibly_billed=row.possibly_billed,
+        possibly_billed_micro_usd=row.possibly_billed_micro_usd,
         last_prompt=row.last_prompt or 0,
         cost_micro_usd=row.cost if row.priced == row.charges else None,
     )
 
 
-def _open_worst_case(run_id: str) -> ScalarSelect[int]:
-    return select(_sum(intents.c.worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
+    return select(_sum(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
 
 
 def _sum(column: ColumnElement[int]) -> ColumnElement[int]:

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -191,6 +191,7 @@ intents = Table(
     Column("key", String, nullable=False),
     Column("model", String, nullable=False),
     Column("worst_case", BigInteger, nullable=False),
+    Column("worst_case_micro_usd", BigInteger, nullable=False, server_default="0"),
     Column("at", UtcDateTime, nullable=False),
     Index(None, "run_id", "key"),
 )

@@ -8,6 +8,7 @@ from sqlalchemy import func, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.audit import SqlAudit
+from waystation.adapters.store.bills import SqlBills
 from waystation.adapters.store.engine import Database, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.outbox import SqlOutbox
@@ -26,7 +27,7 @@ def random_store_id() -> str:
     return secrets.token_hex(8)
 
 
-class SqlStore(SqlTranscripts, SqlOutbox, SqlTexts, SqlWork, SqlTasks, SqlAudit):
+class SqlStore(SqlTranscripts, SqlOutbox, SqlTexts, SqlWork, SqlTasks, SqlAudit, SqlBills):
     """TranscriptStore, Outbox, DocumentStore, WorkStore and TaskStore on SQLite or PostgreSQL."""
 
     @classmethod

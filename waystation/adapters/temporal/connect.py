@@ -7,7 +7,9 @@ Temporal's usual port may be somebody else's.
 
 import os
 from datetime import timedelta
+from getpass import getuser
 from pathlib import Path
+from socket import gethostname
 from typing import NamedTuple
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -90,8 +92,23 @@ def _named_profile() -> ClientConfigProfile:
         ) from None
 
 
-async def connect(target: Target, runtime: Runtime | None = None) -> Client:
-    """A connected client with pydantic payloads. `runtime`: another than the process's own.
+def person_identity() -> str:
+    """What a person's program calls itself to the server, which shows it beside what that person sent: a claim."""
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # nobody has this process's user id
+        user = str(os.getuid())
+    return f"{user}@{gethostname()} (waystation)"
+
+
+async def connect(target: Target, runtime: Runtime | None = None, identity: str | None = None) -> Client:
+    """A connected client with pydantic payloads.
+
+    Args:
+        target: the server.
+        runtime: another than the process's own.
+        identity: what the server shall know this process as; by default its pid and host. Profiles have no field
+            for it.
 
     Raises:
         Unreachable: no server answers, it does not let us in, or it does not have the namespace.
@@ -102,7 +119,9 @@ async def connect(target: Target, runtime: Runtime | None = None) -> Client:
     if not target.address:
         raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
     try:
-        client = await Client.connect(**_options(target), data_converter=pydantic_data_converter, runtime=runtime)
+        client = await Client.connect(
+            **_options(target), data_converter=pydantic_data_converter, runtime=runtime, identity=identity
+        )
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
         if any(words in str(error) for words in REFUSED_IN_WORDS):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pydantic import JsonValue
 from temporalio.api.enums.v1 import TaskQueueType
@@ -23,9 +23,13 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import REFUSED, RPC_TIMEOUT, Target, connect, workflow_link
+from waystation.adapters.temporal.answers import sent_answers
+from waystation.adapters.temporal.connect import REFUSED, RPC_TIMEOUT, Target, connect, person_identity, workflow_link
 from waystation.domain import names
+from waystation.domain.amount import Limit
+from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
+from waystation.domain.sent import SentAnswer
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
@@ -42,6 +46,18 @@ ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
     WorkflowExecutionStatus.FAILED: TaskPhase.FAILED,
     WorkflowExecutionStatus.TIMED_OUT: TaskPhase.FAILED,
 }
+
+BUSY = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        # A workflow that cannot take a message now, since its worker's attempts fail.
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+"""The same call may succeed later."""
 
 
 class TaskRun(Value):
@@ -63,8 +79,8 @@ class TemporalTasks:
 
     @classmethod
     async def connect(cls, target: Target) -> "TemporalTasks":
-        """Connect to the server. Raises Unreachable."""
-        return cls(await connect(target), target)
+        """Connect to the server, under the name of whoever runs this program. Raises Unreachable."""
+        return cls(await connect(target, identity=person_identity()), target)
 
     def link(self, task_id: str) -> str | None:
         """The task's page in the Temporal UI, where one is known."""
@@ -163,13 +179,23 @@ class TemporalTasks:
         async with self._answering(task_id):
             await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
 
+    async def sent_answers(self, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+        """Answers that were sent to the task since then; none where the server has forgotten it."""
+        try:
+            async with self._answering():
+                return await sent_answers(self._client, task_id, since)
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return ()
+            raise
+
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if the task does not run."""
         async with self._answering(task_id):
             await self._handle(task_id).cancel(rpc_timeout=RPC_TIMEOUT)
 
-    async def set_session_limit(self, start: SessionStart, workflow_id: str, tokens: int | None) -> None:
-        """Set what a session may spend in all; None lifts the limit. The session is started if it does not run."""
+    async def set_session_limit(self, start: SessionStart, workflow_id: str, limit: Limit) -> None:
+        """Set what a session may spend in all. The session is started if it does not run."""
         async with self._answering():
             await self._client.start_workflow(
                 names.SESSION_WORKFLOW,
@@ -178,7 +204,7 @@ class TemporalTasks:
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
                 start_signal=names.SET_SESSION_LIMIT,
-                start_signal_args=[{"tokens": tokens}],
+                start_signal_args=[limit_fields(limit)],
                 rpc_timeout=RPC_TIMEOUT,
             )
 
@@ -211,7 +237,7 @@ class TemporalTasks:
             raise self._translated(error, task_id) from error
 
     def _translated(self, error: RPCError, task_id: str | None) -> WaystationError | RPCError:
-        if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+        if error.status in BUSY:
             return Unreachable(f"the Temporal server at {self._target.address} does not answer ({error.status.name})")
         if error.status in REFUSED:
             return self._target.refused

@@ -4,6 +4,8 @@ from typing import Literal
 
 from waystation.domain.value import Value
 
+PRIMERS, RECENTS = 3, 20
+"""How many messages stay, unless something else is asked for."""
 MOST_LEAST_SAVING = 20_000
 """Tokens: in a large window, a saving of this size is worth a compaction even if it is a small share."""
 
@@ -18,16 +20,31 @@ class Policy(Value):
     """From here on the context counts as full."""
     target: int
     """What a compaction aims for; well under the trigger, so that one is not followed by another."""
-    primers: int = 3
+    primers: int = PRIMERS
     """At most so many of the first messages stay."""
-    recents: int = 20
+    recents: int = RECENTS
     """At most so many of the last messages stay."""
     mask_over: int = 1_000
     """Tokens: results up to this size are not worth masking."""
     mask_keep: int = 3
     """The last results that could be masked stay."""
+    crowded: bool = False
+    """There are too many messages, whatever their size: any saving is worth a compaction."""
 
     @property
     def least_saving(self) -> int:
         """Tokens: under this no compaction is made, least of all one that costs a model call."""
-        return min(MOST_LEAST_SAVING, self.window // 10)
+        return 1 if self.crowded else min(MOST_LEAST_SAVING, self.window // 10)
+
+    def for_crowd(self, request_tokens: int) -> "Policy":
+        """The same for a context of too many messages: full as it is now, and not to be helped by masks, which leave
+        their number.
+        """
+        return self.model_copy(
+            update={
+                "trigger": min(self.trigger, request_tokens),
+                "target": min(self.target, request_tokens - 1),
+                "mask_over": self.window,
+                "crowded": True,
+            }
+        )

@@ -1,5 +1,6 @@
 """What the activity `CompressAndStoreContext` is asked to do: references and numbers."""
 
+from waystation.domain.amount import Limit
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.value import Value
 
@@ -9,8 +10,8 @@ class CompactionRequest(Value):
 
     run: RunRef
     terms: AgentTerms
-    limit: int
-    """Tokens that the agent run may have spent in all; the summariser's call is charged to it."""
+    limit: Limit
+    """What the agent run may have spent in all; the summariser's call is charged to it."""
     request_tokens: int
     """The request that was too large, corrected by what the provider counted before."""
     known_records: int

@@ -1,0 +1,67 @@
+"""A `ChatModel` that answers at once and always alike: what is measured is the platform around it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.crew import FINDING, PROMPT_TOKENS, REPLY_TOKENS, SAID, Move
+from waystation.domain.budget import Usage
+from waystation.domain.messages import Text, ToolUse
+from waystation.domain.plan import Plan, Step
+from waystation.ports import ModelReply, ModelRequest
+from waystation.testing import scripted_reply
+
+READ: Move = ("read_document", {"name": "pilot.md"})
+SHORT_PLAN = Plan(
+    steps=(
+        Step(id="read", role="research", title="Read", goal="Read."),
+        Step(id="weigh", role="analysis", title="Weigh", goal="Weigh.", needs=("read",)),
+        Step(id="write", role="writing", title="Write", goal="Write.", needs=("weigh",)),
+    )
+)
+
+
+def moves(reads: int) -> dict[str, Sequence[Move]]:
+    """What each agent does: the researcher reads so often before it hands in, the others hand in at once."""
+    return {
+        "submit_plan": [("submit_plan", SHORT_PLAN.model_dump(mode="json"))],
+        "submit_findings": [*[READ] * reads, ("submit_findings", {"findings": [FINDING]})],
+        "submit_analysis": [("submit_analysis", {"conclusions": [FINDING]})],
+        "submit_report": [
+            ("write_section", {"heading": "Pilotage", "markdown": f"{SAID} [pilot.md:1-1]"}),
+            ("submit_report", {"title": "Pilotage", "summary": SAID}),
+        ],
+    }
+
+
+def _nothing(request: ModelRequest, turn: int) -> None:
+    pass
+
+
+@dataclass
+class Brisk:
+    """Plays all agents by their moves, each call at the same price."""
+
+    moves: Mapping[str, Sequence[Move]]
+    opening: str = ""
+    """Said with the researcher's first call."""
+    heard: Callable[[ModelRequest, int], None] = _nothing
+    """Told every request, with the agent's how manieth it is."""
+    prompt_tokens: int = PROMPT_TOKENS
+    """What every prompt but the planner's costs."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The agent's next move."""
+        turn = 1 + sum(message.role == "assistant" for message in request.messages)
+        self.heard(request, turn)
+        ending = next(tool.name for tool in request.tools if tool.name in self.moves)
+        name, arguments = self.moves[ending][turn - 1]
+        said = [Text(text=self.opening)] if self.opening and (ending, turn) == ("submit_findings", 1) else []
+        call = ToolUse(id=f"call-{turn}", name=name, input=arguments)
+        return scripted_reply(*said, call, usage=Usage(input=await self.count_tokens(request), output=REPLY_TOKENS))
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """What such a prompt costs."""
+        return PROMPT_TOKENS if request.require_tool else self.prompt_tokens
+
+    async def aclose(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,113 @@
+"""Many tasks at once, in many sessions: how they are handed in."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.envconfig import ClientConfigProfile
+from temporalio.service import RPCError, RPCStatusCode
+
+from tests.running import DOCUMENTS, TENANT
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.amount import Limit
+from waystation.domain.errors import Unreachable
+from waystation.domain.ledger import Account
+from waystation.domain.session import SessionStart
+from waystation.domain.task import (
+    SourceDocument,
+    TaskProgress,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    session_hash,
+    session_workflow_id,
+    task_id_of,
+    tenant_hash,
+)
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+ADMISSIONS_AT_ONCE = 6
+"""Of one session: the server takes at most ten updates of a workflow at once."""
+PATIENCE, TRIES = timedelta(seconds=30), 10
+"""A submission that got no answer is made again, as its error says."""
+BUSY = {RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION}
+"""What a server says of a session that takes no update at the moment, on a machine that is much too busy."""
+BREATH_S = 1.0
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+
+
+@dataclass
+class Session:
+    """One session and its tasks."""
+
+    client: Client
+    store: SqlStore
+    name: str
+    _free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADMISSIONS_AT_ONCE))
+
+    async def submit(
+        self, request_id: str, under: TaskTerms, documents: Sequence[SourceDocument] = DOCUMENTS, question: str = ""
+    ) -> Task:
+        """Store the task and hand it in."""
+        asked = TaskRequest(
+            question=question or f"How is the bar crossed? ({request_id})",
+            tenant=TENANT,
+            session=self.name,
+            request_id=request_id,
+        )
+        start = await self._start()
+        ref = TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(asked))
+        await self.store.register(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), documents)
+        async with self._free:
+            for _ in range(TRIES):
+                if await self._admitted(start, ref):
+                    return self.client.get_workflow_handle_for(TaskWorkflow.run, ref.task_id)
+                await asyncio.sleep(BREATH_S)
+        raise Unreachable(f"no answer to {TRIES} submissions of {request_id}")
+
+    async def _admitted(self, start: SessionStart, ref: TaskRef) -> bool:
+        try:
+            await self._tasks.admit(start, self.id, ref, PATIENCE)
+        except Unreachable:
+            return False
+        except RPCError as error:
+            if error.status not in BUSY:
+                raise
+            return False
+        return True
+
+    async def limit(self, limit: Limit) -> None:
+        """Set what the session may spend."""
+        await self._tasks.set_session_limit(await self._start(), self.id, limit)
+
+    async def account(self) -> Account:
+        """What the session booked."""
+        return await self.handle.query(SessionWorkflow.account)
+
+    @property
+    def id(self) -> str:
+        """Of its workflow."""
+        return session_workflow_id(TENANT, self.name)
+
+    @property
+    def handle(self) -> WorkflowHandle[SessionWorkflow, None]:
+        """Its workflow."""
+        return self.client.get_workflow_handle_for(SessionWorkflow.run, self.id)
+
+    @property
+    def _tasks(self) -> TemporalTasks:
+        address = self.client.service_client.config.target_host
+        return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
+
+    async def _start(self) -> SessionStart:
+        return SessionStart(
+            store_id=await self.store.store_id(), tenant=tenant_hash(TENANT), session=session_hash(TENANT, self.name)
+        )

@@ -1,0 +1,89 @@
+"""The model's side of the account: a Messages server that keeps every call it answered, whoever was killed."""
+
+import hashlib
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Literal, NamedTuple
+
+from tests.end_to_end.messages_server import MessagesServer
+from waystation.adapters.offline.wire import MessagesRequest, TextBlock, WireMessage
+from waystation.agents.planner import SUBMIT_PLAN
+from waystation.domain.plan import PLANNING_ID
+
+MARK = "voyage-{}-"
+"""Begins the names of a task's documents, so that every request tells whose it is."""
+ANYBODY = ""
+"""Summaries are asked for without the agent's name: they are counted for their task."""
+LONGEST_PAUSE_S = 0.12
+"""Twice a reply: before it and in the middle of it."""
+
+_MARK = re.compile(MARK.format(r"(\d+)"))
+_STEP = re.compile(r'<step id="([^"]+)"')
+_TURN = re.compile(r"<status>turn (\d+)")
+
+
+class CallId(NamedTuple):
+    """What a call was for, without an attempt number."""
+
+    task: int
+    """Number of the task in its run; -1: the request does not tell."""
+    agent: str
+    kind: Literal["turn", "summary", "plan"]
+    number: str
+    """Of the turn or the plan; a digest of what a summary was asked of."""
+
+
+class Call(NamedTuple):
+    """A call that was answered. Seconds since the epoch, by the clock that the workers' charges have, too."""
+
+    id: CallId
+    began: float
+
+
+@dataclass
+class CountingModel(MessagesServer):
+    """Answers with small random delays, and says so when a call came in and when a reply is out."""
+
+    delay: float = LONGEST_PAUSE_S
+    calls: list[Call] = field(default_factory=list[Call])
+    chance: Random = field(default_factory=Random)
+    on_asked: Callable[[], object] = lambda: None
+    on_replied: Callable[[], object] = lambda: None
+
+    def pause(self) -> None:
+        """Half of the time that a reply takes at most."""
+        self.on_asked()
+        time.sleep(self.chance.uniform(0, self.delay))
+
+    def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
+        """The reply in two halves."""
+        half = len(reply) // 2
+        write(reply[:half])
+        time.sleep(self.chance.uniform(0, self.delay))
+        write(reply[half:])
+        self.on_replied()
+
+    def count(self, body: bytes, began: float) -> None:
+        """Keep the call, before its reply goes out: from here on a provider would bill it."""
+        self.calls.append(Call(call_id(body), began))
+
+
+def call_id(body: bytes) -> CallId:
+    """What the request was for."""
+    request = MessagesRequest.model_validate_json(body)
+    first, last = (_text(message) for message in (request.messages[0], request.messages[-1]))
+    mark, step, turns = _MARK.search(first), _STEP.search(first), _TURN.findall(last)
+    task = int(mark[1]) if mark else -1
+    if any(tool.name == SUBMIT_PLAN.name for tool in request.tools):
+        tries = sum(message.role == "assistant" for message in request.messages)
+        return CallId(task, PLANNING_ID, "plan", str(tries + 1))
+    if step and turns:
+        return CallId(task, step[1], "turn", turns[-1])
+    return CallId(task, ANYBODY, "summary", hashlib.sha256(first.encode()).hexdigest()[:12])
+
+
+def _text(message: WireMessage) -> str:
+    return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))

@@ -1,0 +1,38 @@
+"""The verdict as a table that goes into a README, and what is wrong, line by line."""
+
+from benchmarks.chaos.account import Verdict
+from benchmarks.chaos.run import Order, Outcome
+
+
+def table(order: Order, outcome: Outcome) -> str:
+    """Markdown."""
+    verdict = outcome.verdict
+    sandwich = f"{verdict.charges:,} ≤ {verdict.answered:,} ≤ {verdict.charges:,} + {verdict.intents:,}"
+    rows = [
+        ("seed", f"{order.seed}"),
+        ("kills", f"{outcome.kills.total():,}"),
+        *((f"of them {victim}, {moment}", f"{count:,}") for (victim, moment), count in sorted(outcome.kills.items())),
+        ("tasks", f"{outcome.tasks:,}"),
+        ("pauses approved", f"{outcome.approvals:,}"),
+        ("turns answered", f"{outcome.turns:,}"),
+        ("wall time", f"{outcome.wall_s:,.0f} s, of it with kills {outcome.killing_s:,.0f} s"),
+        ("workers that ended by themselves and were started again", f"{outcome.worker_exits:,}"),
+        ("**calls for a turn whose reply was committed**", f"**{len(verdict.asked_again):,}**"),
+        ("**turns lost**", f"**{len(verdict.lost):,}**"),
+        ("**tasks not finished**", f"**{len(verdict.unfinished):,}**"),
+        ("**intents shown as possibly billed**", f"**{verdict.intents:,}**"),
+        ("**charges ≤ calls answered ≤ charges + open intents**", f"**{sandwich}**"),
+        ("the same for each turn, plan and task's summaries: exceptions", f"{len(verdict.unexplained):,}"),
+    ]
+    return "\n".join(["| | |", "|---|---:|", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def faults(verdict: Verdict) -> list[str]:
+    """Everything that does not hold."""
+    kinds = {
+        "asked again": verdict.asked_again,
+        "lost": verdict.lost,
+        "not finished": verdict.unfinished,
+        "unexplained": verdict.unexplained,
+    }
+    return [f"{kind}: {fault}" for kind, found in kinds.items() for fault in found]

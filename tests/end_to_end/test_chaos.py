@@ -1,0 +1,103 @@
+"""The harness that kills everything: a short run of it holds, and it would say so if something did not."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchmarks.chaos.account import Account, Verdict, judged
+from benchmarks.chaos.kills import Moment, Victim, drawn
+from benchmarks.chaos.model import Call, CallId
+from benchmarks.chaos.run import Order, chaos
+from benchmarks.chaos.table import faults, table
+from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.transcript import Transcript
+
+COMMIT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+BEFORE, AFTER = COMMIT - timedelta(milliseconds=5), COMMIT + timedelta(milliseconds=5)
+AGENT = (0, "research-1")
+SEED = 1885
+"""Of its five kills one is of both, between a reply and its commit, the others of the server alone, at both moments:
+a killed worker is missed for 20 s, so that one has to do here."""
+FIRST, SUMMARY = (*AGENT, "turn-1"), (*AGENT, "summary-a1b2")
+
+
+def said(*ids: str) -> Transcript:
+    """A contract, then a reply for each id."""
+    replies = (Message(id=name, role="assistant", blocks=(Text(text="Yes."),)) for name in ids)
+    return Transcript(run_id="task/research-1", messages=(user_text("m1", "Ask."), *replies))
+
+
+def asked(number: str, at: datetime = BEFORE) -> Call:
+    return Call(CallId(*AGENT, "turn", number), at.timestamp())
+
+
+def one_turn() -> Account:
+    return Account(charges={FIRST: COMMIT}, transcripts={AGENT: said("m2")})
+
+
+@pytest.mark.timeout(300)
+async def test_five_kills_lose_no_turn_and_pay_none_twice(tmp_path: Path) -> None:
+    order = Order(kills=5, seed=SEED, tasks=2, home=tmp_path / "home")
+    outcome = await chaos(order, print)
+    assert faults(outcome.verdict) == [], table(order, outcome)
+    assert outcome.kills.total() == 5
+    assert outcome.verdict.charges > 50
+    assert "| **turns lost** | **0** |" in table(order, outcome)
+
+
+def test_the_same_seed_draws_the_same_kills_and_many_of_them_are_of_every_kind() -> None:
+    kills = drawn(60, seed=1)
+    assert kills == drawn(60, seed=1) != drawn(60, seed=2)
+    assert {(kill.victim, kill.moment) for kill in kills} == {(v, m) for v in Victim for m in Moment}
+
+
+def test_a_call_that_began_before_the_commit_is_no_repetition_and_one_after_it_is() -> None:
+    assert not judged(one_turn(), [asked("1")], []).broken
+    verdict = judged(one_turn(), [asked("1"), asked("1", AFTER)], [])
+    assert [re.sub(r"CallId.*\)", "it", fault) for fault in verdict.asked_again] == ["it was answered again"]
+
+
+def test_a_summary_that_was_announced_after_its_charge_is_a_repetition() -> None:
+    account = one_turn()
+    account.charges[SUMMARY] = COMMIT
+    account.intents = [(SUMMARY, BEFORE)]
+    assert judged(account, [], []).asked_again == []
+    account.intents = [(SUMMARY, AFTER)]
+    assert len(judged(account, [], []).asked_again) == 1
+
+
+@pytest.mark.parametrize(
+    "account",
+    [
+        Account(charges={FIRST: COMMIT}, transcripts={AGENT: said()}),
+        Account(charges={}, transcripts={AGENT: said("m2")}),
+        Account(charges={(*AGENT, "turn-2"): COMMIT}, transcripts={AGENT: said("m2")}),
+        Account(charges={FIRST: COMMIT}, transcripts={AGENT: said("m3")}),
+    ],
+    ids=["no reply", "no charge", "another number", "a message missing"],
+)
+def test_a_turn_without_its_reply_or_its_charge_is_lost(account: Account) -> None:
+    assert judged(account, [], []).lost
+
+
+def test_a_reply_that_was_never_committed_needs_an_open_intent() -> None:
+    account, calls = one_turn(), [asked("1"), asked("1")]
+    assert len(judged(account, calls, []).unexplained) == 1
+    account.intents = [(FIRST, BEFORE)]
+    assert not judged(account, calls, []).broken
+
+
+def test_a_charge_needs_a_call_and_the_summaries_of_a_task_are_counted_together() -> None:
+    account = one_turn()
+    account.charges[SUMMARY] = COMMIT
+    assert len(judged(account, [asked("1")], []).unexplained) == 1
+    summary = Call(CallId(0, "", "summary", "of these words"), BEFORE.timestamp())
+    assert not judged(account, [asked("1"), summary], []).broken
+
+
+def test_a_task_that_does_not_end_breaks_the_run() -> None:
+    verdict: Verdict = judged(one_turn(), [asked("1")], [0])
+    assert faults(verdict) == ["not finished: task 0"]
+    assert verdict.broken

@@ -1,0 +1,68 @@
+"""A budget in dollars, from the shell: it pauses at its end, is raised in dollars, and the bill adds up."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from tests.end_to_end.shell import Shell, until
+from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from waystation.settings import Settings
+
+PRICES = """
+[[price]]
+model = "waystation-offline-1"
+source = "a test"
+rates = { input = 6, output = 30, cache_write = 7.5, cache_read = 0.6 }
+"""
+
+
+def charged(home: Path) -> int:
+    """Millionths of a dollar of all charges in the store."""
+
+    async def summed() -> int:
+        engine = create_async_engine(Settings(home=home).database_url)
+        try:
+            async with engine.connect() as connection:
+                return int((await connection.execute(text("select sum(cost_micro_usd) from charges"))).scalar_one())
+        finally:
+            await engine.dispose()
+
+    return asyncio.run(summed())
+
+
+@pytest.mark.timeout(900)
+def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_the_charges(tmp_path: Path) -> None:
+    documents, prices = write_survey(tmp_path / "survey"), tmp_path / "prices.toml"
+    prices.write_text(PRICES)
+    shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PRICES": str(prices)})
+    assert shell.run("up").returncode == 0
+    try:
+        task = str(
+            shell.json("submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "$0.50", "--detach")["task_id"]
+        )
+        until(lambda: shell.json("show", task)["phase"] == "paused", 360, "the pause")
+        shown = shell.json("show", task)
+        assert 0 < shown["budget"]["spent_usd"] <= shown["budget"]["limit_usd"] == 0.5
+        assert task in shell.run("approvals").stdout
+
+        (request, *_) = [
+            asked for asked in cast("list[dict[str, Any]]", shown["approvals"]) if asked["decision"] == "pending"
+        ]
+        assert request["asked_tokens"] == 0 < request["asked_usd"]
+        approved = shell.run("approve", task, "--request", request["request_id"], "--add", "$0.25")
+        assert approved.returncode == 0, approved.stderr
+        assert shell.json("show", task)["budget"]["limit_usd"] == 0.75
+
+        bill = shell.json("cost", task)
+        lines = cast("list[dict[str, Any]]", bill["lines"])
+        assert bill["total"]["cost_micro_usd"] == sum(line["cost_micro_usd"] for line in lines)
+        shell.run("cancel", task)
+        until(lambda: shell.json("show", task)["phase"] == "cancelled", 240, "the end")
+        assert shell.json("cost", task)["total"]["cost_micro_usd"] == charged(shell.home)
+        assert shell.json("show", task)["budget"]["spent_usd"] <= 0.75
+    finally:
+        shell.run("down")

@@ -1,0 +1,103 @@
+"""What the tests of output show: a paused task, in tokens and with a budget in dollars."""
+
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.compaction.outcome import AgentCompaction, Status
+from waystation.domain.outlook import Outlook
+from waystation.domain.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.work import Made
+from waystation.seen import TaskView
+
+USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
+ASKING_OUTLOOK = Outlook(
+    calls=7,
+    each=Amount(tokens=4_214),
+    worth=7,
+    finished=1,
+    to_come=2,
+    kept=Amount(tokens=60_000),
+    made=Made(notes=3),
+    needed_by=("analysis",),
+)
+ASKING = Approval(
+    request_id="r1",
+    agent="research-1",
+    asked=Amount(tokens=30_000),
+    spent=Amount(tokens=29_500),
+    limit=Limit(tokens=30_000),
+    needed=Amount(tokens=900),
+    task_spent=Amount(tokens=41_200),
+    steps_left=3,
+    outlook=ASKING_OUTLOOK,
+)
+PAUSED = TaskView(
+    progress=TaskProgress(
+        task_id="task-0123456789abcdef",
+        phase=TaskPhase.PAUSED,
+        title="Which licences [red]do[/red] they carry?",
+        model="claude-sonnet-5-5",
+        steps=(
+            StepProgress(
+                id="research-1",
+                role="research",
+                state="paused",
+                legs=2,
+                usage=USAGE,
+                limit=Limit(tokens=30_000),
+                spent=Amount(tokens=29_500),
+            ),
+            StepProgress(id="writing", role="writing", state="waiting", legs=0, usage=Usage()),
+        ),
+        budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=90_000)),
+        totals=RunTotals(usage=USAGE, turns=4, cost_micro_usd=123_456),
+        legs=2,
+        compactions=(
+            AgentCompaction(
+                agent="research-1",
+                compaction_id="c1",
+                status=Status.COMPRESSED,
+                strategy="window",
+                tokens_before=9_100,
+                tokens_after=4_300,
+                covered=14,
+                passages=6,
+                passages_waiting=6,
+                redactions=2,
+                totals=RunTotals(),
+            ),
+        ),
+        approvals=(ASKING,),
+        notes=("memory is down",),
+    ),
+    run_id="run-1",
+    ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
+)
+
+DEAR = PAUSED.progress.model_copy(
+    update={
+        "steps": (
+            PAUSED.progress.steps[0].model_copy(
+                update={"limit": Limit(micro_usd=500_000), "spent": Amount(tokens=29_500, micro_usd=450_000)}
+            ),
+        ),
+        "budget": BudgetProgress(
+            limit=Limit(tokens=200_000, micro_usd=2_000_000),
+            spent=Amount(tokens=41_200, micro_usd=700_000),
+            reserved=Amount(tokens=90_000, micro_usd=1_000_000),
+        ),
+        "approvals": (
+            ASKING.model_copy(
+                update={
+                    "asked": Amount(micro_usd=500_000),
+                    "spent": Amount(tokens=29_500, micro_usd=450_000),
+                    "limit": Limit(micro_usd=500_000),
+                    "needed": Amount(micro_usd=12_345),
+                    "task_spent": Amount(tokens=41_200, micro_usd=700_000),
+                    "outlook": ASKING_OUTLOOK.model_copy(
+                        update={"each": Amount(micro_usd=64_285), "kept": Amount(micro_usd=1_000_000)}
+                    ),
+                }
+            ),
+        ),
+    }
+)

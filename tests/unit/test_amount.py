@@ -1,0 +1,169 @@
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.amount import Amount, Limit, amount_text, dollars, limit_text, read_limit, used_text
+
+NUMBERS = st.integers(0, 10**12)
+AMOUNTS = st.builds(Amount, tokens=NUMBERS, micro_usd=NUMBERS)
+LIMITS = st.builds(Limit, tokens=st.none() | NUMBERS, micro_usd=st.none() | NUMBERS)
+BOTH = Limit(tokens=100, micro_usd=1_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("600k", Limit(tokens=600_000)),
+        (" 1.5M ", Limit(tokens=1_500_000)),
+        ("600_000", Limit(tokens=600_000)),
+        ("$2", Limit(micro_usd=2_000_000)),
+        ("$ 2.00", Limit(micro_usd=2_000_000)),
+        ("$0.000001", Limit(micro_usd=1)),
+        ("$1,000,000", Limit(micro_usd=10**12)),
+        ("$1_000.5", Limit(micro_usd=1_000_500_000)),
+        ("600k+$2.00", Limit(tokens=600_000, micro_usd=2_000_000)),
+        ("$2.00 + 600k", Limit(tokens=600_000, micro_usd=2_000_000)),
+        ("0", Limit(tokens=0)),
+    ],
+)
+def test_limits_are_read_as_people_write_them(text: str, limit: Limit) -> None:
+    assert read_limit(text) == limit
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "+", "+600k", "$", "$-2", "-5k", "$2.0000001", "$1e3", "2 $", "0.5", "1.2345k", "many", "$nan", "€2"],
+)
+def test_what_is_no_limit_is_refused_with_what_it_should_look_like(text: str) -> None:
+    with pytest.raises(ValueError, match=r" is no amount"):
+        read_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"), [("5k+5k", "tokens"), ("$1+$1", "dollars"), ("$1+5k+$1", "dollars"), ("5k+$1+6k", "tokens")]
+)
+def test_a_unit_that_is_named_twice_is_refused(text: str, unit: str) -> None:
+    with pytest.raises(ValueError, match=f"names {unit} twice$"):
+        read_limit(text)
+
+
+@pytest.mark.parametrize(
+    ("micro_usd", "text"),
+    [
+        (0, "$0.00"),
+        (1, "$0.000001"),
+        (100_000, "$0.10"),
+        (123_456, "$0.123456"),
+        (1_500_000, "$1.50"),
+        (2_000_000, "$2.00"),
+        (1_234_567_800_000, "$1,234,567.80"),
+    ],
+)
+def test_dollars_are_shown_exactly_and_in_whole_cents_where_that_is_exact(micro_usd: int, text: str) -> None:
+    assert dollars(micro_usd) == text
+
+
+@given(NUMBERS)
+def test_dollars_that_are_shown_read_back_as_the_same(micro_usd: int) -> None:
+    assert read_limit(dollars(micro_usd)) == Limit(micro_usd=micro_usd)
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit(tokens=600_000), "600,000 tokens"),
+        (Limit(micro_usd=2_000_000), "$2.00"),
+        (Limit(tokens=0, micro_usd=0), "0 tokens and $0.00"),
+        (Limit(), "no limit"),
+    ],
+)
+def test_a_limit_is_shown_in_the_units_that_it_has(limit: Limit, text: str) -> None:
+    assert limit_text(limit) == text
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (Amount(), "0 tokens"),
+        (Amount(tokens=1_200), "1,200 tokens"),
+        (Amount(micro_usd=250_000), "$0.25"),
+        (Amount(tokens=1_200, micro_usd=250_000), "1,200 tokens and $0.25"),
+    ],
+)
+def test_an_amount_is_shown_in_the_units_that_it_has(amount: Amount, text: str) -> None:
+    assert amount_text(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("limit", "text"),
+    [
+        (Limit(tokens=100_000), "1,200 of 100,000 tokens"),
+        (Limit(micro_usd=500_000), "$0.10 of $0.50"),
+        (Limit(tokens=100_000, micro_usd=500_000), "1,200 of 100,000 tokens and $0.10 of $0.50"),
+        (Limit(), "1,200 tokens and $0.10"),
+    ],
+)
+def test_what_is_used_is_shown_beside_what_may_be(limit: Limit, text: str) -> None:
+    assert used_text(Amount(tokens=1_200, micro_usd=100_000), limit) == text
+
+
+@pytest.mark.parametrize(
+    ("used", "limit", "share"),
+    [
+        (Amount(tokens=50, micro_usd=900), BOTH, 0.9),
+        (Amount(tokens=95, micro_usd=900), BOTH, 0.95),
+        (Amount(tokens=200), BOTH, 2.0),
+        (Amount(tokens=95, micro_usd=100), Limit(micro_usd=1_000), 0.1),
+        (Amount(tokens=95), Limit(), 0.0),
+        (Amount(), Limit(tokens=0), 1.0),
+    ],
+)
+def test_the_unit_that_is_used_most_says_how_much_is_used(used: Amount, limit: Limit, share: float) -> None:
+    assert limit.share_used(used) == share
+
+
+@given(LIMITS, AMOUNTS)
+def test_a_limit_covers_an_amount_unless_it_is_over_in_some_limited_unit(limit: Limit, amount: Amount) -> None:
+    over = (limit.tokens is not None and amount.tokens > limit.tokens) or (
+        limit.micro_usd is not None and amount.micro_usd > limit.micro_usd
+    )
+    assert limit.covers(amount) == (not over)
+    assert limit.raised(limit.excess(amount)).covers(amount)
+
+
+@given(LIMITS, AMOUNTS, AMOUNTS)
+def test_what_is_left_is_never_negative_and_never_more_than_there_was(limit: Limit, one: Amount, other: Amount) -> None:
+    left = limit.after(one)
+    assert left.after(other) == limit.after(one + other)
+    assert limit.covers(left.amount)
+    assert (left.tokens is None, left.micro_usd is None) == (limit.tokens is None, limit.micro_usd is None)
+    assert min(left.amount.tokens, left.amount.micro_usd) >= 0
+
+
+@given(LIMITS, st.integers(1, 50))
+def test_equal_parts_together_never_exceed_the_whole(limit: Limit, parts: int) -> None:
+    assert limit.covers(sum([limit.part(parts).amount] * parts, Amount()))
+
+
+@given(AMOUNTS, AMOUNTS)
+def test_amounts_are_compared_and_taken_off_in_each_unit(one: Amount, other: Amount) -> None:
+    assert one.less(other) + one.at_most(other) == one
+    assert one.less(one).nothing
+    assert (one + other).less(other) == one
+
+
+LOADED: list[Callable[[str], Amount | Limit]] = [Amount.model_validate_json, Limit.model_validate_json]
+
+
+@given(NUMBERS)
+def test_a_bare_number_of_the_previous_release_is_tokens(tokens: int) -> None:
+    assert [load(str(tokens)) for load in LOADED] == [Amount(tokens=tokens), Limit(tokens=tokens)]
+    assert Limit.model_validate_json("null") == Limit()
+
+
+@given(AMOUNTS, LIMITS)
+def test_amounts_and_limits_survive_being_stored(amount: Amount, limit: Limit) -> None:
+    assert Amount.model_validate_json(amount.model_dump_json()) == amount
+    assert Limit.model_validate_json(limit.model_dump_json()) == limit

@@ -1,0 +1,126 @@
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.amount import Amount
+from waystation.domain.bill import Bill, BillLine, Paid, Unanswered, bill
+from waystation.domain.budget import Usage
+from waystation.domain.turn import Charge, Intent
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+COUNTS = st.integers(0, 100_000)
+CHARGES = st.builds(
+    Charge,
+    key=st.text("abc123-", min_size=1, max_size=8),
+    kind=st.sampled_from(["turn", "summary", "plan"]),
+    model=st.sampled_from(["large", "small"]),
+    usage=st.builds(Usage, input=COUNTS, cache_write=COUNTS, cache_read=COUNTS, output=COUNTS),
+    cost_micro_usd=st.none() | COUNTS,
+    at=st.just(NOON),
+)
+PAID = st.lists(st.builds(Paid, agent=st.sampled_from(["plan", "research-1", "writing"]), charge=CHARGES), max_size=20)
+
+
+def turn(agent: str, cost: int | None = 5, model: str = "large", kind: str = "turn", key: str = "turn-1") -> Paid:
+    charge = Charge.model_validate(
+        {
+            "key": key,
+            "kind": kind,
+            "model": model,
+            "usage": Usage(input=10, output=2),
+            "cost_micro_usd": cost,
+            "at": NOON,
+        }
+    )
+    return Paid(agent=agent, charge=charge)
+
+
+def added(lines: Sequence[BillLine]) -> tuple[int, Usage, int | None]:
+    """Calls, usage and cost together; an unknown cost makes the sum unknown."""
+    costs = [line.cost_micro_usd for line in lines]
+    return (
+        sum(line.calls for line in lines),
+        sum((line.usage for line in lines), Usage()),
+        None if None in costs else sum(cost or 0 for cost in costs),
+    )
+
+
+@given(PAID)
+def test_every_charge_is_on_the_bill_once_whatever_it_is_grouped_by(paid: list[Paid]) -> None:
+    made = bill(paid)
+    assert added(made.lines) == added([made.total])
+    assert made.total.calls == len(paid)
+    assert made.total.usage == sum((entry.charge.usage for entry in paid), Usage())
+    for agent in {entry.agent for entry in paid}:
+        theirs = [entry for entry in paid if entry.agent == agent]
+        assert added([line for line in made.lines if line.agent == agent]) == added([bill(theirs).total])
+    summaries = [line for line in made.lines if line.kind == "summary"]
+    assert added(made.compactions) == added(summaries)
+
+
+@given(PAID)
+def test_a_line_is_unknown_exactly_where_one_of_its_calls_is(paid: list[Paid]) -> None:
+    for line in bill(paid).lines:
+        charges = [
+            entry.charge
+            for entry in paid
+            if (entry.agent, entry.charge.model, entry.charge.kind) == (line.agent, line.model, line.kind)
+        ]
+        unknown = any(charge.cost_micro_usd is None for charge in charges)
+        assert (line.cost_micro_usd is None) == unknown
+        assert (line.calls, line.usage) == (len(charges), sum((charge.usage for charge in charges), Usage()))
+
+
+@given(PAID.flatmap(lambda paid: st.tuples(st.just(paid), st.permutations(paid))))
+def test_the_sums_do_not_depend_on_the_order_of_the_charges(orders: tuple[list[Paid], list[Paid]]) -> None:
+    made, turned = map(bill, orders)
+    assert made.total == turned.total
+    assert sorted(map(repr, made.lines)) == sorted(map(repr, turned.lines))
+
+
+def test_one_unknown_price_makes_its_line_and_the_total_unknown_and_no_other_line() -> None:
+    made = bill([turn("research-1", 5), turn("research-1", None), turn("writing", 7)])
+    assert [(line.agent, line.calls, line.cost_micro_usd) for line in made.lines] == [
+        ("research-1", 2, None),
+        ("writing", 1, 7),
+    ]
+    assert made.total.cost_micro_usd is None
+
+
+def test_agents_are_in_the_order_of_their_first_call_with_their_models_and_kinds_together() -> None:
+    made = bill(
+        [
+            turn("plan", kind="plan"),
+            turn("b"),
+            turn("a"),
+            turn("b", model="small", kind="summary"),
+            turn("b"),
+            turn("plan"),
+        ]
+    )
+    assert [(line.agent, line.model, line.kind, line.calls) for line in made.lines] == [
+        ("plan", "large", "plan", 1),
+        ("plan", "large", "turn", 1),
+        ("b", "large", "turn", 2),
+        ("b", "small", "summary", 1),
+        ("a", "large", "turn", 1),
+    ]
+
+
+def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
+    made = bill([turn("a", kind="summary", key="summary-c1"), turn("a", kind="summary", key="summary-c2", cost=None)])
+    assert [(line.agent, line.kind, line.calls, line.cost_micro_usd) for line in made.compactions] == [
+        ("a", "summary-c1", 1, 5),
+        ("a", "summary-c2", 1, None),
+    ]
+
+
+def test_a_bill_of_nothing_costs_nothing_and_calls_without_an_answer_are_listed_but_not_added() -> None:
+    open_call = Unanswered(
+        agent="a", intent=Intent(key="turn-1", model="large", worst_case=Amount(tokens=9, micro_usd=4), at=NOON)
+    )
+    made = bill([], [open_call])
+    nothing = BillLine(agent="", model="", kind="", calls=0, usage=Usage(), cost_micro_usd=0)
+    assert made == Bill(lines=(), compactions=(), total=nothing, possibly_billed=(open_call,))

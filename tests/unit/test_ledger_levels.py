@@ -1,0 +1,168 @@
+"""Three levels of budget together: a session, its tasks and their agents, in tokens and dollars at once."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.unit.task_values import PLAN, REF, TERMS
+from waystation.domain import session_state
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.errors import Overdrawn
+from waystation.domain.ledger import Account
+from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.session import Ask, Raised, SessionState, Settlement
+from waystation.domain.task import TaskPhase
+from waystation.domain.task_state import TaskState
+
+TASKS = ("task-1", "task-2", "task-3")
+BUDGET = Limit(tokens=40_000, micro_usd=80_000)
+AGENT = Limit(tokens=8_000, micro_usd=16_000)
+AMOUNTS = st.builds(Amount, tokens=st.integers(1, 9_000), micro_usd=st.integers(1, 18_000))
+PARTS = st.floats(0, 1)
+
+
+def totals(spent: Amount) -> RunTotals:
+    return RunTotals(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd)
+
+
+def part(of: Amount, tokens: float, dollars: float) -> Amount:
+    return Amount(tokens=int(of.tokens * tokens), micro_usd=int(of.micro_usd * dollars))
+
+
+class Levels(RuleBasedStateMachine):
+    """Tasks of one session, whose agents never spend more than they may: their limit, as the loop sees to."""
+
+    @initialize(limit=st.builds(Limit, tokens=st.integers(0, 200_000), micro_usd=st.integers(0, 400_000)))
+    def opened(self, limit: Limit) -> None:
+        self.session = SessionState(account=Account(limit=limit))
+        self.tasks: dict[str, TaskState] = {}
+        self.limit = limit
+        """What the session may spend, grants of people included."""
+        self.asks = 0
+
+    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS)
+    def submit(self, task_id: str, tokens: float, dollars: float) -> None:
+        if task_id in self.tasks:
+            return
+        try:
+            self.session = session_state.admitted(self.session, task_id, BUDGET)
+        except Overdrawn:
+            assert not self.session.account.unreserved.covers(BUDGET.amount)
+            return
+        planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
+        state = TaskState(account=Account(limit=BUDGET)).planned(PLAN, planning, (), AGENT)
+        for step in PLAN.steps:
+            state = state.started(step, REF, TERMS)
+        self.tasks[task_id] = state
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), tokens=PARTS, dollars=PARTS)
+    def work(self, data: st.DataObject, tokens: float, dollars: float) -> None:
+        task_id, step_id = self._pick(data, "running")
+        if step_id is None:
+            return
+        state = self.tasks[task_id]
+        run = state.runs[step_id]
+        spent = run.totals.spent + part(run.limit.after(run.totals.spent).amount, tokens, dollars)
+        ends = data.draw(st.sampled_from(["finished", "spent"]))
+        standing = Standing(totals=totals(spent))
+        outcome = (
+            Finished(standing=standing)
+            if ends == "finished"
+            else AllowanceSpent(standing=standing, needed=data.draw(AMOUNTS))
+        )
+        self.tasks[task_id] = state.with_run(run.after_leg(outcome))
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data())
+    def draw(self, data: st.DataObject) -> None:
+        task_id, step_id = self._pick(data, "spent")
+        if step_id is None:
+            return
+        state, drawn = self.tasks[task_id].drawn(step_id)
+        if drawn.nothing:
+            assert state == self.tasks[task_id]
+            return
+        self.tasks[task_id] = state.with_run(state.runs[step_id].after_grant(drawn))
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), times=st.integers(1, 3))
+    def ask_the_session(self, data: st.DataObject, times: int) -> None:
+        task_id, step_id = self._pick(data, "spent")
+        if step_id is None:
+            return
+        self.asks += 1
+        ask = Ask(task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].wanted)
+        self.session, answer = session_state.answered(self.session, ask)
+        for _ in range(times):  # the answer may arrive more than once
+            self.tasks[task_id] = self.tasks[task_id].session_answered(answer)
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), amount=AMOUNTS)
+    def a_person_grants(self, data: st.DataObject, amount: Amount) -> None:
+        task_id, step_id = self._pick(data, "spent")
+        if step_id is None:
+            return
+        before = self.session, self.tasks[task_id]
+        self.tasks[task_id] = before[1].granted(step_id, amount)
+        self.session = session_state.raised(before[0], Raised(task_id=task_id, amount=amount))
+        self.limit = self.limit.raised(amount)
+        assert self.session.account.limit == before[0].account.limit.raised(amount)
+        assert self.session.account.reserved[task_id] == before[0].account.reserved[task_id] + amount
+        assert self.tasks[task_id].account.limit == before[1].account.limit.raised(amount)
+        assert self.tasks[task_id].runs[step_id].limit == before[1].runs[step_id].limit.raised(amount)
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data(), times=st.integers(1, 3))
+    def end(self, data: st.DataObject, times: int) -> None:
+        task_id = data.draw(st.sampled_from(sorted(self.tasks)))
+        state = self.tasks[task_id].ended(TaskPhase.DONE)
+        assert state.account.held.nothing
+        assert state.account.spent == state.totals.spent
+        self.tasks[task_id] = state
+        for _ in range(times):
+            self.session = session_state.settled(self.session, Settlement(task_id=task_id, spent=state.totals.spent))
+
+    def _pick(self, data: st.DataObject, phase: str) -> tuple[str, str | None]:
+        task_id = data.draw(st.sampled_from(sorted(self.tasks)))
+        state = self.tasks[task_id]
+        steps = [
+            step_id for step_id, run in state.runs.items() if run.phase == phase and step_id in state.account.reserved
+        ]
+        return task_id, data.draw(st.sampled_from(steps)) if steps else None
+
+    @invariant()
+    def no_level_passes_its_limit(self) -> None:
+        assert self.session.account.limit == self.limit
+        assert self.limit.covers(self.session.account.spent + self.session.account.held)
+        for task_id, state in self.tasks.items():
+            held = self.session.account.reserved.get(task_id)
+            assert state.account.limit.covers(state.account.spent + state.account.held)
+            if held is not None:
+                assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
+            for step_id, reserved in state.account.reserved.items():
+                assert reserved == state.runs[step_id].limit.amount
+
+    @invariant()
+    def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:
+        spent = sum((state.totals.spent for state in self.tasks.values()), Amount())
+        assert self.limit.covers(spent)
+
+
+TestLevels = Levels.TestCase
+
+
+@given(st.permutations(range(32)), st.lists(st.tuples(PARTS, PARTS), min_size=32, max_size=32), st.integers(1, 3))
+def test_32_tasks_settle_in_any_order_and_repetition_to_what_they_spent(
+    order: list[int], shares: list[tuple[float, float]], times: int
+) -> None:
+    limit = Limit(tokens=32 * 40_000, micro_usd=32 * 80_000)
+    state = SessionState(account=Account(limit=limit))
+    for number in range(32):
+        state = session_state.admitted(state, f"task-{number}", BUDGET)
+    assert state.account.unreserved == Limit(tokens=0, micro_usd=0)
+    spent = [part(BUDGET.amount, tokens, dollars) for tokens, dollars in shares]
+    for number in order * times:
+        state = session_state.settled(state, Settlement(task_id=f"task-{number}", spent=spent[number]))
+    assert state == SessionState(account=Account(limit=limit, spent=sum(spent, Amount())))

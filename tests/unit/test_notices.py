@@ -1,0 +1,121 @@
+import pytest
+from inline_snapshot import snapshot
+
+from tests.unit.notice_values import ASKED, REQUEST, ended
+from waystation.domain.amount import Amount
+from waystation.domain.notices import Event, Notice, fields, text
+from waystation.domain.task import TaskPhase
+
+PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"
+TASK = "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”"
+ANSWER = (
+    "Answer with `waystation approve task-0123456789abcdef --request harbours-1` or "
+    "`waystation deny task-0123456789abcdef --request harbours-1`"
+)
+
+
+def of(event: Event) -> Notice:
+    return ASKED.model_copy(update={"event": event})
+
+
+def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
+    assert text(ASKED, PAGE) == (
+        "*`harbours` asks for 2,387 tokens.* It waits until 2026-11-22 00:00 UTC. "
+        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
+        "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|Temporal UI>"
+    )
+
+
+def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
+    reason = "the provider's account has no credit"
+    request = REQUEST.model_copy(update={"asked": Amount(), "answer_by": None, "reason": reason})
+    notice = ASKED.model_copy(update={"request": request})
+    assert text(notice, None) == (
+        f"*`harbours` makes no more calls until somebody sees to this:* {reason}. "
+        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
+    )
+    assert fields(notice, None)["reason"] == reason
+
+
+def test_a_deadline_that_passed_says_what_happens_now() -> None:
+    assert text(of(Event.OVERDUE), None) == (
+        f"*Nobody answered `harbours-1` until its deadline: it still waits.* It is about {TASK}. {ANSWER}"
+    )
+    assert text(of(Event.EXPIRED), None) == (
+        "*Nobody answered `harbours-1` until its deadline: the agent delivers what it has.* "
+        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason", "words", "next_step"),
+    [
+        (TaskPhase.DONE, "", "*A task is done*", "Its report: `waystation report"),
+        (TaskPhase.PARTIAL, "", "*A task ended with a report that lacks something*", "Its report: `waystation report"),
+        (
+            TaskPhase.CANCELLED,
+            "",
+            "*A task was cancelled, and its report holds what there was*",
+            "Its report: `waystation report",
+        ),
+        (
+            TaskPhase.FAILED,
+            "no such <model>",
+            "*A task failed* (no such &lt;model&gt;)",
+            "How it stands: `waystation show",
+        ),
+    ],
+)
+def test_an_end_says_how_the_task_ended_and_where_to_read_on(
+    phase: TaskPhase, reason: str, words: str, next_step: str
+) -> None:
+    told = f"{words}: {TASK}. It spent 9,000 of 10,000 tokens. {next_step} task-0123456789abcdef`"
+    assert text(ended(phase, reason), None) == told
+
+
+def test_programs_get_the_same_flat_and_without_nulls() -> None:
+    assert fields(ASKED, PAGE) == snapshot(
+        {
+            "event": "budget_asked",
+            "delivery_id": "notice-task-0123456789abcdef-budget_asked-harbours-1",
+            "task_id": "task-0123456789abcdef",
+            "title": "How is the bar <crossed> & when?",
+            "phase": "paused",
+            "at": "2026-11-21T12:00:00+00:00",
+            "spent_tokens": 9000,
+            "spent_usd": 0.0125,
+            "request_id": "harbours-1",
+            "agent": "harbours",
+            "asked_tokens": 2387,
+            "asked_usd": 0.0,
+            "answer_by": "2026-11-22T00:00:00+00:00",
+            "link": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2",
+        }
+    )
+    assert fields(ended(TaskPhase.DONE), None) == snapshot(
+        {
+            "event": "task_finished",
+            "delivery_id": "notice-task-0123456789abcdef-done",
+            "task_id": "task-0123456789abcdef",
+            "title": "How is the bar <crossed> & when?",
+            "phase": "done",
+            "at": "2026-11-21T12:00:00+00:00",
+            "spent_tokens": 9000,
+            "spent_usd": 0.0125,
+        }
+    )
+
+
+def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_other_event() -> None:
+    later = ASKED.model_copy(update={"phase": TaskPhase.WORKING, "spent": Amount(tokens=9_500)})
+    assert later.delivery_id == ASKED.delivery_id
+    second = ASKED.model_copy(update={"request": REQUEST.model_copy(update={"request_id": "harbours-2"})})
+    endings = [ended(phase) for phase in TaskPhase if phase.over]
+    ids = {notice.delivery_id for notice in (ASKED, second, of(Event.OVERDUE), of(Event.EXPIRED), *endings)}
+    assert len(ids) == 4 + len(endings)
+
+
+def test_the_summary_fits_the_temporal_ui() -> None:
+    assert (ASKED.summary, ended(TaskPhase.DONE).summary) == snapshot(
+        ("task-0123456789abcdef: harbours-1 asked", "task-0123456789abcdef: done")
+    )

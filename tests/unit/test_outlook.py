@@ -1,0 +1,152 @@
+"""What a request says the money is for, in numbers and in words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.progress_values import ASKING, NOON
+from tests.unit.task_values import after_leg, finished, totals, working
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.ledger import Account
+from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
+from waystation.domain.outlook import Outlook, outlook
+from waystation.domain.plan import Plan
+from waystation.domain.request_text import answer_text, denial_text, estimate_text, made_text, steps_text
+from waystation.domain.task import Approval
+from waystation.domain.unattended import IN_ADVANCE
+from waystation.domain.work import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
+
+
+def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
+    """An agent that spent its share, so much of it."""
+    run = working().runs["research-1"].model_copy(update={"share": Limit(tokens=share), "limit": Limit(tokens=share)})
+    standing = Standing(totals=RunTotals(usage=Usage(input=used), turns=calls))
+    return run.after_leg(AllowanceSpent(standing=standing, needed=Amount(tokens=needed)))
+
+
+def seen(run: AgentRun) -> Outlook:
+    return outlook(run, Plan(steps=()), Account(limit=Limit()), frozenset(), 0)
+
+
+def calls_made(left: int, worst_case: int, cost: int) -> int:
+    """One by one, as the guard before each call lets them through."""
+    calls = 0
+    while left >= worst_case:
+        left, calls = left - cost, calls + 1
+    return calls
+
+
+@given(st.integers(1, 40), st.integers(1, 5_000), st.integers(0, 9_000), st.integers(1, 60_000), st.data())
+def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_average_cost(
+    calls: int, cost: int, over: int, share: int, data: st.DataObject
+) -> None:
+    worst_case = cost + over
+    left = data.draw(st.integers(0, worst_case - 1))
+    run = asking_run(calls * cost, calls, worst_case - left, share)
+    assert seen(run).each == Amount(tokens=cost)
+    assert seen(run).worth == calls_made(left + run.wanted.tokens, worst_case, cost)
+
+
+def test_of_two_units_the_one_that_ends_first_decides() -> None:
+    run = working().runs["research-1"].model_copy(update={"limit": Limit(tokens=10_000, micro_usd=5_000)})
+    spent = RunTotals(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
+    run = run.model_copy(update={"share": run.limit}).after_leg(
+        AllowanceSpent(standing=Standing(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
+    )
+    assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
+    assert seen(run).worth == 1 + (5_000 - 2_500) // 500
+
+
+def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
+    state = finished(working(), "research-2")
+    standing = Standing(totals=totals(29_500), made=Made(notes=4))
+    state = after_leg(state, "research-1", AllowanceSpent(standing=standing, needed=Amount(tokens=900)))
+    told = state.request_for("research-1", NOON).outlook
+    assert told is not None
+    assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), Made(notes=4))
+    assert told.needed_by == ("analysis",)
+
+
+def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
+    told = seen(asking_run(0, 0, 900, 30_000))
+    assert estimate_text(told, Amount(tokens=30_000)) == "no call so far"
+
+
+def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
+    standing = Standing(totals=RunTotals(usage=Usage(input=900), turns=3))
+    run = working().runs["research-1"].after_leg(ProviderLimit(standing=standing, reason="no credit"))
+    assert estimate_text(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+
+
+@pytest.mark.parametrize(
+    ("each", "told"),
+    [
+        (Amount(tokens=7), "7 tokens"),
+        (Amount(tokens=4_251), "4,300 tokens"),
+        (Amount(micro_usd=31_337), "$0.031"),
+        (Amount(tokens=123_456, micro_usd=1_234_567), "120,000 tokens and $1.20"),
+    ],
+)
+def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
+    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).model_copy(update={"each": each})
+    assert f"1 call so far, about {told} each: " in estimate_text(outlook_of_it, Amount(tokens=1))
+
+
+def test_a_denial_says_who_goes_on_with_what() -> None:
+    told = seen(asking_run(100, 1, 900, 30_000))
+    research = told.model_copy(update={"made": Made(notes=1, findings=2), "needed_by": ("weigh", "write")})
+    writing = told.model_copy(update={"made": Made(sections=2)})
+    assert denial_text(research, "a") == (
+        "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
+    )
+    assert denial_text(told.model_copy(update={"needed_by": ("weigh",)}), "a") == (
+        "a ends with nothing, weigh goes on with that, and the task ends partial"
+    )
+    assert denial_text(writing, "write") == (
+        "write ends with 2 sections, and the report is partial: what other steps found stands in for the rest"
+    )
+    assert made_text(Made(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
+
+
+def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
+    told = ASKING.outlook
+    assert told is not None
+    one = ASKING.model_copy(update={"outlook": told.model_copy(update={"to_come": 1}), "steps_left": 1})
+    assert steps_text(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
+    last = ASKING.model_copy(update={"outlook": told.model_copy(update={"to_come": 0}), "steps_left": 1})
+    assert steps_text(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
+    older = Approval.model_validate(ASKING.model_dump(exclude={"outlook"}))
+    assert older.outlook is None
+    assert steps_text(older) == "the task had spent 41,200 tokens, with 3 steps to finish"
+
+
+def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
+    asked = "research-2 asked for 30,000 tokens after 7 calls"
+    granted = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=5)})
+    by_ada = granted.model_copy(update={"by": "Ada", "note": "go on"})
+    assert answer_text(by_ada, over=False, origin="sent from a@b") == (
+        f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
+    )
+    assert answer_text(granted, over=False) == f"{asked}; 5 tokens approved"
+    assert answer_text(granted, over=False, origin="sent from a@b") == (
+        f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
+    )
+    halted = ASKING.model_copy(update={"decision": "approved", "reason": "no credit", "by": "Ada"})
+    assert answer_text(halted, over=False) == (
+        "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
+    )
+    unasked = granted.model_copy(update={"by": IN_ADVANCE, "note": "1 of 3"})
+    assert answer_text(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    assert answer_text(ASKING, over=False) == f"{asked}; not answered yet"
+    assert answer_text(ASKING, over=True) == f"{asked}; nobody answered"
+
+
+def test_what_an_agent_has_is_counted_by_kind() -> None:
+    note = Note(id="n", run_id="r", text="t", document="a.md", first_line=1, last_line=1)
+    found = Finding(claim="c", citations=())
+    assert made(None, (note, note)) == Made(notes=2)
+    assert made(Findings(findings=(found, found)), (note,)) == Made(notes=1, findings=2)
+    assert made(Analysis(conclusions=(found,)), ()) == Made(findings=1)
+    assert made(ReportDraft(sections=(Section(heading="h", markdown="m"),)), ()) == Made(sections=1)

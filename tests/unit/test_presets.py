@@ -1,0 +1,60 @@
+from itertools import product
+
+import pytest
+
+from waystation.domain.amount import Limit
+from waystation.domain.budget import Mode
+from waystation.domain.presets import PRESETS, Choices, Preset, Source, Wishes, choose
+
+LEVELS = ("request", "preset", "environment", "config file")
+WISHES: dict[str, tuple[Limit | int | Mode, ...]] = {
+    "budget": tuple(Limit(tokens=tokens) for tokens in (10_000, 20_000, 30_000, 40_000)),
+    "agent_budget": tuple(Limit(micro_usd=micro_usd) for micro_usd in (1_000, 2_000, 3_000, 4_000)),
+    "window": (12_000, 13_000, 14_000, 15_000),
+    "mode": (Mode.HARD, Mode.SOFT, Mode.HARD, Mode.SOFT),
+}
+"""What each level would have of each field."""
+
+
+@pytest.mark.parametrize("speaks", list(product((True, False), repeat=len(LEVELS))))
+@pytest.mark.parametrize("field", WISHES)
+def test_the_first_level_that_says_something_is_heard(field: str, speaks: tuple[bool, ...]) -> None:
+    sources = [
+        Source(level, Wishes.model_validate({field: wish} if said else {}))
+        for level, wish, said in zip(LEVELS, WISHES[field], speaks, strict=True)
+    ]
+    chosen = choose(sources)
+    heard = speaks.index(True) if any(speaks) else None
+    wish, level = (getattr(Choices(), field), None) if heard is None else (WISHES[field][heard], LEVELS[heard])
+    assert (getattr(chosen, field), chosen.origins.get(field)) == (wish, level)
+
+
+def test_levels_that_speak_of_different_things_are_all_heard() -> None:
+    chosen = choose([Source("a", Wishes(window=12_000)), Source("b", Wishes(window=13_000, mode=Mode.SOFT))])
+    assert (chosen.window, chosen.mode, chosen.origins) == (12_000, Mode.SOFT, {"window": "a", "mode": "b"})
+
+
+def test_where_nobody_speaks_the_defaults_hold() -> None:
+    chosen = choose([])
+    assert (chosen.budget, chosen.agent_budget) == (Limit(tokens=600_000), Limit(tokens=100_000))
+    assert (chosen.mode, chosen.window, chosen.origins) == (Mode.APPROVAL, None, {})
+
+
+@pytest.mark.parametrize(
+    ("preset", "numbers"),
+    [
+        (Preset.QA, (30, 25_000, 2, 10, 75, None)),
+        (Preset.DEBUGGING, (100, 75_000, 5, 30, 85, None)),
+        (Preset.LONG, (75, None, 3, 20, 75, 1_000)),
+    ],
+)
+def test_a_preset_is_these_numbers(preset: Preset, numbers: tuple[int | None, ...]) -> None:
+    got = choose([Source("preset", PRESETS[preset])])
+    assert (got.messages, got.window, got.primers, got.recents, got.trigger_percent, got.history) == numbers
+
+
+@pytest.mark.parametrize("preset", Preset)
+def test_after_a_compaction_a_preset_has_room_for_turns(preset: Preset) -> None:
+    got = choose([Source("preset", PRESETS[preset])])
+    assert got.messages is not None
+    assert got.primers + got.recents <= got.messages // 2

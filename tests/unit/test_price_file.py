@@ -1,0 +1,132 @@
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.prices.file import EXAMPLE, load_prices
+from waystation.domain.budget import Usage
+from waystation.domain.errors import BadInput
+from waystation.domain.pricing import PRICES, cost_micro_usd, price_of, worst_rates
+
+TODAY = date(2026, 11, 21)
+RATES = "rates = { input = 3, output = 18, cache_write = 4.5, cache_read = 0.18 }"
+
+
+def entry(text: str = RATES, model: str = 'model = "claude-opus-5-5"') -> str:
+    return f"[[price]]\n{model}\n{text}\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "prices.toml"
+
+
+def test_without_a_file_the_built_in_prices_hold() -> None:
+    assert load_prices(None) == PRICES
+
+
+def test_the_example_that_complaints_show_is_a_price_file(file: Path) -> None:
+    file.write_text(EXAMPLE)
+    prices = load_prices(file)
+    own = price_of("claude-opus-5-5", date(2026, 11, 1), prices)
+    assert own is not None
+    assert (own.rates.input, own.rates.cache_read, own.source) == (Decimal("3.6"), Decimal("0.18"), "our contract")
+
+
+def test_own_prices_replace_those_of_the_models_they_name_and_of_no_other(file: Path) -> None:
+    file.write_text(entry())
+    prices = load_prices(file)
+    assert cost_micro_usd("claude-opus-5-5", Usage(output=1_000_000), TODAY, prices) == 18_000_000
+    assert [price for price in prices if price.model != "claude-opus-5-5"] == [
+        price for price in PRICES if price.model != "claude-opus-5-5"
+    ]
+
+
+@pytest.mark.parametrize("name", ["claude-sonnet-5-5", "claude-sonnet-5-5-20261001"])
+def test_an_own_price_also_replaces_built_in_ones_that_are_dated_later(file: Path, name: str) -> None:
+    file.write_text(entry(model=f'model = "{name}"'))
+    prices = load_prices(file)
+    for day in (date(2026, 1, 1), TODAY, date(2030, 1, 1)):
+        assert cost_micro_usd("claude-sonnet-5-5", Usage(input=1_000_000), day, prices) == 3_000_000
+    assert len([price for price in prices if price.model == "claude-sonnet-5-5"]) == 1
+
+
+def test_a_model_may_have_several_dated_prices_and_none_before_the_first(file: Path) -> None:
+    later = RATES.replace("input = 3", "input = 6")
+    file.write_text(entry(f"since = 2026-11-01\n{RATES}") + entry(f"since = 2026-12-01\n{later}"))
+    prices = load_prices(file)
+    costs = [
+        cost_micro_usd("claude-opus-5-5", Usage(input=1), day, prices)
+        for day in (date(2026, 10, 31), date(2026, 11, 1), date(2026, 12, 1))
+    ]
+    assert costs == [None, 3, 6]
+
+
+def test_a_model_that_is_not_built_in_gets_a_price_also_for_long_prompts(file: Path) -> None:
+    long = RATES.replace("rates = {", "{").replace("input = 3", "input = 30")
+    file.write_text(entry(f"{RATES}\nlong_prompts = {{ over = 1000, rates = {long} }}", 'model = "house-1"'))
+    prices = load_prices(file)
+    assert prices[: len(PRICES)] == PRICES
+    assert cost_micro_usd("house-1", Usage(input=1_000), TODAY, prices) == 3_000
+    assert cost_micro_usd("house-1", Usage(input=1_001), TODAY, prices) == 30_030
+    worst = worst_rates("house-1", 1_001, TODAY, prices)
+    assert worst is not None
+    assert worst.input == Decimal(30)
+
+
+BROKEN = {
+    "nothing in it": ("", "price: Field required"),
+    "no entry": ("price = []", "price: Tuple should have at least 1 item"),
+    "another table": (f"{entry()}[[prices]]\n", "prices: Extra inputs are not permitted"),
+    "no model": (entry(model=""), "price.0.model: Field required"),
+    "an empty model": (entry(model='model = ""'), "price.0.model: String should have at least 1 character"),
+    "no rates": (entry(text=""), "price.0.rates: Field required"),
+    "a missing rate": (entry("rates = { input = 3, output = 18, cache_write = 4.5 }"), "price.0.rates.cache_read: "),
+    "a misspelt rate": (
+        entry(RATES.replace("cache_read", "cached")),
+        "price.0.rates.cache_read: Field required; price.0.rates.cached: Extra inputs are not permitted",
+    ),
+    "a misspelt field": (entry(f"sinse = 2026-11-01\n{RATES}"), "price.0.sinse: Extra inputs are not permitted"),
+    "a negative rate": (
+        entry(RATES.replace("input = 3", "input = -3")),
+        "price.0.rates.input: Input should be greater",
+    ),
+    "an output for nothing": (entry(RATES.replace("= 18", "= 0")), "price.0.rates.output: Input should be greater"),
+    "a rate that is no number": (
+        entry(RATES.replace("= 18", "= nan")),
+        "price.0.rates.output: Input should be a finite",
+    ),
+    "a rate in words": (entry(RATES.replace("= 18", '= "dear"')), "price.0.rates.output: Input should be a valid dec"),
+    "a date that is none": (entry(f'since = "soon"\n{RATES}'), "price.0.since: Input should be a valid date"),
+    "long prompts from nothing on": (
+        entry(f"{RATES}\nlong_prompts = {{ over = 0, {RATES} }}"),
+        "price.0.long_prompts.over: Input should be greater than 0",
+    ),
+    "a fault in a later entry": (entry() + entry(text=""), "price.1.rates: Field required"),
+}
+
+
+@pytest.mark.parametrize(("written", "fault"), BROKEN.values(), ids=BROKEN.keys())
+def test_a_broken_file_is_refused_with_its_name_the_entry_and_the_field(file: Path, written: str, fault: str) -> None:
+    file.write_text(written)
+    with pytest.raises(BadInput) as refused:
+        load_prices(file)
+    assert str(refused.value).startswith(f"the price file {file} cannot be used: {fault}")
+    assert str(refused.value).endswith(f"it should look like\n{EXAMPLE}")
+
+
+@pytest.mark.parametrize("written", [b"[[price]\n", b"model = \n", b"\xff\xfe", b"since = 2026-13-45"])
+def test_what_is_not_toml_is_refused_with_an_example(file: Path, written: bytes) -> None:
+    file.write_bytes(written)
+    with pytest.raises(BadInput) as refused:
+        load_prices(file)
+    assert str(refused.value).startswith(f"the price file {file} is not TOML: ")
+    assert str(refused.value).endswith(EXAMPLE)
+
+
+def test_a_file_that_cannot_be_read_is_refused_with_the_cause(file: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot be read: No such file or directory$"):
+        load_prices(file)
+    with pytest.raises(BadInput, match=r"cannot be read: Is a directory$"):
+        load_prices(file.parent)

@@ -1,0 +1,24 @@
+from inline_snapshot import snapshot
+
+from waystation.cli.render import message_text
+from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse
+
+
+def test_a_message_shows_every_kind_of_block() -> None:
+    message = Message(
+        id="m7",
+        role="assistant",
+        blocks=(
+            Thinking(thinking="hm", signature="s"),
+            Text(text="I look it up."),
+            ToolUse(id="t1", name="search_documents", input={"query": "licence"}),
+            ToolResult(tool_use_id="t1", content="nothing", is_error=True),
+        ),
+    )
+    assert message_text(message) == snapshot("""\
+[m7] assistant
+(thinks) hm
+I look it up.
+(calls search_documents) {'query': 'licence'}
+(error) nothing
+""")

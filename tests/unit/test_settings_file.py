@@ -1,0 +1,166 @@
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from waystation.cli.failures import BAD_USAGE, exit_code, sentence
+from waystation.domain.amount import Limit
+from waystation.domain.budget import Mode
+from waystation.domain.errors import BadInput
+from waystation.domain.presets import Preset
+from waystation.domain.task import TaskRequest
+from waystation.settings import NOT_IN_A_FILE, Settings
+from waystation.terms import choices
+
+ASKED = {
+    "budget": Limit(tokens=5_000),
+    "agent_budget": Limit(tokens=6_000),
+    "window": 7_000,
+    "mode": Mode.HARD,
+}
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.delenv("WAYSTATION_CONFIG", raising=False)
+    return tmp_path / "config.toml"
+
+
+def refusal() -> str:
+    """What a person reads when the settings cannot be used."""
+    with pytest.raises((ValidationError, BadInput)) as refused:
+        Settings()
+    assert exit_code(refused.value) == BAD_USAGE
+    return sentence(refused.value)
+
+
+def test_the_file_in_the_home_folder_gives_settings_by_their_names(config: Path) -> None:
+    config.write_text(
+        'budget = "300k+$2.00"\nagent_budget = 50_000\nwindow = "20k"\nmode = "soft"\npreset = "qa"\n'
+        'offline = true\nqdrant_url = "http://memory"\n'
+    )
+    settings = Settings()
+    assert settings.budget == Limit(tokens=300_000, micro_usd=2_000_000)
+    assert settings.agent_budget == Limit(tokens=50_000)
+    assert (settings.window, settings.mode, settings.preset) == (20_000, Mode.SOFT, Preset.QA)
+    assert (settings.offline, settings.qdrant_url) == (True, "http://memory")
+
+
+def test_without_a_file_the_defaults_hold(config: Path) -> None:
+    assert Settings().mode is Mode.APPROVAL
+
+
+def test_the_home_folder_that_is_given_in_code_has_its_own_file(config: Path, tmp_path: Path) -> None:
+    config.write_text('tenant = "another"')
+    assert Settings(home=tmp_path / "elsewhere").tenant == "local"
+
+
+def test_another_file_can_be_named_and_the_empty_one_too(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('tenant = "here"')
+    named = config.with_name("team.toml")
+    named.write_text('tenant = "team"')
+    monkeypatch.setenv("WAYSTATION_CONFIG", str(named))
+    assert Settings().tenant == "team"
+    monkeypatch.setenv("WAYSTATION_CONFIG", os.devnull)
+    assert Settings().tenant == "local"
+
+
+def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text('tenant = "file"\nqdrant_url = "http://file"\nanthropic_base_url = "http://file"')
+    monkeypatch.setenv("WAYSTATION_TENANT", "environment")
+    monkeypatch.setenv("QDRANT_URL", "http://environment")
+    monkeypatch.setenv("WAYSTATION_ANTHROPIC_BASE_URL", "http://environment")
+    settings = Settings()
+    assert settings.tenant == "environment"
+    assert (settings.qdrant_url, settings.anthropic_base_url) == ("http://environment",) * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('bugdet = "300k"', "bugdet in {}: there is no such setting"),
+        ('budget = "300"', "budget in {}: from 2,000 to 1,000,000,000 tokens"),
+        ("window = 100", "window in {}: from 2,000 to 1,000,000"),
+        ('window = "wide"', "window in {}: from 2,000 to 1,000,000"),
+        ('mode = "harsh"', "mode in {}: Input should be 'hard', 'soft' or 'approval'"),
+        ('preset = "all"', "preset in {}: Input should be 'qa', 'debugging' or 'long'"),
+        ("trigger_percent = 100", "trigger_percent in {}: from 50 to 99"),
+        ("agents_at_once = 0", "agents_at_once in {}: 1 or more"),
+        ("target_cpu = 2", "target_cpu in {}: more than 0 and at most 1"),
+        ("anthropic_base_url = 3", "anthropic_base_url in {}: Input should be a valid string"),
+        ("budget = $2", "the config file {} is not TOML: Invalid value (at line 1, column 10)"),
+    ],
+)
+def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Path, line: str, words: str) -> None:
+    config.write_text(line)
+    assert refusal() == words.format(config)
+
+
+def test_what_a_variable_cannot_give_is_refused_by_its_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.write_text("window = 20_000")
+    monkeypatch.setenv("WAYSTATION_WINDOW", "10")
+    assert refusal() == "WAYSTATION_WINDOW: from 2,000 to 1,000,000"
+
+
+@pytest.mark.parametrize("name", NOT_IN_A_FILE)
+def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(config: Path, name: str) -> None:
+    config.write_text(f'{name} = "hush"')
+    told = refusal()
+    assert f"the config file {config} must not give {name}, since it " in told
+    assert name.upper() in told.rpartition(": set ")[2]
+    assert "hush" not in told
+
+
+def test_every_secret_is_among_them() -> None:
+    secrets = {name for name, field in Settings.model_fields.items() if field.annotation == SecretStr | None}
+    assert secrets <= NOT_IN_A_FILE.keys()
+    assert len(secrets) == 4
+
+
+@pytest.mark.parametrize("place", ["team.toml", "."])
+def test_a_file_that_is_named_and_cannot_be_read_is_refused(
+    config: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("WAYSTATION_CONFIG", str(config.parent / place))
+    assert f"the config file {config.parent / place} cannot be read: " in refusal()
+
+
+@pytest.mark.parametrize(
+    ("asked", "variable", "line", "window", "origin"),
+    [
+        ({"window": 7_000, "preset": "qa"}, "8k", "window = 9_000", 7_000, "request"),
+        ({"preset": "qa"}, "8k", "window = 9_000", 25_000, "preset qa"),
+        ({"preset": "qa"}, "", "preset = 'debugging'", 25_000, "preset qa"),
+        ({}, "8k", "preset = 'debugging'", 75_000, "preset debugging of config file"),
+        ({"preset": "long"}, "8k", "window = 9_000", 8_000, "WAYSTATION_WINDOW"),
+        ({}, "8k", "window = 9_000", 8_000, "WAYSTATION_WINDOW"),
+        ({}, "", "window = 9_000", 9_000, "config file"),
+        ({}, "", "", None, None),
+    ],
+)
+def test_the_request_beats_the_preset_that_the_environment_and_that_the_file(
+    config: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: dict[str, object],
+    variable: str,
+    line: str,
+    window: int | None,
+    origin: str | None,
+) -> None:
+    config.write_text(line)
+    monkeypatch.setenv("WAYSTATION_WINDOW", variable)
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **asked})
+    chosen = choices(request, Settings())
+    assert (chosen.window, chosen.origins.get("window")) == (window, origin)
+
+
+def test_the_request_is_heard_on_everything_that_it_says(config: Path) -> None:
+    config.write_text('budget = "300k"\nagent_budget = "50k"\nwindow = "20k"\nmode = "soft"')
+    silent = TaskRequest(question="What?", request_id="r")
+    asked = choices(silent.model_copy(update=ASKED), Settings())
+    assert {name: getattr(asked, name) for name in ASKED} == ASKED
+    left = choices(silent, Settings())
+    assert (left.budget, left.agent_budget) == (Limit(tokens=300_000), Limit(tokens=50_000))
+    assert (left.window, left.mode) == (20_000, Mode.SOFT)

@@ -1,0 +1,39 @@
+import pytest
+from pydantic import ValidationError
+
+from waystation.cli.failures import BAD_USAGE, exit_code, sentence
+from waystation.cli.main import run
+from waystation.settings import Settings
+
+ADDRESS = "https://hooks.example.com/services/T0/B0/hush"
+
+
+def test_a_webhook_is_kept_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_WEBHOOK", f" {ADDRESS}\n")
+    settings = Settings()
+    assert settings.webhook is not None
+    assert settings.webhook.get_secret_value() == ADDRESS
+    assert "hush" not in repr(settings)
+
+
+@pytest.mark.parametrize("given", ["hooks.example.com/hush", "ftp://hooks.example.com/hush", "http://[::hush", "hush"])
+def test_what_is_no_web_address_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("WAYSTATION_WEBHOOK", given)
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    assert exit_code(refused.value) == BAD_USAGE
+    assert sentence(refused.value).startswith("WAYSTATION_WEBHOOK: it must be an http or https address")
+    assert "hush" not in f"{sentence(refused.value)}{refused.value}"
+
+
+def test_the_doctor_says_whether_a_webhook_is_set_and_where(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
+    run(["doctor"])
+    assert "--   notices: no webhook tells of budget requests" in capsys.readouterr().out
+    monkeypatch.setenv("WAYSTATION_WEBHOOK", ADDRESS)
+    run(["doctor"])
+    told = capsys.readouterr().out
+    assert "ok   notices: by a webhook at hooks.example.com, on workers that have it too\n" in told
+    assert "hush" not in told

@@ -1,0 +1,98 @@
+"""A task and its agents with budgets in dollars, in tokens, and in both."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
+from waystation.domain.agent_run import AskMoney
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.ledger import Account
+from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.session import Answer
+from waystation.domain.task_state import TaskState, progress_of
+
+PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
+NUMBERS = st.none() | st.integers(0, 400_000)
+LIMITS = st.builds(Limit, tokens=NUMBERS, micro_usd=NUMBERS)
+
+
+def working(budget: Limit, agent: Limit) -> TaskState:
+    state = TaskState(account=Account(limit=budget)).planned(PLAN, PLANNING, (), agent)
+    return state.started(PLAN.step("research-1"), REF, TERMS)
+
+
+def standing(spent: Amount) -> Standing:
+    return Standing(totals=RunTotals(usage=Usage(input=spent.tokens), turns=1, cost_micro_usd=spent.micro_usd))
+
+
+def spent(state: TaskState, spent: Amount, needed: Amount) -> TaskState:
+    return after_leg(state, "research-1", AllowanceSpent(standing=standing(spent), needed=needed))
+
+
+@given(LIMITS, LIMITS)
+def test_shares_never_pass_what_the_task_has_left_in_any_unit(budget: Limit, agent: Limit) -> None:
+    state = working(budget, agent)
+    assert state.account.unreserved.covers(Amount())
+    assert budget.after(PLANNING.spent).covers(state.account.held)
+    run = state.runs["research-1"]
+    assert run.limit == run.share == state.share
+    assert state.account.reserved["research-1"] == run.limit.amount
+
+
+@pytest.mark.parametrize(
+    ("needed", "drawn"),
+    [
+        (Amount(micro_usd=900), Amount(micro_usd=50_000)),
+        (Amount(micro_usd=60_000), Amount(micro_usd=60_000)),
+        (Amount(tokens=900), Amount(tokens=15_000)),
+        (Amount(tokens=900, micro_usd=900), Amount(tokens=15_000, micro_usd=50_000)),
+        (Amount(tokens=900, micro_usd=560_001), Amount()),
+    ],
+)
+def test_a_spent_agent_draws_half_a_share_in_the_units_that_it_lacks(needed: Amount, drawn: Amount) -> None:
+    budget, agent = Limit(tokens=200_000, micro_usd=1_000_000), Limit(tokens=30_000, micro_usd=100_000)
+    state = spent(working(budget, agent), Amount(tokens=29_500, micro_usd=99_500), needed)
+    after, given_out = state.drawn("research-1")
+    assert given_out == drawn
+    assert after.account.reserved["research-1"] == agent.amount + drawn
+    assert after.account.limit.covers(after.account.spent + after.account.held)
+
+
+@pytest.mark.parametrize(
+    ("needed", "wanted"),
+    [
+        (Amount(micro_usd=900), Amount(micro_usd=100_000)),
+        (Amount(tokens=900), Amount(tokens=30_000)),
+        (Amount(tokens=900, micro_usd=200_000), Amount(tokens=30_000, micro_usd=200_000)),
+    ],
+)
+def test_an_agent_asks_in_the_units_that_it_lacks_for_its_share_again_or_for_what_it_needs(
+    needed: Amount, wanted: Amount
+) -> None:
+    agent = Limit(tokens=30_000, micro_usd=100_000)
+    state = spent(working(Limit(tokens=900_000, micro_usd=900_000), agent), Amount(tokens=1, micro_usd=1), needed)
+    assert state.runs["research-1"].next_move() == AskMoney(amount=wanted)
+    request = state.request_for("research-1", NOON)
+    assert (request.asked, request.needed, request.limit) == (wanted, needed, state.runs["research-1"].limit)
+
+
+def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
+    state = working(Limit(micro_usd=440_000), Limit(micro_usd=100_000))
+    state = spent(state, Amount(tokens=9, micro_usd=99_000), Amount(micro_usd=900))
+    assert state.drawn("research-1")[1] == Amount()
+    answer = Answer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
+    answered = state.session_answered(answer).session_answered(answer)
+    assert answered.account.limit == Limit(micro_usd=540_000)
+    assert answered.drawn("research-1")[1] == Amount(micro_usd=50_000)
+
+
+def test_people_see_spent_and_reserved_in_both_units() -> None:
+    state = working(Limit(micro_usd=1_000_000), Limit(micro_usd=100_000))
+    state = after_leg(state, "research-1", Finished(standing=standing(Amount(tokens=5_000, micro_usd=60_000))))
+    progress = progress_of(state, REF, TERMS, "Why?")
+    assert progress.budget.limit == Limit(micro_usd=1_000_000)
+    assert progress.budget.spent == Amount(tokens=7_000, micro_usd=100_000)
+    assert progress.budget.reserved == Amount(micro_usd=300_000)
+    assert progress.steps[0].limit == Limit(micro_usd=100_000)

@@ -1,0 +1,80 @@
+"""Requests that end without a person: at their deadline, in advance, or because their task is over already."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.unit.task_values import NOON, asking, working
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import Standing, approve, authorised, deny
+from waystation.domain.task import Approval, Refusal, TaskPhase
+from waystation.domain.task_state import TaskState
+from waystation.domain.unattended import IN_ADVANCE, TopUp, Unattended
+
+LATER = NOON + timedelta(days=7)
+
+
+def standing_of(state: TaskState) -> Standing:
+    return Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
+
+
+def expired(state: TaskState, request_id: str) -> TaskState:
+    (request,) = [asked for asked in state.pending if asked.request_id == request_id]
+    return state.expired(request, LATER)
+
+
+def test_at_its_deadline_a_request_is_expired_and_its_agent_delivers_what_it_has() -> None:
+    state = expired(asking(working(), "research-1", "research-2"), "research-1-1")
+    first, second = state.approvals
+    run = state.runs["research-1"]
+    assert (first.decision, first.answered_at, first.granted) == ("expired", LATER, Amount())
+    assert second.decision == "pending"
+    assert (run.phase, run.partial) == ("delivered", True)
+    assert run.reason == "nobody answered its request for money until its deadline"
+    assert "research-1" not in state.account.reserved
+    assert state.account.spent.tokens == 2_000 + 29_500
+    assert state.phase is TaskPhase.PAUSED
+
+
+def test_an_expired_request_takes_no_answer_any_more() -> None:
+    state = expired(asking(working(), "research-1"), "research-1-1")
+    for answer in (approve, deny):
+        refusal = answer(standing_of(state), {"request_id": "research-1-1"}, LATER)
+        assert isinstance(refusal, Refusal)
+        assert refusal.reason == "research-1-1 was already expired"
+
+
+@pytest.mark.parametrize(
+    ("within", "by", "deadline"),
+    [
+        (None, None, None),
+        (timedelta(hours=2), None, NOON + timedelta(hours=2)),
+        (None, LATER, LATER),
+        (timedelta(hours=2), LATER, NOON + timedelta(hours=2)),
+        (timedelta(days=8), LATER, LATER),
+    ],
+)
+def test_the_earlier_of_two_deadlines_is_that_of_the_request(
+    within: timedelta | None, by: datetime | None, deadline: datetime | None
+) -> None:
+    assert Unattended(answer_within=within, answer_by=by).deadline(NOON) == deadline
+
+
+def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_advance() -> None:
+    request = Approval(request_id="r1-3", agent="r1", asked=Amount(tokens=900), needed=Amount(tokens=900))
+    granted = request.model_copy(update={"request_id": "r1-1", "decision": "approved", "by": "Ada"})
+    ahead = TopUp(amount=Amount(tokens=900), times=1)
+    by_ada = Standing(approvals=(granted,), limit=Limit(tokens=10_000))
+    answered = authorised(by_ada, request, ahead, NOON)
+    assert answered is not None
+    assert (answered.by, answered.note) == (IN_ADVANCE, "1 of 1")
+    used = by_ada.model_copy(update={"approvals": (granted, answered)})
+    assert authorised(used, request, ahead, NOON) is None
+
+
+@pytest.mark.parametrize("finish", ["partial", "cancel"])
+def test_a_denial_never_brings_a_cancelled_task_back(finish: str) -> None:
+    state = asking(working(), "research-1")
+    denied = deny(standing_of(state), {"finish": finish}, NOON)
+    cancelled = state.with_(cancelled=True).answered(denied).denied("research-1")
+    assert (cancelled.cancelled, cancelled.last_phase) == (True, TaskPhase.CANCELLED)

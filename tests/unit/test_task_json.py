@@ -1,0 +1,109 @@
+from inline_snapshot import snapshot
+
+from tests.unit.render_values import DEAR, PAUSED
+from waystation.cli.task_json import task_json
+from waystation.seen import TaskView
+
+
+def test_the_json_of_a_task_has_these_keys() -> None:
+    assert task_json(PAUSED, None).model_dump(mode="json") == snapshot(
+        {
+            "task_id": "task-0123456789abcdef",
+            "workflow_id": "task-0123456789abcdef",
+            "run_id": "run-1",
+            "ui_url": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
+            "report_path": None,
+            "phase": "paused",
+            "model": "claude-sonnet-5-5",
+            "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
+            "cost_usd": 0.123456,
+            "legs": 2,
+            "compactions": [
+                {
+                    "agent": "research-1",
+                    "status": "COMPRESSED",
+                    "tokens_before": 9100,
+                    "tokens_after": 4300,
+                    "passages": 6,
+                    "redactions": 2,
+                }
+            ],
+            "approvals": [
+                {
+                    "request_id": "r1",
+                    "agent": "research-1",
+                    "asked_tokens": 30000,
+                    "asked_usd": 0.0,
+                    "granted_tokens": 0,
+                    "granted_usd": 0.0,
+                    "needed_tokens": 900,
+                    "needed_usd": 0.0,
+                    "spent_tokens": 29500,
+                    "spent_usd": 0.0,
+                    "decision": "pending",
+                    "by": "",
+                    "note": "",
+                    "requested_at": None,
+                    "answer_by": None,
+                    "answered_at": None,
+                    "outlook": {
+                        "calls": 7,
+                        "call_tokens": 4214,
+                        "call_usd": 0.0,
+                        "calls_worth": 7,
+                        "steps_finished": 1,
+                        "steps_to_come": 2,
+                        "kept_tokens": 60000,
+                        "kept_usd": 0.0,
+                        "notes": 3,
+                        "findings": 0,
+                        "sections": 0,
+                        "denial": "research-1 ends with 3 notes, analysis goes on with that, and the task ends partial",
+                    },
+                    "sent_from": None,
+                }
+            ],
+            "steps": [
+                {
+                    "id": "research-1",
+                    "role": "research",
+                    "state": "paused",
+                    "legs": 2,
+                    "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
+                },
+                {
+                    "id": "writing",
+                    "role": "writing",
+                    "state": "waiting",
+                    "legs": 0,
+                    "usage": {"input": 0, "cache_write": 0, "cache_read": 0, "output": 0, "total": 0},
+                },
+            ],
+            "budget": {
+                "limit_tokens": 200000,
+                "limit_usd": None,
+                "spent_tokens": 41200,
+                "spent_usd": 0.0,
+                "reserved_tokens": 90000,
+                "reserved_usd": 0.0,
+            },
+            "notes": ["memory is down"],
+        }
+    )
+
+
+def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
+    printed = task_json(TaskView(progress=DEAR), None)
+    assert printed.budget.model_dump() == snapshot(
+        {
+            "limit_tokens": 200000,
+            "limit_usd": 2.0,
+            "spent_tokens": 41200,
+            "spent_usd": 0.7,
+            "reserved_tokens": 90000,
+            "reserved_usd": 1.0,
+        }
+    )
+    assert printed.approvals[0].model_dump(include={"asked_tokens", "asked_usd", "granted_tokens", "granted_usd"}) == (
+        snapshot({"asked_tokens": 0, "asked_usd": 0.5, "granted_tokens": 0, "granted_usd": 0.0})
+    )

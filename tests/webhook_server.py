@@ -1,0 +1,81 @@
+"""A webhook on loopback that answers as it is told to, and keeps what it took."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from aiohttp import web
+from pydantic import JsonValue, TypeAdapter
+
+SECRET = "T0000/B0000/only-we-may-post-here"
+BODY: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+
+
+class Answer(NamedTuple):
+    """One answer. Status 0: none at all, for as long as the server runs."""
+
+    status: int = 200
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+HANG = Answer(0)
+
+
+@dataclass
+class WebhookServer:
+    """Gives its answers in order, then always the last one; and without any, takes everything."""
+
+    answers: list[Answer]
+    url: str = ""
+    asked: list[tuple[int, dict[str, JsonValue]]] = field(default_factory=list[tuple[int, dict[str, JsonValue]]])
+    """Status and body of every request."""
+    paths: set[str] = field(default_factory=set[str])
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def taken(self) -> list[dict[str, JsonValue]]:
+        """Bodies that were answered with success."""
+        return [body for status, body in self.asked if 200 <= status < 300]
+
+    @property
+    def told(self) -> list[JsonValue]:
+        """The delivery ids of those, sorted."""
+        return sorted((payload(body)["delivery_id"] for body in self.taken), key=str)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        """Take one request."""
+        answer = self.answers.pop(0) if len(self.answers) > 1 else next(iter(self.answers), Answer())
+        self.asked.append((answer.status, BODY.validate_json(await request.read())))
+        self.paths.add(request.path)
+        if answer.status == 0:
+            await self.closing.wait()
+        return web.Response(
+            status=answer.status or 200, headers=answer.headers, text="a text that must not be repeated"
+        )
+
+
+def payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The fields for programs."""
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    return BODY.validate_python(metadata["event_payload"])
+
+
+@asynccontextmanager
+async def running_webhook(*answers: Answer, port: int = 0) -> AsyncGenerator[WebhookServer]:
+    """Serve on loopback until the block ends; requests that hang are then answered, too late."""
+    server = WebhookServer(list(answers))
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(application, shutdown_timeout=0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}/services/{SECRET}"
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        await runner.cleanup()

@@ -1,0 +1,135 @@
+"""Tasks that Temporal sets back or loses: nothing is paid twice, and nothing stays reserved."""
+
+from pathlib import Path
+from uuid import uuid4
+
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.running import Counter, at_work, dev_server, until
+from tests.workflows_live.history import events
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain import names
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.ledger import Account
+from waystation.domain.task import TaskPhase, TaskProgress
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+SESSION_LIMIT = Limit(tokens=TIGHT_BUDGET)
+LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
+"""Events after which the session continues as new, and looks after its tasks."""
+
+
+async def account(counter: Counter) -> Account:
+    return await counter.session.query(SessionWorkflow.account)
+
+
+async def set_back(client: Client, task: WorkflowHandle[TaskWorkflow, TaskProgress]) -> str:
+    """To its beginning, as an operator would. Returns the new run's id."""
+    finished = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    first = next(event.event_id for event in await events(task) if event.event_type == finished)
+    reset = ResetWorkflowExecutionRequest(
+        namespace=client.namespace,
+        workflow_execution=WorkflowExecution(workflow_id=task.id),
+        reason="a test",
+        workflow_task_finish_event_id=first,
+        request_id=str(uuid4()),
+    )
+    return (await client.workflow_service.reset_workflow_execution(reset)).run_id
+
+
+async def lose(client: Client, task: WorkflowHandle[TaskWorkflow, TaskProgress]) -> None:
+    """Take it out of Temporal, running as it is."""
+    execution = WorkflowExecution(workflow_id=task.id)
+    await client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    )
+
+    async def gone() -> bool:
+        try:
+            await task.describe()
+        except RPCError as error:
+            return error.status is RPCStatusCode.NOT_FOUND
+        return False
+
+    await until(gone)
+
+
+async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.limit(SESSION_LIMIT)
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def both_are_asked_for() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
+
+        await until(both_are_asked_for)
+        before, called = await task.query(TaskWorkflow.progress), list(crew.calls)
+        run = await set_back(server, task)
+
+        async def again() -> bool:
+            return (await task.describe()).run_id == run and await both_are_asked_for()
+
+        await until(again)
+        after = await task.query(TaskWorkflow.progress)
+        called_again = list(crew.calls)
+        for asked in after.approvals:
+            await task.signal(names.APPROVE_BUDGET, {"request_id": asked.request_id})
+        progress = await task.result()
+        settled = await account(counter)
+    assert called_again == called
+    assert {asked.request_id for asked in after.approvals} == {asked.request_id for asked in before.approvals}
+    assert after.budget.spent == before.budget.spent
+    assert progress.phase is TaskPhase.DONE
+    assert len(crew.calls) == len(set(crew.calls))
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
+    assert settled == Account(limit=Limit(tokens=TIGHT_BUDGET + 2 * SHARE), spent=Amount(tokens=WORK_TOKENS))
+
+
+async def test_a_task_that_is_set_back_after_its_end_ends_the_same_and_settles_once(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit()
+        first = await counter.task().result()
+        called = list(crew.calls)
+        run = await set_back(server, counter.task())
+        second = await server.get_workflow_handle_for(TaskWorkflow.run, counter.task().id, run_id=run).result()
+        settled = await account(counter)
+    assert crew.calls == called
+    assert (second.phase, second.report, second.totals) == (first.phase, first.report, first.totals)
+    assert settled == Account(limit=Limit(), spent=Amount(tokens=WORK_TOKENS))
+
+
+async def test_a_task_that_temporal_has_lost_gives_its_reservation_back(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 2), Call("tides", 2))
+    async with dev_server(LONG_IS) as client, at_work(client, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.limit(SESSION_LIMIT)
+        await counter.submit(under=tight())
+        await gate.reached.wait()
+        await lose(client, counter.task())
+        gate.opened.set()
+        held = (await account(counter)).reserved
+
+        async def settled() -> bool:
+            await counter.limit(SESSION_LIMIT)
+            return (await account(counter)).held.nothing
+
+        await until(settled)
+        spent = (await account(counter)).spent
+        totals = [await counter.store.totals(f"{counter.task().id}/{step}") for step in ("plan", "harbours", "tides")]
+    assert held == {counter.task().id: Amount(tokens=TIGHT_BUDGET)}
+    assert spent == sum((total.spent for total in totals), Amount())
+    assert spent.tokens > 0

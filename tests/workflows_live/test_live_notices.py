@@ -1,0 +1,268 @@
+"""Notices of running tasks: each event is told once, and nothing waits for it."""
+
+import gc
+import logging
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue, SecretStr
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from tests.crew import Call, Crew, tight
+from tests.ports import free_port
+from tests.running import RUNNERS, Counter, at_work, dev_server, until
+from tests.webhook_server import SECRET, Answer, WebhookServer, payload, running_webhook
+from tests.workflows_live.history import events, everything_written, kinds
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.errors import ModelRejected
+from waystation.domain.names import APPROVE_BUDGET, WORKFLOWS_QUEUE
+from waystation.domain.task import TaskPhase, TaskRef
+from waystation.domain.task_state import TaskStart
+from waystation.domain.unattended import Unattended
+from waystation.settings import Settings
+from workflows.task import TaskWorkflow
+
+ASKED = ("budget_asked-harbours-1", "budget_asked-tides-1")
+CHILD = "start_child_workflow_execution_initiated"
+
+
+def telling(server: WebhookServer) -> Settings:
+    return Settings(webhook=SecretStr(server.url), temporal_ui="http://ui")
+
+
+def ids(counter: Counter, *told: str) -> list[JsonValue]:
+    return [f"notice-{counter.task().id}-{each}" for each in told]
+
+
+async def until_told(server: WebhookServer, count: int) -> None:
+    async def told() -> bool:
+        return len(server.taken) >= count
+
+    await until(told)
+
+
+async def pause(counter: Counter) -> None:
+    """Both researchers wait for a person, and both notices are on their way."""
+    await counter.submit(under=tight())
+
+    async def is_paused() -> bool:
+        paused = (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+        return paused and kinds(await events(counter.task())).count("child_workflow_execution_started") == len(ASKED)
+
+    await until(is_paused)
+
+
+async def finish(counter: Counter) -> TaskPhase:
+    for request_id in ("harbours-1", "tides-1"):
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": request_id})
+    return (await counter.task().result()).phase
+
+
+async def ended(client: Client, delivery_ids: list[JsonValue]) -> None:
+    """Every notice has been delivered, and nothing more will come of it."""
+    for delivery_id in delivery_ids:
+        await client.get_workflow_handle(str(delivery_id)).result()
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+async def test_a_task_that_pauses_and_finishes_tells_of_each_event_once_also_when_the_webhook_fails_first(
+    runner: str, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with (
+        running_webhook(Answer(500), Answer(429, {"Retry-After": "1"}), Answer()) as webhook,
+        at_work(server, tmp_path, redactor, Crew(), runner=RUNNERS[runner](), settings=telling(webhook)) as counter,
+    ):
+        await pause(counter)
+        await until_told(webhook, 2)
+        assert webhook.told == ids(counter, *ASKED)
+        assert await finish(counter) is TaskPhase.DONE
+        expected = ids(counter, *ASKED, "done")
+        await ended(server, expected)
+        described = await server.get_workflow_handle(str(expected[-1])).describe()
+        summary = await described.static_summary()
+        task_id = counter.task().id
+    assert webhook.told == expected
+    assert len(webhook.asked) == len(expected) + 2
+    assert summary == f"{task_id}: done"
+    told = {payload(body)["delivery_id"]: payload(body) for body in webhook.taken}
+    asked = told[expected[0]]
+    assert (asked["agent"], asked["request_id"], asked["asked_tokens"]) == ("harbours", "harbours-1", 2_387)
+    assert asked["link"] == f"http://ui/namespaces/default/workflows/{task_id}"
+    assert asked["title"] == "How is the bar crossed?"
+
+
+async def test_workers_that_start_again_tell_what_could_not_be_told_and_nothing_twice(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    port = free_port()
+    nobody = WebhookServer([], f"http://127.0.0.1:{port}/services/{SECRET}")
+    async with dev_server(cached=False) as client:
+        async with at_work(client, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
+            await pause(counter)
+        async with (
+            running_webhook(port=port) as webhook,
+            at_work(client, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+        ):
+            await until_told(webhook, 2)
+            assert await finish(counter) is TaskPhase.DONE
+            expected = ids(counter, *ASKED, "done")
+            await ended(client, expected)
+    assert webhook.told == expected
+
+
+async def test_a_webhook_that_is_dead_holds_no_task_back(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    nobody = WebhookServer([], f"http://127.0.0.1:{free_port()}/services/{SECRET}")
+    async with at_work(server, tmp_path, redactor, Crew(), settings=telling(nobody)) as counter:
+        await pause(counter)
+        assert await finish(counter) is TaskPhase.DONE
+        described = [await server.get_workflow_handle(str(each)).describe() for each in ids(counter, *ASKED, "done")]
+    assert {each.status for each in described} == {WorkflowExecutionStatus.RUNNING}
+
+
+async def test_a_webhook_that_refuses_shows_in_its_own_workflow_and_fails_no_task(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        running_webhook(Answer(404)) as webhook,
+        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        await pause(counter)
+        for delivery_id in ids(counter, *ASKED):
+            with pytest.raises(WorkflowFailureError) as failed:
+                await server.get_workflow_handle(str(delivery_id)).result()
+            assert isinstance(failed.value.cause, ActivityError)
+            assert isinstance(failed.value.cause.cause, ApplicationError)
+            assert "answered 404, which is final: check WAYSTATION_WEBHOOK" in failed.value.cause.cause.message
+
+        async def known_to_the_task() -> bool:
+            said = kinds(await events(counter.task()))
+            return said.count("child_workflow_execution_failed") == 2 and said[-1] == "workflow_task_completed"
+
+        await until(known_to_the_task)
+        gc.collect()  # else asyncio might look at what nobody has looked at only after the test
+        assert await finish(counter) is TaskPhase.DONE
+    assert "never retrieved" not in caplog.text
+
+
+async def test_a_deadline_that_passes_is_told(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+    decided = tight().model_copy(update={"unattended": Unattended(answer_within=timedelta(milliseconds=200))})
+    async with (
+        running_webhook() as webhook,
+        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        await counter.submit(under=decided)
+        assert (await counter.task().result()).phase is TaskPhase.PARTIAL
+        expired = ("budget_expired-harbours-1", "budget_expired-tides-1")
+        await ended(server, ids(counter, *ASKED, *expired, "partial"))
+        # Agents that started with less than the others may ask, too.
+        assert all(each in webhook.told for each in ids(counter, *ASKED, *expired, "partial"))
+    assert all(webhook.told.count(each) == 1 for each in webhook.told)
+
+
+async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_new(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    decided = tight().model_copy(
+        update={"unattended": Unattended(answer_within=timedelta(milliseconds=200), then="wait")}
+    )
+    async with (
+        running_webhook() as webhook,
+        dev_server("limit.historyCount.suggestContinueAsNew=100") as client,
+        at_work(client, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        await counter.submit(under=decided)
+        overdue = ("budget_overdue-harbours-1", "budget_overdue-tides-1")
+        await until_told(webhook, len(ASKED) + len(overdue))
+        task = counter.task()
+        first = (await task.describe()).run_id
+
+        async def continued() -> bool:
+            await task.signal(APPROVE_BUDGET, "enough?")
+            return (await task.describe()).run_id != first and CHILD in kinds(await events(task))
+
+        await until(continued)
+        assert await finish(counter) is TaskPhase.DONE
+        expected = ids(counter, *ASKED, *overdue, "done")
+        await ended(client, expected)
+    assert webhook.told == expected
+
+
+async def test_a_cancelled_task_is_told(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+    async with (
+        running_webhook() as webhook,
+        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        await pause(counter)
+        await counter.task().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await counter.task().result()
+        await ended(server, ids(counter, "cancelled"))
+    assert payload(webhook.taken[-1])["event"] == "task_finished"
+    assert payload(webhook.taken[-1])["phase"] == "cancelled"
+
+
+async def test_a_failed_task_is_told_with_the_reason(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async def fail(call: Call) -> None:
+        raise ModelRejected("there is no such model")
+
+    async with (
+        running_webhook() as webhook,
+        at_work(server, tmp_path, redactor, Crew(before=fail), settings=telling(webhook)) as counter,
+    ):
+        await counter.submit()
+        with pytest.raises(WorkflowFailureError):
+            await counter.task().result()
+        await ended(server, ids(counter, "failed"))
+    told = payload(webhook.taken[-1])
+    assert (told["event"], told["phase"]) == ("task_failed", "failed")
+    assert told["reason"] == "ModelRejected: there is no such model"
+
+
+async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with (
+        running_webhook() as webhook,
+        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        ref = TaskRef(store_id="", tenant="", session="alone", task_id=counter.task().id)
+        start = TaskStart(ref=ref, terms=tight(), title="nobody knows it", search_attributes=False, notices=True)
+        task = await server.start_workflow(TaskWorkflow.run, start, id=ref.task_id, task_queue=WORKFLOWS_QUEUE)
+        with pytest.raises(WorkflowFailureError):
+            await task.result()
+        await ended(server, ids(counter, "failed"))
+    told = payload(webhook.taken[-1])
+    assert (told["event"], told["phase"]) == ("task_failed", "failed")
+    assert str(told["reason"]).startswith("UnknownTask: ")
+
+
+async def test_the_secret_of_the_webhook_is_in_no_history_and_no_log(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with (
+        running_webhook(Answer(500), Answer(404), Answer()) as webhook,
+        at_work(server, tmp_path, redactor, Crew(), settings=telling(webhook)) as counter,
+    ):
+        await pause(counter)
+        assert await finish(counter) is TaskPhase.DONE
+        await ended(server, ids(counter, "done"))
+        workflows = [counter.task().id, counter.session.id, *ids(counter, *ASKED, "done")]
+        handles = [server.get_workflow_handle(str(each)) for each in workflows]
+        written = "".join([everything_written(await events(handle)) for handle in handles])
+    assert "answered 404" in written
+    assert SECRET not in written
+    assert SECRET not in "".join(record.getMessage() for record in caplog.records if record.name != "aiohttp.access")
+
+
+async def test_without_a_webhook_nothing_is_started(server: Client, tmp_path: Path, redactor: PresidioRedactor) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit()
+        await counter.task().result()
+        assert CHILD not in kinds(await events(counter.task()))

@@ -1,0 +1,206 @@
+"""What the provider may answer instead of a reply, through its real client, and what becomes of the task."""
+
+from collections import Counter as Tally
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+from temporalio.client import Client
+
+from tests.crew import MOVES, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
+from tests.running import Counter, at_work, until
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.scripted_server import (
+    Answer,
+    ScriptedServer,
+    cut,
+    dropped,
+    failed_midstream,
+    message_of,
+    refused,
+    streamed,
+)
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Amount
+from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
+from waystation.ports import ModelReply, ModelRequest, StopReason
+from waystation.testing import scripted_reply
+from workflows.task import TaskWorkflow
+
+SOON = {"retry-after-ms": "10"}
+TEN_HOURS = 36_000
+FILTERED = "Output blocked by content filtering policy"
+HALF = message_of(scripted_reply())
+
+
+def roomy() -> TaskTerms:
+    """So that the worst cases of unanswered calls stop nobody."""
+    return terms(budget=2_000_000, agent_budget=400_000)
+
+
+@dataclass
+class Provider:
+    """The crew behind the Messages protocol: each call goes through the SDK to a server in this process, which answers
+    the first attempts at some of them with something else.
+    """
+
+    instead: dict[Call, list[Answer]]
+    crew: Crew = field(default_factory=Crew)
+    asked: Tally[Call] = field(default_factory=Tally[Call])
+    """Requests for a reply that reached the server."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """As the SDK brings it."""
+        call = Call(step_of(request), 1 + sum(message.role == "assistant" for message in request.messages))
+        answers = self.instead.get(call, [])
+        answer = answers.pop(0) if answers else streamed(message_of(await self.crew.complete(request)))
+        server = ScriptedServer([answer])
+        model = anthropic_model("key", "http://model.test", server.http_client())
+        try:
+            return await model.complete(request)
+        finally:
+            self.asked[call] += len(server.bodies)
+            await model.aclose()
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        return await self.crew.count_tokens(request)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+async def progress_of(counter: Counter) -> TaskProgress:
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_delivers_what_it_has(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider(
+        {
+            Call("harbours", 3): [refused(401, "authentication_error")],
+            Call("tides", 2): [refused(413, "request_too_large")],
+            Call("weigh", 1): [refused(400, "invalid_request_error", "messages: unexpected role")],
+            Call("write", 2): [refused(403, "permission_error")],
+        }
+    )
+    failing = tuple(provider.instead)
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+        progress = await counter.task().result()
+        report = await counter.store.get_text(progress.report or "")
+    assert progress.phase is TaskPhase.PARTIAL
+    assert [(step.state, step.reason.partition(" (status")[0]) for step in progress.steps] == [
+        ("partial", "ModelRejected: the API key was not accepted"),
+        ("partial", "ModelRejected: the request is too large"),
+        ("partial", "ModelRejected: the request was refused"),
+        ("partial", "ModelRejected: the API key may not do this"),
+    ]
+    assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
+    assert progress.totals.possibly_billed == 0
+    assert "harbours ended partial: ModelRejected: the API key was not accepted" in report
+
+
+async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid_once(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider(
+        {
+            Call("plan", 1): [refused(503, "api_error", headers=SOON)],
+            Call("harbours", 1): [refused(429, "rate_limit_error", headers=SOON)] * 2,
+            Call("harbours", 2): [refused(529, "overloaded_error", headers=SOON)],
+            Call("harbours", 3): [refused(500, "api_error", headers=SOON)],
+            Call("tides", 2): [httpx2.ConnectError("refused")],
+            Call("weigh", 1): [cut(HALF)],
+            Call("write", 1): [failed_midstream(HALF, "overloaded_error")],
+            Call("write", 2): [dropped(HALF)],
+        }
+    )
+    failing = {call: len(answers) for call, answers in provider.instead.items()}
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert {call: provider.asked[call] for call in failing} == {call: many + 1 for call, many in failing.items()}
+    assert all(times == 1 for call, times in provider.asked.items() if call not in failing)
+    assert progress.totals.usage.fresh == WORK_TOKENS
+    assert len(provider.crew.calls) == len(set(provider.crew.calls))
+    unanswered = progress.totals.possibly_billed
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS + unanswered)
+    assert unanswered >= 5 * REPLY_TOKENS
+
+
+async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    closed = refused(429, "rate_limit_error", headers={"retry-after": str(TEN_HOURS)})
+    provider = Provider({Call("plan", 1): [closed]})
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+
+        async def scheduled() -> bool:
+            described = (await counter.task().describe()).raw_description
+            return any(waiting.HasField("next_attempt_schedule_time") for waiting in described.pending_activities)
+
+        await until(scheduled)
+        (waiting,) = (await counter.task().describe()).raw_description.pending_activities
+        await counter.task().terminate()
+    delay = waiting.next_attempt_schedule_time.seconds - waiting.last_attempt_complete_time.seconds
+    assert delay == pytest.approx(TEN_HOURS, abs=1)
+    assert provider.asked == {Call("plan", 1): 1}
+
+
+async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and_are_not_asked_again(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider(
+        {
+            Call("harbours", 3): [streamed(message_of(scripted_reply(stop=StopReason.REFUSAL)))],
+            Call("tides", 3): [failed_midstream(HALF, "invalid_request_error", FILTERED)],
+            Call("weigh", 1): [refused(400, "invalid_request_error", FILTERED)],
+        }
+    )
+    failing = tuple(provider.instead)
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+        progress = await counter.task().result()
+        report = await counter.store.get_text(progress.report or "")
+    assert progress.phase is TaskPhase.PARTIAL
+    assert [(step.state, step.legs, step.reason.partition(" (status")[0]) for step in progress.steps] == [
+        ("partial", 1, "the model refused to go on"),
+        ("partial", 1, "the provider's content filter blocked the reply"),
+        ("partial", 1, "the provider's content filter blocked the reply"),
+        ("done", 1, ""),
+    ]
+    assert [provider.asked[call] for call in failing] == [1, 1, 1]
+    assert provider.asked[Call("write", len(MOVES["submit_report"]))] == 1
+    assert progress.totals.possibly_billed >= 2 * REPLY_TOKENS
+    assert "tides ended partial: the provider's content filter blocked the reply" in report
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refused(402, "billing_error"), refused(400, "invalid_request_error", "Your credit balance is too low")],
+    ids=["status 402", "no credit"],
+)
+async def test_a_provider_that_wants_money_pauses_the_task_and_an_answer_makes_that_call_again(
+    answer: httpx2.Response, server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    provider = Provider({Call("weigh", 1): [answer]})
+    async with at_work(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=roomy())
+
+        async def paused() -> bool:
+            return (await progress_of(counter)).phase is TaskPhase.PAUSED
+
+        await until(paused)
+        (asked,) = (await progress_of(counter)).approvals
+        await counter.task().signal(APPROVE_BUDGET, {"by": "Ada"})
+        progress = await counter.task().result()
+    assert (asked.agent, asked.asked) == ("weigh", Amount())
+    assert "account has no credit" in asked.reason
+    assert progress.phase is TaskPhase.DONE
+    assert provider.asked[Call("weigh", 1)] == 2
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)

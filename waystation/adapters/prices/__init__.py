@@ -1,0 +1,1 @@
+"""Prices that a team sets itself."""

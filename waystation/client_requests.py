@@ -1,0 +1,79 @@
+"""What the client tells of requests for money: those that wait, what they would deliver now, and who answered them."""
+
+import asyncio
+
+from waystation.adapters.presidio.key import find_key
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.publisher import Publisher
+from waystation.domain.budget import summed
+from waystation.domain.errors import BadInput, UnknownTask
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.sent import SIGNALS, Origin, origin_of
+from waystation.domain.task import TaskProgress, TaskRef
+from waystation.seen import Draft, PendingApproval, TaskView, still_open
+from waystation.settings import Settings
+
+
+async def inbox(temporal: TemporalTasks, store: SqlStore) -> tuple[PendingApproval, ...]:
+    """Requests that wait, of the tasks that the server lists as waiting. Raises Unreachable."""
+    task_ids = await temporal.waiting_tasks()
+    found = await asyncio.gather(*(_requests(temporal, store, task_id) for task_id in task_ids))
+    return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
+
+
+async def _requests(temporal: TemporalTasks, store: SqlStore, task_id: str) -> list[PendingApproval]:
+    """As the task says itself; where no worker answers for it, as this store's audit has it."""
+    progress = await temporal.ask(task_id)
+    if progress is not None:
+        title, asked = progress.title, [one for one in progress.approvals if one.decision == "pending"]
+    else:
+        try:
+            title = (await store.task(task_id)).title
+        except UnknownTask:
+            return []
+        asked = still_open(await store.audit_trail(task_id))
+    return [PendingApproval(task_id=task_id, title=title, approval=approval) for approval in asked]
+
+
+async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
+    """The report over what agents have handed over so far. Raises BadInput where there is a report, or no work yet."""
+    task_id, progress = ref.task_id, view.progress
+    if progress.report is not None:
+        raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
+    if view.remark:  # not the live state: what was spent is in the store, too
+        progress = await _with_totals(store, progress)
+    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+
+    key = find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
+    redactor = PresidioRedactor(key)
+    try:
+        composed = await Publisher(tasks=store, documents=store, work=store, redactor=redactor).compose(ref, progress)
+    finally:
+        redactor.close()
+    if composed.nothing:
+        raise BadInput(
+            f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written anything; "
+            f"`waystation show {task_id}` tells how far it is"
+        )
+    return Draft(phase=progress.phase, markdown=composed.markdown)
+
+
+async def _with_totals(store: SqlStore, progress: TaskProgress) -> TaskProgress:
+    plan = await store.plan(progress.task_id)
+    agents = [PLANNING_ID, *(step.id for step in plan.steps)] if plan else [PLANNING_ID]
+    totals = summed(tuple([await store.totals(f"{progress.task_id}/{agent}") for agent in agents]))
+    budget = progress.budget.model_copy(update={"spent": totals.spent})
+    return progress.model_copy(update={"totals": totals, "budget": budget})
+
+
+async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, Origin]:
+    """By request id, where each answer came from. The server is not asked where nobody has answered."""
+    answered = [approval for approval in progress.approvals if approval.decision in SIGNALS]
+    asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
+    if not asked_at:
+        return {}
+    sent = await temporal.sent_answers(progress.task_id, min(asked_at))
+    found = {approval.request_id: origin_of(approval, sent) for approval in answered}
+    return {request_id: origin for request_id, origin in found.items() if origin is not None}

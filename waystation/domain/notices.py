@@ -1,0 +1,131 @@
+"""Notices: what a task tells people who are not looking at it, in words for a chat and in fields for programs."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import JsonValue
+
+from waystation.domain.amount import Amount, Limit, amount_text, used_text
+from waystation.domain.task import Approval, TaskPhase
+from waystation.domain.value import Value
+
+
+class Event(StrEnum):
+    """What is told."""
+
+    ASKED = "budget_asked"
+    """An agent asks a person for more budget."""
+    OVERDUE = "budget_overdue"
+    """The deadline of a request has passed; it still waits for its answer."""
+    EXPIRED = "budget_expired"
+    """The deadline of a request has passed; its agent delivers what it has."""
+    FINISHED = "task_finished"
+    """The task is over, with a report: done, partial or cancelled."""
+    FAILED = "task_failed"
+
+
+ENDINGS = {
+    TaskPhase.DONE: "is done",
+    TaskPhase.PARTIAL: "ended with a report that lacks something",
+    TaskPhase.CANCELLED: "was cancelled, and its report holds what there was",
+}
+
+
+class Notice(Value):
+    """One event of a task: references, numbers and the redacted title. No text from the work."""
+
+    event: Event
+    task_id: str
+    title: str
+    """The redacted question, shortened."""
+    phase: TaskPhase
+    at: datetime
+    spent: Amount
+    """Of the whole task."""
+    limit: Limit
+    request: Approval | None = None
+    """The request that the event is about."""
+    reason: str = ""
+    """Why the task failed."""
+
+    @property
+    def delivery_id(self) -> str:
+        """The same for the same event, whenever and however often it is told."""
+        about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
+        return f"notice-{self.task_id}-{about}"
+
+    @property
+    def summary(self) -> str:
+        """A few plain words for a list."""
+        if self.request is None:
+            return f"{self.task_id}: {self.phase}"
+        return f"{self.task_id}: {self.request.request_id} {self.event.removeprefix('budget_')}"
+
+
+def text(notice: Notice, link: str | None) -> str:
+    """One or two sentences in Slack's mrkdwn: what happened, and what a person can do about it.
+
+    `link`: the task's page in the Temporal UI.
+    """
+    page = "" if link is None else f" · <{escaped(link)}|Temporal UI>"
+    return f"{_event(notice)} {_next_step(notice)}{page}"
+
+
+def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
+    """The same for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
+    told: dict[str, JsonValue] = {
+        "event": notice.event.value,
+        "delivery_id": notice.delivery_id,
+        "task_id": notice.task_id,
+        "title": notice.title,
+        "phase": notice.phase.value,
+        "at": notice.at.isoformat(),
+        **_units("spent", notice.spent),
+    }
+    if notice.request is not None:
+        told |= {
+            "request_id": notice.request.request_id,
+            "agent": notice.request.agent,
+            **_units("asked", notice.request.asked),
+        }
+        if notice.request.answer_by is not None:
+            told["answer_by"] = notice.request.answer_by.isoformat()
+    reason = notice.request.reason if notice.request is not None else notice.reason
+    return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
+
+
+def escaped(words: str) -> str:
+    """Text in which Slack finds no mentions, links or entities."""
+    return words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
+    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
+
+
+def _event(notice: Notice) -> str:
+    task, request = f"`{notice.task_id}`, “{escaped(notice.title)}”", notice.request
+    if request is None:
+        ending = ENDINGS.get(notice.phase, "failed")
+        because = f" ({escaped(notice.reason)})" if notice.reason else ""
+        return f"*A task {ending}*{because}: {task}. It spent {used_text(notice.spent, notice.limit)}."
+    if notice.event is Event.ASKED:
+        return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
+    outcome = "it still waits" if notice.event is Event.OVERDUE else "the agent delivers what it has"
+    return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
+
+
+def _asking(request: Approval) -> str:
+    if request.reason:
+        return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escaped(request.reason)}."
+    until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
+    return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{until}"
+
+
+def _next_step(notice: Notice) -> str:
+    if notice.event is Event.FINISHED:
+        return f"Its report: `waystation report {notice.task_id}`"
+    if notice.event is Event.FAILED or notice.request is None or notice.event is Event.EXPIRED:
+        return f"How it stands: `waystation show {notice.task_id}`"
+    which = f"{notice.task_id} --request {notice.request.request_id}"
+    return f"Answer with `waystation approve {which}` or `waystation deny {which}`"

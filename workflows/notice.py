@@ -1,0 +1,64 @@
+"""A notice on its way: a workflow of its own, so that a task waits for no delivery and fails for none."""
+
+from contextlib import suppress
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.notices import NoticeActivities
+from waystation.domain.notices import Event, Notice
+from waystation.domain.task import Approval, TaskPhase
+from workflows.board import Board
+from workflows.options import NOTICE, named
+
+
+@workflow.defn(name="Notice")
+class NoticeWorkflow:
+    """One notice, attempted for a day. Its failure is seen in the Temporal UI and nowhere else."""
+
+    @workflow.run
+    async def run(self, notice: Notice) -> None:
+        """Send it."""
+        await workflow.execute_activity_method(NoticeActivities.send, notice, **named(NOTICE, "post to the webhook"))
+
+
+async def tell_of_request(board: Board, event: Event, request: Approval) -> None:
+    """Tell of a request for budget."""
+    await _tell(board, _notice(board, event, board.state.phase).model_copy(update={"request": request}))
+
+
+async def tell_of_end(board: Board, phase: TaskPhase, reason: str = "") -> None:
+    """Tell how the task ends, and why where it failed."""
+    event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
+    await _tell(board, _notice(board, event, phase).model_copy(update={"reason": reason}))
+
+
+def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:
+    return Notice(
+        event=event,
+        task_id=board.start.ref.task_id,
+        title=board.start.title,
+        phase=phase,
+        at=workflow.now(),
+        spent=board.state.totals.spent,
+        limit=board.state.account.limit,
+    )
+
+
+async def _tell(board: Board, notice: Notice) -> None:
+    """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
+    if not board.start.notices:
+        return
+    with suppress(WorkflowAlreadyStartedError):
+        child = await workflow.start_child_workflow(
+            NoticeWorkflow.run,
+            notice,
+            id=notice.delivery_id,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+            static_summary=notice.summary,
+        )
+        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
+        child.add_done_callback(lambda done: done.cancelled() or done.exception())
