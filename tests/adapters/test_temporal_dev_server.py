@@ -1,5 +1,7 @@
+import asyncio
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil
@@ -9,7 +11,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 
 from waystation.adapters.temporal import dev_server
 from waystation.adapters.temporal.connect import Target, connect
-from waystation.adapters.temporal.dev_server import running_dev_server
+from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes, unusable_search_attributes
 from waystation.domain.errors import Unreachable
 
@@ -46,6 +48,21 @@ def test_a_server_dies_with_its_parent_even_when_that_is_killed(tmp_path: Path) 
         parent.kill()
     _, alive = psutil.wait_procs([server], timeout=20)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+
+
+async def test_servers_that_start_at_once_with_the_same_usual_port_are_servers_of_their_own(tmp_path: Path) -> None:
+    usual = dev_server.free_port(0), dev_server.free_port(0)
+
+    async with AsyncExitStack() as life:
+
+        async def started(number: int) -> DevServer:
+            folder = tmp_path / str(number)
+            return await life.enter_async_context(running_dev_server(folder / "t.db", folder / "t.log", *usual))
+
+        servers = await asyncio.gather(*(started(number) for number in range(3)))
+        assert len({server.target.address for server in servers}) == 3
+        assert all(psutil.pid_exists(server.pid) for server in servers)
+        assert servers[0].target.address.endswith(f":{usual[0]}")
 
 
 async def test_a_server_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:

@@ -1,15 +1,17 @@
 """Temporal's development server as a child process: a whole server with UI and an SQLite file, for one machine."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
@@ -61,17 +63,41 @@ async def running_dev_server(
     Raises:
         Unreachable: it ended early or does not serve; the message names the log.
     """
-    port, ui_port = free_port(port), free_port(ui_port)
-    process = _start(database, log, port, ui_port)
-    target = Target(
-        profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
-        ui_url=f"http://{HOST}:{ui_port}",
-    )
-    try:
-        client = await _wait_until_serving(process, target, log)
+    async with AsyncExitStack() as life:
+        async with _starting_alone():
+            port, ui_port = free_port(port), free_port(ui_port)
+            process = _start(database, log, port, ui_port)
+            life.push_async_callback(asyncio.to_thread, _stop, process)
+            target = Target(
+                profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
+                ui_url=f"http://{HOST}:{ui_port}",
+            )
+            client = await _wait_until_serving(process, target, log)
         yield DevServer(pid=process.pid, client=client, target=target)
-    finally:
-        await asyncio.to_thread(_stop, process)
+
+
+@asynccontextmanager
+async def _starting_alone() -> AsyncGenerator[None]:
+    """One server of this person's starts at a time, from the look for a port until it serves: two that found the same
+    port free would end with one server, and the other's tasks on it.
+    """
+    path = Path(tempfile.gettempdir()) / f"waystation-dev-server-{os.getuid()}.lock"
+    with path.open("ab") as lock:
+        # Nobody waits for ever: without the lock, all is as likely to go well as it was.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2 * START_SECONDS):
+                while not _locked(lock):  # noqa: ASYNC110  the kernel gives no event
+                    await asyncio.sleep(POLL_SECONDS)
+        yield
+
+
+def _locked(lock: BinaryIO) -> bool:
+    """Whether the lock is ours now; the kernel releases it when the file is closed, or its process ends."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def free_port(usual: int) -> int:
