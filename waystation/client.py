@@ -41,7 +41,7 @@ from waystation.domain.task import (
 from waystation.domain.transcript import Transcript
 from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, effect, given
 from waystation.settings import Settings
-from waystation.terms import task_terms, warnings_about
+from waystation.terms import adjustments, task_terms, warnings_about
 
 START_TIMEOUT = timedelta(seconds=20)
 WATCH_SECONDS = 0.5
@@ -117,7 +117,7 @@ class Client:
             workflow_id=task.task_id,
             run_id=await temporal.run_id(task.task_id),
             ui_url=temporal.link(task.task_id),
-            warnings=warnings_about(terms),
+            warnings=(*adjustments(request, self._settings), *warnings_about(terms)),
         )
 
     async def _refs(self, request: TaskRequest) -> tuple[SessionStart, TaskRef]:

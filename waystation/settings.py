@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
 from waystation.domain.errors import BadInput
@@ -52,7 +53,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-class Settings(BaseSettings):
+class Settings(ContextSettings):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
     Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.

@@ -12,6 +12,7 @@ from waystation.domain.leg import AgentTerms
 from waystation.domain.models import OFFLINE_MODEL, model_facts
 from waystation.domain.presets import PRESETS, Choices, Source, Wishes, choose
 from waystation.domain.pricing import Price, price_of, prices_of, worst_rates
+from waystation.domain.profiles import profile_of, wishes_of
 from waystation.domain.task import LOWEST_BUDGET, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
 from waystation.settings import Settings, variable_given
@@ -32,8 +33,10 @@ REQUEST = "request"
 
 
 def choices(request: TaskRequest, settings: Settings) -> Choices:
-    """What holds where several speak: the request beats its preset, that the environment, that the config file."""
-    asked = Wishes(budget=request.budget, agent_budget=request.agent_budget, window=request.window, mode=request.mode)
+    """What holds where several speak: the request beats its preset, that the environment, that the config file, that
+    the model's profile.
+    """
+    asked = Wishes.model_validate(request.model_dump(include={*Wishes.model_fields}))
     preset = request.preset or settings.preset
     sources = [Source(REQUEST, asked)]
     if preset is not None:
@@ -41,7 +44,16 @@ def choices(request: TaskRequest, settings: Settings) -> Choices:
         sources.append(Source(f"preset {preset}{by}", PRESETS[preset]))
     given = settings.model_dump(include=Wishes.model_fields.keys() & settings.model_fields_set)
     sources += [Source(_origin(name), Wishes.model_validate({name: value})) for name, value in given.items()]
+    model = _agent_model(settings)
+    if (found := profile_of(model, settings.profiles)) is not None:
+        name, profile = found
+        keeps_ends = choose(sources).strategy == "ends"
+        sources.append(Source(f"profile {name}", wishes_of(profile, model, keeps_ends=keeps_ends)))
     return choose(sources)
+
+
+def _agent_model(settings: Settings) -> str:
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.agent_model
 
 
 def _origin(name: str) -> str:
@@ -53,12 +65,12 @@ def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price]
 
     Raises BadInput for a budget in dollars where a model has no known price, or that buys no window to work in.
     """
-    offline = settings.uses_offline_model
-    model, condense_model, plan_model = (
-        OFFLINE_MODEL if offline else name
-        for name in (settings.agent_model, settings.condense_model, settings.plan_model)
-    )
     chosen = choices(request, settings)
+    offline = settings.uses_offline_model
+    model = _agent_model(settings)
+    condense_model, plan_model = (
+        OFFLINE_MODEL if offline else name for name in (chosen.condense_model, settings.plan_model)
+    )
     _refuse_unpriced(chosen.budget, (model, condense_model, plan_model), prices, today)
     agent_budget = request.agent_budget or _agent_budget(chosen)
     _refuse_other_units(chosen.budget, agent_budget)
@@ -70,6 +82,9 @@ def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price]
         model=model,
         condense_model=condense_model,
         **_context(window, chosen),
+        strategy=chosen.strategy,
+        keep_last=chosen.keep_last,
+        auto_compact=settings.auto_compact,
         primers=chosen.primers,
         recents=chosen.recents,
         messages=chosen.messages,
@@ -164,9 +179,30 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
 
 def _window(model: str, chosen: Choices, settings: Settings, worth: int | None) -> int:
     """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
-    facts = model_facts(model)
-    usable = facts.window - min(facts.max_output, OUTPUT_RESERVE) - facts.window // 10
+    usable = _usable(model)
     return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
+
+
+def _usable(model: str) -> int:
+    """What of the model's window a request may fill, with room for the reply."""
+    facts = model_facts(model)
+    return facts.window - min(facts.max_output, OUTPUT_RESERVE) - facts.window // 10
+
+
+def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
+    """Sentences on what was asked for and cannot be had, with what takes its place."""
+    sentences: list[str] = []
+    model, chosen = _agent_model(settings), choices(request, settings)
+    usable = _usable(model)
+    if chosen.window is not None and chosen.window > usable:
+        sentences.append(
+            f"A window of {chosen.window:,} tokens is more than {model} takes with room for its reply: "
+            f"it is {usable:,} at most."
+        )
+    found = profile_of(model, settings.profiles)
+    if found is not None and (fault := found[1].fault):
+        sentences.append(f"In profile {found[0]}, {fault}.")
+    return tuple(sentences)
 
 
 def warnings_about(terms: TaskTerms) -> tuple[str, ...]:

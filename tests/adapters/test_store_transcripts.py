@@ -105,8 +105,9 @@ async def test_messages_and_records_come_back_in_the_order_of_their_commits(stor
     for version, record in enumerate(records, start=2):
         await store.commit_compaction(fence, version, record, [], None)
     await store.commit_message(fence, 5, question(2))
+    placed = tuple(record.model_copy(update={"after": 2}) for record in records)
     assert await store.load(fence.run_id) == Transcript(
-        run_id=fence.run_id, version=6, messages=(question(1), reply(1), question(2)), records=records
+        run_id=fence.run_id, version=6, messages=(question(1), reply(1), question(2)), records=placed
     )
 
 
@@ -176,7 +177,7 @@ async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(s
     await store.record_intent(fence, intent("summary-1"))
     for version in (0, 0, 1):
         await store.commit_compaction(fence, version, summary(), [passage("p-1"), passage("p-2")], charge("summary-1"))
-    assert await store.load(fence.run_id) == Transcript(run_id=fence.run_id, version=1, records=(summary(),))
+    assert await store.load(fence.run_id) == Transcript(run_id=fence.run_id, version=1, records=(summary(after=0),))
     assert await store.waiting(10) == (passage("p-1"), passage("p-2"))
     totals = await store.totals(fence.run_id)
     assert (totals.usage, totals.possibly_billed, totals.turns) == (charge("summary-1").usage, 0, 0)

@@ -69,9 +69,11 @@ def intent(key: str, worst_case: int = 1_000) -> Intent:
     return Intent(key=key, model="model", worst_case=Amount(tokens=worst_case), at=NOON)
 
 
-def summary(record_id: str = "summary-1") -> Summarised:
+def summary(record_id: str = "summary-1", after: int | None = None) -> Summarised:
     message = user_text(f"{record_id}-message", "What happened so far")
-    return Summarised(id=record_id, strategy="summarise", covered=("question-1", "reply-1"), summary=message)
+    return Summarised(
+        id=record_id, strategy="summarise", covered=("question-1", "reply-1"), summary=message, after=after
+    )
 
 
 def passage(passage_id: str, run_id: str = "task-1/research-1", task_id: str = "task-1") -> Passage:

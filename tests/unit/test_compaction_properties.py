@@ -5,10 +5,12 @@ from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
 from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.asked import user_requests
 from waystation.domain.compaction.constraints import user_constraints
 from waystation.domain.compaction.gate import Accepted, check_summary
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.view import view
@@ -33,16 +35,23 @@ def compacted(over: Transcript, measure: Measure, *, skip_summary: bool, summary
             assert measure.request(view(after)) == truncated.tokens_after < truncated.tokens_before
             return after
         case Summarise() as asked:
-            text = "\n".join(message.text for message in asked.middle)
-            constraints = user_constraints(asked.middle)
-            checked = check_summary(summary, text, asked.middle_tokens, constraints, asked.summary_tokens[1])
+            checked = check_summary(summary, replaced(asked))
             if not isinstance(checked, Accepted):
                 return over
             message = summary_message(asked.compaction_id, checked.text)
             record = Summarised(id=asked.compaction_id, strategy="window", covered=asked.covered, summary=message)
-            after = with_record(over, record)
-            assert set(constraints) <= set(user_constraints(view(after)))
-            return after
+            return with_record(over, record)
+
+
+def replaced(asked: Summarise) -> Replaced:
+    return Replaced(
+        text="\n".join(message.text for message in asked.middle),
+        tokens=asked.middle_tokens,
+        room=asked.summary_tokens[1],
+        cap=POLICY.pin_cap,
+        constraints=user_constraints(asked.middle),
+        asked=user_requests(asked.middle),
+    )
 
 
 def said_by_the_user(over: Transcript) -> list[Message]:
@@ -69,6 +78,7 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
         over = compacted(over, measure, skip_summary=skip_summary, summary=summary)
         shown = view(over)
         assert violations(shown) == ()
+        assert set(user_constraints(before)) <= set(user_constraints(shown))
         assert measure.request(shown) <= measure.request(before)
         assert shown[0] == CONTRACT
         assert said_by_the_user(over)[-1].text in [message.text for message in shown]

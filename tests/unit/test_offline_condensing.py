@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -95,3 +96,40 @@ def test_the_marker_of_a_place_is_no_key_sentence() -> None:
     text = condensed(prompt("[m1 user] Begin.", READ[0], f"[m4 result of read_document] {page}"), 1_000).text
     assert "- Inspectors counted the gates of the old harbour." in text
     assert "chapter" not in text
+
+
+PARTS = (
+    "overall_goal",
+    "constraints",
+    "key_knowledge",
+    "file_system_state",
+    "recent_actions",
+    "current_plan",
+)
+
+
+def test_a_snapshot_says_the_same_in_its_parts() -> None:
+    asked = "[m1 user] Find every gate."
+    text = condensed(prompt(asked, *READ, *note(5)), 2_000, snapshot=True).text
+    assert text.startswith("<state_snapshot>\n<overall_goal>\nAsked: Find every gate.\n</overall_goal>\n")
+    assert "<file_system_state>\nDocuments read: lease.md, lines 1-40\n</file_system_state>" in text
+    assert "<current_plan>\n[DONE] Kept: note [lease.md:5-5] It is due in May.\n</current_plan>" in text
+    assert re.findall(r"<(\w+)>", text) == ["state_snapshot", *PARTS]
+    assert re.findall(r"</(\w+)>", text) == [*PARTS, "state_snapshot"]
+
+
+def test_an_earlier_snapshot_is_carried_on_by_the_next() -> None:
+    first = condensed(prompt("[m1 user] Find every gate.", *READ, *note(5)), 2_000, snapshot=True).text
+    later = f"[m9 result of read_document] annex.md, lines 1-40 of 40\n{STORY}"
+    text = condensed(prompt(later, *note(7), earlier=first), 2_000, snapshot=True).text
+    assert "Documents read: lease.md, lines 1-40; annex.md, lines 1-40" in text
+    assert "[DONE] Kept: note [lease.md:5-5] It is due in May.; note [lease.md:7-7] It is due in May." in text
+    assert text.count("<state_snapshot>") == 1
+
+
+def test_summaries_of_parts_are_joined_without_calling_that_a_standstill() -> None:
+    first, second = (condensed(prompt("[m1 user] Begin.", *READ, *note(n)), 2_000).text for n in (5, 7))
+    parts = "\n".join(f"<earlier_conversation>\n{text}\n</earlier_conversation>" for text in (first, second))
+    text = condensed(f"{ASK}\n<conversation>\n{parts}\n</conversation>", 2_000).text
+    assert "note [lease.md:5-5] It is due in May.; note [lease.md:7-7] It is due in May." in text
+    assert NOTHING_NEW not in text

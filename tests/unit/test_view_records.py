@@ -9,7 +9,7 @@ from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import Message, Text, Thinking, user_text
-from waystation.domain.transcript import CompactionRecord, Masked, Summarised, Transcript, Truncated
+from waystation.domain.transcript import Masked, Record, Summarised, Transcript, Truncated
 
 
 def summarised(record_id: str, *covered: str) -> Summarised:
@@ -30,7 +30,8 @@ def test_a_record_is_appended_as_one_commit() -> None:
     after = with_record(before, truncated("x", "m2", "m3"))
     assert after.version == before.version + 1
     assert after.messages == before.messages
-    assert after.records == (truncated("x", "m2", "m3"),)
+    placed = truncated("x", "m2", "m3").model_copy(update={"after": len(before.messages)})
+    assert after.records == (placed,)
 
 
 def test_a_summary_stands_at_the_place_of_the_first_message_it_covers() -> None:
@@ -112,7 +113,7 @@ def test_the_view_of_any_history_under_any_records_is_legal_and_reasoning_in_it_
     over = transcript(*messages)
     for number, (kind, places) in enumerate(drawn):
         covered = tuple(f"m{place}" for place in sorted(places))
-        record: CompactionRecord = Masked(id=str(number), tool_use_ids=tuple(f"c{place}" for place in places))
+        record: Record = Masked(id=str(number), tool_use_ids=tuple(f"c{place}" for place in places))
         if kind != "m":
             record = (summarised if kind == "s" else truncated)(str(number), *covered)
         over = with_record(over, record)

@@ -7,21 +7,26 @@ import json
 from dataclasses import dataclass, field
 
 from waystation.agents.archive import Archive
+from waystation.agents.condensing import CondensingModel
 from waystation.agents.metered import MeteredModel
 from waystation.agents.roles import Desk, prompt
 from waystation.agents.summariser import Middle, Summariser
+from waystation.agents.tools.read_document import FILE_READERS
 from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.gate import Accepted, Rejected
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Rung, Summarise, Truncate, next_rung
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.request import CompactionRequest
+from waystation.domain.compaction.restored import recently_read, with_files
+from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure, correction, fixed_tokens
 from waystation.domain.compaction.view import view
 from waystation.domain.memory import Passage
+from waystation.domain.messages import Message
 from waystation.domain.passages import make_passages
-from waystation.domain.transcript import CompactionRecord, Summarised, Transcript
+from waystation.domain.transcript import Compaction, Summarised, Transcript
 from waystation.domain.turn import Charge, Fence
 from waystation.ports import Clock
 
@@ -55,6 +60,9 @@ class Job:
     transcript: Transcript
     notes: list[str] = field(default_factory=list[str])
     redactions: int = 0
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    """What the check before commit did to the summary."""
     fence: Fence = field(init=False)
     """Taken when there is something to do: a late attempt at what was done takes it away from nobody."""
 
@@ -66,7 +74,7 @@ class Job:
             self.transcript = await transcripts.load(run_id)
         if self._is_done:
             return await self._already_done()
-        return await self.run(skip_summary=self.request.give_up_summary)
+        return await self.run(skip_summary=self.request.give_up_summary or not self.request.terms.auto_compact)
 
     async def run(self, *, skip_summary: bool) -> CompactionOutcome:
         """The next rung that helps; a summary that fails leads to the one after it."""
@@ -77,7 +85,7 @@ class Job:
             case CannotFit():
                 self.notes.append(
                     f"These parts cannot be made smaller: system prompt and tools {rung.fixed:,} tokens, contract "
-                    f"{rung.contract:,}, latest request {rung.latest:,}; the limit is {rung.limit:,}."
+                    f"{rung.contract:,}, latest request {rung.latest:,}, pins {rung.pinned:,}; limit {rung.limit:,}."
                 )
                 return await self._outcome("", Status.CANNOT_FIT, rung, rung.tokens_before, covered=0, passages=0)
             case Mask():
@@ -91,32 +99,37 @@ class Job:
 
     @property
     def _is_done(self) -> bool:
-        return len(self.transcript.records) > self.request.known_records
+        return len(self.transcript.compactions) > self.request.known_records
 
     async def _already_done(self) -> CompactionOutcome:
         """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
-        record = self.transcript.records[self.request.known_records]
+        record = self.transcript.compactions[self.request.known_records]
         self.transcript = self._before
         rung = Nothing(tokens_before=self._measure.request(view(self._before)), status=Status.NOOP)
         after = self._measure.request(view(with_record(self._before, record)))
         if record.type == "masked":
             return await self._outcome(record.id, Status.MASKED, rung, after, len(record.tool_use_ids), 0)
+        if record.type == "summarised":
+            self.added, self.removed = record.added, record.removed
         passages = self._passages(record.id, await self._redacted(record.covered))
         status = Status.TRUNCATED if record.type == "truncated" else Status.COMPRESSED
         return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
 
     async def _summarise(self, rung: Summarise) -> CompactionOutcome:
         middle = await self._redacted(rung.covered)
-        summariser = Summariser(self.condenser.model, self.condenser.desk.redactor)
-        result = await summariser.summarise(self.request, self.fence, rung, middle)
-        self.redactions += result.redactions
+        desk = self.condenser.desk
+        model = CondensingModel(self.condenser.model, desk.redactor, self.request, self.fence, self._policy)
+        summariser = Summariser(model, self.transcript)
+        result = await summariser.summarise(rung, middle)
+        self.transcript = summariser.transcript
+        self.redactions += summariser.redactions
         self.notes.extend(result.notes)
         match result.verdict:
             case Rejected() | None:
                 if result.charge is not None:
                     await self.condenser.desk.transcripts.commit_charge(self.fence, result.charge)
-                if result.verdict is not None:
-                    self.notes.append(f"A summary was rejected ({result.verdict.status}): {result.verdict.rule}.")
+                if bad := result.verdict:
+                    self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
                 return await self.run(skip_summary=True)
             case Accepted() as accepted:
                 record = Summarised(
@@ -124,7 +137,13 @@ class Job:
                     strategy=self._policy.strategy,
                     covered=rung.covered,
                     summary=summary_message(rung.compaction_id, accepted.text),
+                    added=accepted.added,
+                    removed=accepted.removed,
                 )
+                if STRATEGIES[self._policy.strategy].restores_files:
+                    files = recently_read(self._originals(rung.covered), FILE_READERS)
+                    record = with_files(self.transcript, record, files, self._measure, self._policy.target)
+                self.added, self.removed = accepted.added, accepted.removed
                 passages = self._passages(record.id, middle)
                 await self._commit(record, passages, result.charge)
                 after = self._measure.request(view(self.transcript))
@@ -143,11 +162,17 @@ class Job:
     async def _redacted(self, covered: tuple[str, ...]) -> Middle:
         """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
         hidden = set(covered)
-        shown = view(self.transcript)
-        messages = tuple(message for message in shown if message.id in hidden)
-        middle, spans = await Middle.redacted(messages, shown, self.condenser.desk.redactor, self.request.run.tenant)
+        messages = tuple(message for message in view(self.transcript) if message.id in hidden)
+        middle, spans = await Middle.redacted(
+            messages, self.transcript, self.condenser.desk.redactor, self.request.run.tenant
+        )
         self.redactions += spans
         return middle
+
+    def _originals(self, covered: tuple[str, ...]) -> list[Message]:
+        """The covered messages as they were said, without masks."""
+        hidden = set(covered)
+        return [message for message in self.transcript.messages if message.id in hidden]
 
     def _passages(self, record_id: str, middle: Middle) -> tuple[Passage, ...]:
         """Of messages that are hidden for the first time: earlier summaries have theirs already."""
@@ -155,7 +180,7 @@ class Job:
         messages = [message for message in middle.messages if message.id in said]
         return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
 
-    async def _commit(self, record: CompactionRecord, passages: tuple[Passage, ...], charge: Charge | None) -> None:
+    async def _commit(self, record: Compaction, passages: tuple[Passage, ...], charge: Charge | None) -> None:
         transcripts = self.condenser.desk.transcripts
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
         self.transcript = with_record(self.transcript, record)
@@ -177,6 +202,8 @@ class Job:
             passages=passages,
             passages_waiting=min(passages, drained.waiting),
             redactions=self.redactions,
+            added=self.added,
+            removed=self.removed,
             totals=await self.condenser.desk.transcripts.totals(run_id),
             notes=tuple(dict.fromkeys(self.notes)),
         )
@@ -186,8 +213,10 @@ class Job:
         terms = self.request.terms
         policy = Policy(
             window=terms.window,
+            strategy=terms.strategy,
             trigger=terms.trigger,
             target=terms.target,
+            keep_last=terms.keep_last,
             primers=terms.primers,
             recents=terms.recents,
         )
@@ -206,7 +235,11 @@ class Job:
     @property
     def _before(self) -> Transcript:
         """The transcript as the workflow knew it when it asked."""
-        return self.transcript.model_copy(update={"records": self.transcript.records[: self.request.known_records]})
+        log = self.transcript
+        if not self._is_done:
+            return log
+        unknown = log.records.index(log.compactions[self.request.known_records])
+        return log.model_copy(update={"records": log.records[:unknown]})
 
     @property
     def _rereadable(self) -> frozenset[str]:

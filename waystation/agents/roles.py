@@ -26,7 +26,7 @@ from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore,
 
 @cache
 def prompt(name: str) -> str:
-    """A prompt file of this package: `research`, `analysis`, `writing`, `plan` or `condense`."""
+    """A prompt file of this package: `research`, `analysis`, `writing`, `plan`, `condense` or `snapshot`."""
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 

@@ -1,26 +1,33 @@
-"""Asks a model for the summary of a redacted middle, redacts it again, and has it checked by code."""
+"""Makes the summary of a redacted middle, by parts where that is too long to be read at once, and has code check it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from waystation.agents.metered import CallKey, MeteredModel, TooDear
-from waystation.agents.roles import prompt
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.gate import Accepted, Rejected, check_summary
+from waystation.agents.condensing import HEADROOM, CondensingModel, NoAnswer
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.asked import user_requests
+from waystation.domain.compaction.constraints import user_constraints, user_words
+from waystation.domain.compaction.decisions import recorded_decisions
+from waystation.domain.compaction.gate import Accepted, Rejected, Rule, check_middle, check_summary
+from waystation.domain.compaction.history import current, pinned_ids
 from waystation.domain.compaction.ladder import Summarise
-from waystation.domain.compaction.request import CompactionRequest
-from waystation.domain.compaction.summary import is_summary
-from waystation.domain.errors import ModelRejected
-from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.compaction.ledger import is_stand_in
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.parts import part_length, parts_of
+from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.replaced import Replaced
+from waystation.domain.compaction.restored import without_files
+from waystation.domain.compaction.summary import CLOSE, OPEN, is_summary, unframed
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, Text
 from waystation.domain.passages import render, tool_names
 from waystation.domain.redaction import Scope
-from waystation.domain.turn import Charge, Fence
+from waystation.domain.transcript import SummaryPart, Transcript
+from waystation.domain.turn import Charge
 from waystation.domain.value import Value
-from waystation.ports import ModelRequest, Redactor, StopReason
+from waystation.ports import Redactor
 
-HEADROOM = 2
-"""A reply may have this many times the tokens that were asked for: models do not count exactly."""
-REPLY_FLOOR = 128
+JOINED = "It is given by summaries of its parts, one after the other: make one summary of them all."
 
 
 class Middle(Value):
@@ -30,32 +37,62 @@ class Middle(Value):
     """As the view has them. Not to be shown to summariser or memory."""
     texts: dict[str, str]
     """Redacted rendering by message id."""
-    constraints: tuple[str, ...]
-    """What the user demanded in them, redacted."""
+    said: tuple[Message, ...]
+    """Those of the user's role that have text, redacted."""
+    user_said: tuple[str, ...]
+    """What the user said in the conversation so far, redacted."""
+    pinned: tuple[str, ...]
+    """Ids of the messages that must not be hidden."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each message as the summariser reads it: only what an earlier compaction left may look like that."""
+        shown = ((message, self.texts[message.id]) for message in self.messages)
+        return tuple(text if is_stand_in(message) else unframed(text) for message, text in shown if text)
 
     @property
     def text(self) -> str:
-        """All of it, as the summariser reads it."""
-        return "\n".join(self.texts[message.id] for message in self.messages if self.texts[message.id])
+        """All of it."""
+        return "\n".join(self.lines)
+
+    def replaced(self, rung: Summarise, policy: Policy) -> Replaced:
+        """As the check before commit needs it."""
+        return Replaced(
+            text=self.text,
+            tokens=rung.middle_tokens,
+            room=rung.summary_tokens[1],
+            cap=policy.pin_cap,
+            constraints=user_constraints(self.said),
+            asked=user_requests(self.said),
+            decisions=recorded_decisions(self.said),
+            user_said=self.user_said,
+            pinned=self.pinned,
+        )
 
     @classmethod
     async def redacted(
-        cls, messages: Sequence[Message], shown: Sequence[Message], redactor: Redactor, tenant: str
+        cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str
     ) -> tuple["Middle", int]:
-        """The middle, and how many spans were replaced. Raises RedactionFailed: then nothing goes anywhere."""
-        names = tool_names(shown)
-        spoken = [message for message in messages if message.role == "user" and message.text]
-        rendered = [message.text if is_summary(message) else render(message, names) for message in messages]
-        redacted = await redactor.redact([*rendered, *(message.text for message in spoken)], Scope.MEMORY, tenant)
+        """Some of the transcript's view as a middle, and how many spans of it were replaced.
+
+        Raises RedactionFailed: then nothing goes anywhere.
+        """
+        names = tool_names(view(transcript))
+        rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
+        heard = _heard((*messages, *current(transcript).messages))
+        redacted = await redactor.redact([*rendered, *map(_text, heard)], Scope.MEMORY, tenant)
         texts = redacted[: len(messages)]
-        said = tuple(
-            message.model_copy(update={"blocks": (Text(text=item.text),)})
-            for message, item in zip(spoken, redacted[len(messages) :], strict=True)
-        )
+        said = {
+            message.id: message.model_copy(update={"blocks": (Text(text=item.text),)})
+            for message, item in zip(heard, redacted[len(messages) :], strict=True)
+        }
+        pinned = pinned_ids(transcript)
         middle = cls(
             messages=tuple(messages),
             texts={message.id: item.text for message, item in zip(messages, texts, strict=True)},
-            constraints=user_constraints(said),
+            said=tuple(said[message.id] for message in messages if message.id in said),
+            user_said=user_words(tuple(said.values())),
+            pinned=tuple(message.id for message in messages if message.id in pinned),
         )
         return middle, sum(len(item.spans) for item in texts)
 
@@ -65,48 +102,83 @@ class SummaryResult(Value):
 
     verdict: Accepted | Rejected | None
     charge: Charge | None
-    redactions: int = 0
+    """Not committed yet."""
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Summariser:
-    """The model that condenses, charged to the agent run that needs it."""
+    """The summary of one middle, under way."""
 
-    model: MeteredModel
-    redactor: Redactor
+    model: CondensingModel
+    transcript: Transcript
+    """It grows by the parts of a long middle."""
+    redactions: int = 0
+    """Spans replaced in what the model wrote."""
 
-    async def summarise(
-        self, request: CompactionRequest, fence: Fence, rung: Summarise, middle: Middle
-    ) -> SummaryResult:
-        """Ask once. Raises ModelUnavailable, RedactionFailed, FenceLost."""
-        low, high = rung.summary_tokens
-        ask = ModelRequest(
-            model=request.terms.condense_model,
-            system=prompt("condense"),
-            messages=(user_text("m1", _question(middle.text, low, high)),),
-            max_output=high * HEADROOM,
-        )
-        left = request.limit.after((await self.model.transcripts.totals(request.run.run_id)).spent)
-        call = await self.model.fitted(ask, left, REPLY_FLOOR, request.terms.prices)
-        if isinstance(call, TooDear):
-            note = "The budget did not allow a summary; the oldest part was hidden without one."
-            return SummaryResult(verdict=None, charge=None, notes=(note,))
-        key = CallKey("summary", rung.compaction_id)
-        try:
-            reply, charge = await self.model.ask(fence, key, call)
-        except ModelRejected as error:
-            return SummaryResult(verdict=None, charge=None, notes=(f"The summariser failed: {error}",))
-        said = () if reply.stop is StopReason.REFUSAL else reply.blocks
-        text = "\n".join(block.text for block in said if isinstance(block, Text))
-        (redacted,) = await self.redactor.redact([text], Scope.MEMORY, request.run.tenant)
-        verdict = check_summary(redacted.text, middle.text, rung.middle_tokens, middle.constraints, high)
-        return SummaryResult(verdict=verdict, charge=charge, redactions=len(redacted.spans))
+    async def summarise(self, rung: Summarise, middle: Middle) -> SummaryResult:
+        """Ask, once for a middle that the model can read at once, and not at all where no summary would do.
+
+        Raises ModelUnavailable, RedactionFailed, FenceLost, VersionConflict.
+        """
+        replaced = middle.replaced(rung, self.model.policy)
+        if hopeless := check_middle(replaced):
+            return SummaryResult(verdict=hopeless, charge=None)
+        parts = parts_of(middle.lines, self.model.room(rung.summary_tokens[1]))
+        conversation, note = parts[0], ""
+        if len(parts) > 1:
+            said = await self._summaries(rung, parts)
+            if isinstance(said, SummaryResult):
+                return said
+            conversation, note = said, JOINED
+        answer = await self.model.ask(rung.compaction_id, conversation, rung.summary_tokens, note)
+        if isinstance(answer, NoAnswer):
+            return SummaryResult(verdict=None, charge=None, notes=(answer.note,))
+        self.redactions += answer.redactions
+        verdict = check_summary(answer.text, replaced)
+        return SummaryResult(verdict=verdict, charge=answer.charge)
+
+    async def _summaries(self, rung: Summarise, parts: Sequence[str]) -> str | SummaryResult:
+        """What the parts come to, one after the other; or how the first one failed of which nothing came."""
+        high = rung.summary_tokens[1]
+        length = part_length(rung.summary_tokens, len(parts), self.model.room(high) // HEADROOM)
+        summaries: list[str] = []
+        for number, part in enumerate(parts, 1):
+            name = f"{rung.compaction_id}-{number}"
+            note = f"It is part {number} of {len(parts)} of a longer one; the other parts are summarised on their own."
+            summary = self._kept(name) or await self._summarised(name, part, length, note)
+            if isinstance(summary, SummaryResult):
+                return summary
+            summaries.append(f"{OPEN}\n{unframed(summary)}\n{CLOSE}")
+        return "\n".join(summaries)
+
+    def _kept(self, name: str) -> str | None:
+        """A part that an earlier attempt has paid."""
+        records = self.transcript.records
+        return next((r.text for r in records if isinstance(r, SummaryPart) and r.id == name), None)
+
+    async def _summarised(self, name: str, part: str, length: tuple[int, int], note: str) -> str | SummaryResult:
+        """Kept in the transcript together with its charge: a crash later on does not pay it again."""
+        answer = await self.model.ask(name, part, length, note)
+        if isinstance(answer, NoAnswer):
+            return SummaryResult(verdict=None, charge=None, notes=(answer.note,))
+        self.redactions += answer.redactions
+        if not answer.text.strip():
+            message = "the summary of a part is blank"
+            blank = Rejected(status=Status.FAILED_EMPTY_SUMMARY, rule=Rule.EMPTY, message=message)
+            return SummaryResult(verdict=blank, charge=answer.charge)
+        record = SummaryPart(id=name, text=answer.text)
+        transcripts, version = self.model.model.transcripts, self.transcript.version
+        await transcripts.commit_compaction(self.model.fence, version, record, (), answer.charge)
+        self.transcript = with_record(self.transcript, record)
+        return answer.text
 
 
-def _question(conversation: str, low: int, high: int) -> str:
-    return (
-        f"Summarise this conversation in {low} to {high} tokens.\n"
-        f"<conversation>\n{conversation}\n</conversation>\n"
-        "Give the summary and nothing else."
-    )
+def _heard(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Those of the user's role that have text, each once."""
+    heard = {message.id: message for message in messages if message.role == "user" and message.text}
+    return tuple(heard.values())
+
+
+def _text(message: Message) -> str:
+    return without_files(message.text) if is_summary(message) else message.text

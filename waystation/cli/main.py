@@ -33,6 +33,7 @@ COMMANDS = {
     "approvals": "List what waits for an answer.",
     "approve": "Grant a task more tokens.",
     "deny": "Refuse a task more tokens.",
+    "context": "Compact, mask, check and measure a conversation in a file; no server needed.",
     "session": "Set what a session may spend.",
     "worker": "Run the workers against a Temporal server that is there already.",
     "store": "Look at the store's database, and upgrade it.",

@@ -15,7 +15,7 @@ from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.bill import Bill, BillLine
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import cost_text
-from waystation.domain.messages import Block, Message, RedactedThinking, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.messages import Text as TextBlock
 from waystation.domain.outlook import Outlook
 from waystation.domain.request_text import answer_text, counted, denial_text, estimate_text, made_text, steps_text
@@ -282,6 +282,8 @@ def _block_text(block: Block) -> str:
             return f"(thinks) {block.thinking}"
         case RedactedThinking():
             return "(thinks, sealed by the provider)"
+        case Opaque():
+            return f"({block.kind.replace('_', ' ')})"
         case ToolUse():
             return f"(calls {block.name}) {block.input}"
         case ToolResult():

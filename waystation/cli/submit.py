@@ -22,6 +22,8 @@ from waystation.cli.task_json import task_json
 from waystation.client import Client
 from waystation.domain.amount import Limit, amount_text, limit_text
 from waystation.domain.budget import Mode
+from waystation.domain.compaction.policy import Strategy
+from waystation.domain.compaction.strategies.ends import LAST
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
 from waystation.domain.presets import Choices, Preset
@@ -48,6 +50,7 @@ def submit(
     preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="What happens when money runs out; by default, approval.")] = None,
     window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, window.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
@@ -73,6 +76,7 @@ def submit(
         preset=preset,
         mode=mode,
         window=parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
+        strategy=strategy,
     )
     loaded = _load(docs or [])
     request = request.model_copy(update={"left_out": loaded.left_out})
@@ -125,11 +129,12 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
     say(
         f"{counted(documents, 'document')}; session {request.session}; mode {terms.mode}{_by(chosen, 'mode')}; "
         f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}, {_agent_budget(terms, chosen)} an agent; "
-        f"{_window(terms.agent, chosen)}; model {terms.agent.model}"
+        f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
     if request.unattended != Unattended():
         say(f"While nobody answers: {_in_advance(request.unattended)}.")
-    if kept_by := _by(chosen, "primers", "recents"):
+    kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
+    if kept_by or terms.agent.strategy != "window":
         say(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
     if terms.offline:
         step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""
@@ -154,10 +159,29 @@ def _window(agent: AgentTerms, chosen: Choices) -> str:
     return f"window {agent.window:,}{cut}{_by(chosen, 'window')}, {full}"
 
 
+def _models(agent: AgentTerms, chosen: Choices) -> str:
+    writer = "" if agent.condense_model == agent.model else f", summaries by {agent.condense_model}"
+    return f"model {agent.model}{writer}{_by(chosen, 'condense_model') if writer else ''}"
+
+
 def _compaction(agent: AgentTerms) -> str:
     messages = f"over {agent.messages} messages are full, too; " if agent.messages else ""
     history = f"; an agent ends at {agent.history:,} messages" if agent.history else ""
-    return f"{messages}the first {agent.primers} and the last {agent.recents} stay{history}"
+    return f"{messages}{_kept(agent)}{history}"
+
+
+def _kept(agent: AgentTerms) -> str:
+    """What a compaction leaves of the messages."""
+    match agent.strategy:
+        case "window":
+            return f"the first {agent.primers} and the last {agent.recents} stay"
+        case "snapshot":
+            return "the newer part stays, beside a snapshot of the older one"
+        case "replace":
+            stays = f"the last {agent.keep_last} stay" if agent.keep_last else "one summary stands for everything"
+            return f"{stays}, and what was read last comes back"
+        case "ends":
+            return f"the first and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
 
 
 def _in_advance(decided: Unattended) -> str:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.policy import PRIMERS, RECENTS
+from waystation.domain.compaction.policy import PRIMERS, RECENTS, Strategy
 from waystation.domain.plan import AgentRole
 from waystation.domain.pricing import PRICES, Price
 from waystation.domain.value import Value
@@ -49,6 +49,12 @@ class AgentTerms(Value):
     """At most so many of the first messages outlive a compaction."""
     recents: int = RECENTS
     """At most so many of the last messages outlive a compaction."""
+    strategy: Strategy = "window"
+    """How a compaction chooses what a summary is to stand for."""
+    keep_last: int | None = None
+    """See `Policy.keep_last`."""
+    auto_compact: bool = True
+    """Whether summaries are written where nobody asked for one. Without them, what has to go is hidden."""
     history: int | None = None
     """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
     max_output: int = 4_000

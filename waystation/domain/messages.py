@@ -1,10 +1,15 @@
 """The words that pass between an agent and its model: blocks and messages, as the Messages API has them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
 from waystation.domain.value import Value
+
+OPERATORS: Final = "system_message"
+"""The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
+USERS_BLOCKS: Final = frozenset({"image", "document", "search_result", "container_upload", OPERATORS})
+"""Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
 
 
 class Text(Value):
@@ -38,6 +43,23 @@ class ToolUse(Value):
     input: dict[str, JsonValue]
 
 
+class Opaque(Value):
+    """A block that nothing here looks into: an image, a document, a call that the provider carried out itself."""
+
+    type: Literal["opaque"] = "opaque"
+    kind: str
+    """Its type for the Messages API."""
+    tokens: int
+    """What it is estimated to cost."""
+    body: dict[str, JsonValue]
+    """As the Messages API has it."""
+
+    @property
+    def of_the_user(self) -> bool:
+        """Whether it belongs into messages of the user."""
+        return self.kind in USERS_BLOCKS
+
+
 class ToolResult(Value):
     """What a tool call gave back."""
 
@@ -45,9 +67,11 @@ class ToolResult(Value):
     tool_use_id: str
     content: str
     is_error: bool = False
+    attached: tuple[Opaque, ...] = ()
+    """What came beside the text."""
 
 
-Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult, Field(discriminator="type")]
+Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")]
 Role = Literal["user", "assistant"]
 
 
@@ -61,12 +85,12 @@ class Message(Value):
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The calls this message asks for, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolUse))
+        return tuple([block for block in self.blocks if isinstance(block, ToolUse)])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The results this message carries, in order."""
-        return tuple(block for block in self.blocks if isinstance(block, ToolResult))
+        return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from waystation.domain.compaction.units import units_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 WINDOW_MESSAGES = 5
 PASSAGE_CHARACTERS = 1_500
@@ -49,6 +49,8 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
         case ToolResult():
             outcome = "error" if block.is_error else "result"
             return f"[{message.id} {outcome} of {names.get(block.tool_use_id, 'a tool')}] {block.content}"
+        case Opaque():
+            return f"[{message.id} {message.role} attaches: {block.kind}]"
         case Thinking() | RedactedThinking():
             return ""
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode
-from waystation.domain.compaction.policy import PRIMERS, RECENTS
+from waystation.domain.compaction.policy import PRIMERS, RECENTS, Strategy
+from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.value import Value
 
 DEFAULT_BUDGET = Limit(tokens=600_000)
@@ -33,8 +34,11 @@ class Wishes(Value):
     window: int | None = None
     mode: Mode | None = None
     trigger_percent: int | None = None
+    strategy: Strategy | None = None
     primers: int | None = None
     recents: int | None = None
+    keep_last: int | None = None
+    condense_model: str | None = None
     messages: int | None = None
     history: int | None = None
 
@@ -49,8 +53,12 @@ class Choices(Value):
     mode: Mode = Mode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
     """Share of the window from which on a context is full."""
+    strategy: Strategy = "window"
     primers: int = PRIMERS
     recents: int = RECENTS
+    keep_last: int | None = None
+    """See `Policy.keep_last`."""
+    condense_model: str = CONDENSE_MODEL
     messages: int | None = None
     """A view of more messages is full, too."""
     history: int | None = None

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, AliasChoices, Field, StringConstraints
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.compaction.policy import Strategy
 from waystation.domain.documents import LeftOut
 from waystation.domain.leg import AgentTerms
 from waystation.domain.outlook import Outlook
@@ -63,6 +64,8 @@ class TaskRequest(Input):
     """By default `approval`."""
     window: int | None = Field(default=None, ge=SMALLEST_WINDOW, le=LARGEST_WINDOW)
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
+    strategy: Strategy | None = None
+    """How compactions choose what a summary is to stand for; by default `window`."""
     left_out: tuple[LeftOut, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
 

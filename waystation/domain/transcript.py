@@ -1,4 +1,7 @@
-"""The append-only record of an agent run's messages, and the compaction records that lie over it."""
+"""The append-only log of an agent run: everything that was said, and everything that was done to it.
+
+Nothing in it is changed or removed. What counts of it now is `domain.compaction.history.current`.
+"""
 
 from typing import Annotated, Literal
 
@@ -8,34 +11,75 @@ from waystation.domain.messages import Message
 from waystation.domain.value import Value
 
 
-class Summarised(Value):
+class _Record(Value):
+    id: str
+    after: int | None = None
+    """How many messages the transcript had when this was committed: its place among them. Set by `with_record`."""
+
+
+class Summarised(_Record):
     """`summary` stands for the covered messages. Covered ids may include summaries of earlier records."""
 
     type: Literal["summarised"] = "summarised"
-    id: str
     strategy: str
     covered: tuple[str, ...]
     summary: Message
+    added: tuple[str, ...] = ()
+    """What the check before commit wrote under the summary: kinds and counts."""
+    removed: tuple[str, ...] = ()
+    """What it took out of the summary: kinds and counts."""
 
 
-class Masked(Value):
+class Masked(_Record):
     """The results of these tool calls are shown as placeholders; the originals stay in the transcript."""
 
     type: Literal["masked"] = "masked"
-    id: str
     tool_use_ids: tuple[str, ...]
 
 
-class Truncated(Value):
+class SummaryPart(_Record):
+    """What one part of a middle came to that was too long for the summariser: kept, so that nobody pays it twice.
+
+    It changes nothing of the view. Its id is that of the compaction, a hyphen, and the number of the part.
+    """
+
+    type: Literal["summary_part"] = "summary_part"
+    text: str
+
+
+class Truncated(_Record):
     """The covered messages are hidden behind a marker that gives their count and ids."""
 
     type: Literal["truncated"] = "truncated"
-    id: str
     covered: tuple[str, ...]
     marker: Message
 
 
-CompactionRecord = Annotated[Summarised | Masked | Truncated, Field(discriminator="type")]
+class Pinned(_Record):
+    """No compaction covers this message."""
+
+    type: Literal["pinned"] = "pinned"
+    message_id: str
+
+
+class Restored(_Record):
+    """An earlier record (not a rewind) counts no more."""
+
+    type: Literal["restored"] = "restored"
+    record_id: str
+
+
+class Rewound(_Record):
+    """The conversation goes on from this message: what was said and compacted after it counts no more."""
+
+    type: Literal["rewound"] = "rewound"
+    message_id: str
+    kept: bool = True
+    """Whether the message itself stays."""
+
+
+Compaction = Summarised | Masked | Truncated
+Record = Annotated[Compaction | SummaryPart | Pinned | Restored | Rewound, Field(discriminator="type")]
 
 
 class Transcript(Value):
@@ -47,7 +91,13 @@ class Transcript(Value):
     run_id: str
     version: int = 0
     messages: tuple[Message, ...] = ()
-    records: tuple[CompactionRecord, ...] = ()
+    records: tuple[Record, ...] = ()
+    """Everything that was done to the conversation, in the order of its commits."""
+
+    @property
+    def compactions(self) -> tuple[Compaction, ...]:
+        """The records that hide something, undone ones included."""
+        return tuple(record for record in self.records if isinstance(record, Compaction))
 
     @property
     def turns(self) -> int:

@@ -10,7 +10,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.plan import Plan
 from waystation.domain.task import Approval, Refusal, SourceDocument, TaskProgress, TaskRow
-from waystation.domain.transcript import CompactionRecord, Transcript
+from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.domain.work import Deliverable, Note
 
@@ -75,7 +75,7 @@ class TranscriptStore(Protocol):
         ...
 
     async def commit_compaction(
-        self, fence: Fence, version: int, record: CompactionRecord, passages: Sequence[Passage], charge: Charge | None
+        self, fence: Fence, version: int, record: Record, passages: Sequence[Passage], charge: Charge | None
     ) -> None:
         """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
 

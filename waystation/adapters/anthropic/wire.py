@@ -20,7 +20,7 @@ from pydantic import JsonValue, ValidationError
 
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
@@ -168,7 +168,7 @@ def _user_block(block: Block) -> UserBlockParam:
                 "content": block.content,
                 "is_error": block.is_error,
             }
-        case Thinking() | RedactedThinking() | ToolUse():
+        case Thinking() | RedactedThinking() | ToolUse() | Opaque():
             raise _misplaced(block, "user")
 
 
@@ -182,7 +182,7 @@ def _assistant_block(block: Block) -> AssistantBlockParam:
             return {"type": "redacted_thinking", "data": block.data}
         case ToolUse():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": {**block.input}}
-        case ToolResult():
+        case ToolResult() | Opaque():
             raise _misplaced(block, "assistant")
 
 

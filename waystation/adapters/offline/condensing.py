@@ -21,6 +21,19 @@ BULLET = "- "
 NOTE_CHARACTERS = 100
 LABELS = ("Asked", "Kept", "Documents read", "Searches", "Findings read", "Failed", "Last actions")
 """The lists of a summary, in this order; each is one line, its items separated by `; `."""
+SECTIONS = {
+    "overall_goal": ("Asked",),
+    "constraints": (),
+    "key_knowledge": ("Findings read", "Failed"),
+    "file_system_state": ("Documents read",),
+    "recent_actions": ("Searches", "Last actions"),
+    "current_plan": ("Kept",),
+}
+"""The parts of a snapshot, with the lists that belong there. Key sentences are knowledge; a standstill is a plan's."""
+UNTOLD = "(Demands stand with what was asked: the offline model does not tell them apart.)"
+DONE = "[DONE] "
+SNAPSHOT_CHARACTERS = 400
+"""What the parts of a snapshot need besides the lists."""
 
 _RANGE = re.compile(r"([\d,]+)\s*(?:to|-|–)\s*([\d,]+)\s*tokens")
 _CONVERSATION = re.compile(r"<conversation>\n?(.*)</conversation>", re.DOTALL)
@@ -41,8 +54,8 @@ class _Part(Value):
     text: str
 
 
-def condensed(prompt: str, max_tokens: int) -> Reply:
-    """The summary that `prompt` asks for."""
+def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
+    """The summary that `prompt` asks for, on request in the parts of a snapshot."""
     asked = _RANGE.findall(prompt)
     most = int(asked[-1][1].replace(",", "")) if asked else MOST_TOKENS
     least = int(asked[-1][0].replace(",", "")) if asked else LEAST_TOKENS
@@ -50,16 +63,35 @@ def condensed(prompt: str, max_tokens: int) -> Reply:
     conversation = found.group(1) if found else prompt
     # Less than half of what it stands for: a summary that saves little is refused.
     room = min(most, max_tokens, max(len(conversation) // 2 // CHARACTERS_A_TOKEN, 40)) * CHARACTERS_A_TOKEN
+    room = max(0, room - SNAPSHOT_CHARACTERS) if snapshot else room
     earlier = [text.strip() for text in _EARLIER.findall(conversation)]
-    parts = _parts(_EARLIER.sub("", conversation))
+    new = _EARLIER.sub("", conversation).strip()
+    parts = _parts(new) if new or not earlier else []
     lists = _lists(parts, earlier)
     lines = _within(lists, room)
-    if earlier and not any(_KEPT.search(part.text) for part in parts):
+    # Nothing but earlier summaries is the parts of one middle, to be joined: no standstill.
+    if earlier and parts and not any(_KEPT.search(part.text) for part in parts):
         again = any(NOTHING_NEW in text or STALLED in text for text in earlier)
         lines.append(STALLED if again else NOTHING_NEW)
     left = min(room, (least + most) // 2 * CHARACTERS_A_TOKEN) - sum(len(line) + 1 for line in lines)
     lines += _key_sentences(parts, earlier, left)
-    return Reply(text=shortened("\n".join(lines), room))
+    return Reply(text=_snapshot(lines, room) if snapshot else shortened("\n".join(lines), room))
+
+
+def _snapshot(lines: Sequence[str], room: int) -> str:
+    """The lines in the parts of a snapshot; each stays a line of its own, so that the next summary can carry it on."""
+    labels = {label: name for name, labels in SECTIONS.items() for label in labels}
+    parts: dict[str, list[str]] = {name: [] for name in SECTIONS}
+    for line in shortened("\n".join(lines), room).splitlines():
+        label = line.partition(": ")[0]
+        if line in {NOTHING_NEW, STALLED}:
+            parts["current_plan"].append(line)
+        else:
+            part = labels.get(label, "key_knowledge")
+            parts[part].append(f"{DONE}{line}" if label == "Kept" else line)
+    parts["constraints"].append(UNTOLD)
+    sections = ("\n".join([f"<{name}>", *said, f"</{name}>"]) for name, said in parts.items())
+    return "\n".join(["<state_snapshot>", *sections, "</state_snapshot>"])
 
 
 def _parts(conversation: str) -> list[_Part]:
@@ -78,7 +110,7 @@ def _lists(parts: Sequence[_Part], earlier: Sequence[str]) -> dict[str, list[str
     """What happened, by label; the lists of earlier summaries are carried on."""
     lists: dict[str, list[str]] = {label: [] for label in LABELS}
     for line in (line for text in earlier for line in text.splitlines()):
-        label, separator, items = line.partition(": ")
+        label, separator, items = line.removeprefix(DONE).partition(": ")
         if separator and label in lists and label != "Last actions":
             lists[label] += items.split("; ")
     for part in parts:

@@ -12,7 +12,7 @@ from waystation.adapters.offline.writing import writing
 
 _WORK = {"submit_plan": plan, "submit_findings": research, "submit_analysis": analysis, "submit_report": writing}
 """What the tool that ends the work says about its kind."""
-_CONDENSING = "You condense"
+_CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
 
 
 def reply_to(request: MessagesRequest) -> Reply:
@@ -33,6 +33,7 @@ def _reply(request: MessagesRequest) -> Reply:
         if name in offered:
             return work(view_of(request))
     prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
-    if any(_CONDENSING in block.text for block in request.system):
-        return condensed(prompt, request.max_tokens)
+    told = "\n".join(block.text for block in request.system)
+    if _CONDENSING in told:
+        return condensed(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
     return answer(prompt)

@@ -1,6 +1,8 @@
 """Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed."""
 
+from bisect import bisect
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 from sqlalchemy import Table, insert, select
@@ -17,11 +19,16 @@ from waystation.domain.errors import StoreError, WrongStore
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
-from waystation.domain.transcript import CompactionRecord, Transcript
+from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
 
-_RECORD: TypeAdapter[CompactionRecord] = TypeAdapter(CompactionRecord)
+_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
+
+
+class _Committed(NamedTuple):
+    version: int
+    body: str
 
 
 class SqlTranscripts(StorePart):
@@ -52,12 +59,16 @@ class SqlTranscripts(StorePart):
         known = await connection.execute(select(runs.c.version).where(runs.c.run_id == run_id))
         version: int | None = known.scalar_one_or_none()
         said = await _bodies(connection, messages, run_id)
-        records = await _bodies(connection, compactions, run_id)
+        done = await _bodies(connection, compactions, run_id)
+        versions = [row.version for row in said]
         return Transcript(
             run_id=run_id,
             version=version or 0,
-            messages=tuple(Message.model_validate_json(body) for body in said),
-            records=tuple(_RECORD.validate_json(body) for body in records),
+            messages=tuple(Message.model_validate_json(row.body) for row in said),
+            records=tuple(
+                _RECORD.validate_json(row.body).model_copy(update={"after": bisect(versions, row.version)})
+                for row in done
+            ),
         )
 
     @reading
@@ -127,7 +138,7 @@ class SqlTranscripts(StorePart):
         connection: AsyncConnection,
         fence: Fence,
         version: int,
-        record: CompactionRecord,
+        record: Record,
         passages: Sequence[Passage],
         charge: Charge | None,
     ) -> None:
@@ -157,9 +168,9 @@ class SqlTranscripts(StorePart):
         return {"run_id": fence.run_id, "committed_at": self._clock()}
 
 
-async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[str]:
-    ordered = select(table.c.body).where(table.c.run_id == run_id).order_by(table.c.version)
-    return (await connection.execute(ordered)).scalars().all()
+async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[_Committed]:
+    ordered = select(table.c.version, table.c.body).where(table.c.run_id == run_id).order_by(table.c.version)
+    return [_Committed(*row) for row in await connection.execute(ordered)]
 
 
 async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str) -> bool:

@@ -54,6 +54,10 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
 
 
+FILE_READERS = {ReadDocument.name: "name"}
+"""The tools that read files, each with the argument that names the file."""
+
+
 def find(name: str, documents: tuple[Document, ...]) -> Document:
     """The document of that name.
 

@@ -1,10 +1,9 @@
-"""Adding a compaction record to a transcript."""
+"""Adding a record to a transcript."""
 
-from waystation.domain.transcript import CompactionRecord, Transcript
+from waystation.domain.transcript import Record, Transcript
 
 
-def with_record(transcript: Transcript, record: CompactionRecord) -> Transcript:
+def with_record(transcript: Transcript, record: Record) -> Transcript:
     """The transcript with the record over it: one commit more, no message less."""
-    return transcript.model_copy(
-        update={"records": (*transcript.records, record), "version": transcript.version + 1},
-    )
+    placed = record.model_copy(update={"after": len(transcript.messages)})
+    return transcript.model_copy(update={"records": (*transcript.records, placed), "version": transcript.version + 1})

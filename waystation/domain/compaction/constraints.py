@@ -1,25 +1,17 @@
-"""What the user demanded, word for word: sentences that a summary must not soften.
-
-English only; in other languages the summariser's prompt has to do.
-"""
+"""What the user demanded, word for word: sentences that a summary must not soften."""
 
 import re
 from collections.abc import Iterator, Sequence
 
-from waystation.domain.compaction.summary import inner_text, is_summary, unframed
+from waystation.domain.compaction.demands import is_demand
+from waystation.domain.compaction.ledger import ASKED, DEMANDED, entries, is_stand_in
+from waystation.domain.compaction.summary import unframed
 from waystation.domain.messages import Message
 
-LINE = "user: "
-"""How a ledger marks a sentence of the user's."""
-LEDGER_OPEN, LEDGER_CLOSE = "<ledger>", "</ledger>"
-MOST_CHARACTERS = 500
+MOST_CHARACTERS = 1_000
 """A longer sentence is pasted material and no demand."""
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-_DEMAND = re.compile(
-    r"\b(?:never|always|must(?:n['’]t)?|shall|do not|don['’]t|should(?:n['’]t)?|may not|not yet|just yet|only|avoid"
-    r"|unless|until|at most|at least|no (?:more|later|less|fewer) than|except|required?|deadline)\b",
-    re.IGNORECASE,
-)
+# Not before a small letter: "e.g. this" goes on.
+_SENTENCE_END = re.compile(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
 
 
 def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
@@ -30,14 +22,27 @@ def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(sentence for message in middle for sentence in _demands(message)))
 
 
+def user_words(messages: Sequence[Message]) -> tuple[str, ...]:
+    """What the user said in these messages, and before them as far as ledgers have it word for word."""
+    heard = (_heard(message) for message in messages if message.role == "user")
+    return tuple(words for said in heard for words in said)
+
+
+def _heard(message: Message) -> tuple[str, ...]:
+    return entries(message, DEMANDED) + entries(message, ASKED) if is_stand_in(message) else (message.text,)
+
+
+def sentences(text: str) -> Iterator[tuple[str, bool]]:
+    """The sentences of a text, word for word, and whether each is a demand."""
+    for line in _SENTENCE_END.sub("\\g<0>\n", unframed(text)).splitlines():
+        if sentence := line.strip():
+            yield sentence, len(sentence) <= MOST_CHARACTERS and is_demand(sentence)
+
+
 def _demands(message: Message) -> Iterator[str]:
     if message.role != "user":
         return
-    if is_summary(message):
-        _, ledger, lines = inner_text(message).rpartition(f"{LEDGER_OPEN}\n")
-        if ledger:
-            yield from (line.removeprefix(LINE) for line in lines.splitlines() if line.startswith(LINE))
+    if is_stand_in(message):
+        yield from entries(message, DEMANDED)
         return
-    for sentence in _SENTENCE_END.split(unframed(message.text)):
-        if len(sentence) <= MOST_CHARACTERS and _DEMAND.search(sentence):
-            yield sentence.strip()
+    yield from (sentence for sentence, demands in sentences(message.text) if demands)

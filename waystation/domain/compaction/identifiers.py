@@ -6,7 +6,7 @@ from collections import Counter
 _NAME = r"[\w.@+-]"
 PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("citations", re.compile(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
-    ("URLs", re.compile(r"\bhttps?://[^\s<>\"'`)\]}|]+")),
+    ("URLs", re.compile(r"https?://[^\s<>\"'`)\]}|]+")),
     (
         "paths",
         re.compile(
@@ -18,21 +18,41 @@ PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "codes",
         re.compile(
-            r"\b(?:[A-Z]{1,12}[-_]?\d{2,12}|E[A-Z]{3,15}|[A-Z]{2,12}(?:_[A-Z0-9]{2,20}){1,5}"
-            r"|[A-Z]\w{0,40}(?:Error|Exception)|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b"
+            r"[A-Z](?<!\w.)(?:[A-Z]{0,11}[-_]?\d{2,12}|(?<=E)[A-Z]{3,15}|[A-Z]{1,11}(?:_[A-Z0-9]{2,20}){1,5}"
+            r"|\w{0,40}(?:Error|Exception))\b"
+        ),
+    ),
+    (
+        "ids",
+        re.compile(
+            r"[0-9a-f](?<![\w-].)(?:[0-9a-f]{7}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+            r"|(?=\d{0,39}[a-f])(?<=\d)[0-9a-f]{6,63}|(?=[a-f]{0,39}\d)(?<=[a-f])[0-9a-f]{6,63})\b"
         ),
     ),
     (
         "figures",
         re.compile(
-            r"(?<![\w.,:/-])(?:[$€£¥]\s?\d[\d.,]{0,20}|\d[\d.,]{0,20}\s?%|\d{1,3}(?:,\d{3}){1,6}(?:\.\d+)?"
-            r"|\d{1,20}\.\d{1,20}|\d{4,20})(?![\w/-])"
+            r"[$€£¥\d](?<![\w.,:/-].)(?:(?<=[$€£¥])\s?\d[\d.,]{0,20}|(?<=\d)(?:[\d.,]{0,20}\s?%"
+            r"|\d{0,2}(?:,\d{3}){1,6}(?:\.\d+)?|\d{0,19}\.\d{1,20}|\d{3,19}))(?![\w/-])"
         ),
     ),
 )
-"""Kinds with their patterns. Every repetition is bounded, or starts at a boundary: a line may have megabytes."""
+"""Kinds with their patterns. Every repetition is bounded, or starts at a boundary: a line may have megabytes. Each but
+that of paths begins with a set of characters, and looks back after it: that is searched for ten times as quickly.
+"""
 
 
 def identifiers(text: str) -> dict[str, Counter[str]]:
-    """Citations, URLs, paths, error codes and figures of a text, with how often each occurs, by kind."""
-    return {kind: Counter(found.rstrip(".,;:") for found in pattern.findall(text)) for kind, pattern in PATTERNS}
+    """Citations, URLs, paths, error codes, ids and figures of a text, with how often each occurs, by kind.
+
+    In each kind the one mentioned last comes first, also in `most_common` among those mentioned as often.
+    """
+    return {
+        kind: Counter(found.rstrip(".,;:") for found in reversed(pattern.findall(_searched(kind, text))))
+        for kind, pattern in PATTERNS
+    }
+
+
+def _searched(kind: str, text: str) -> str:
+    """Paths cannot be looked for quickly in everything: only in the words that have a slash."""
+    return " ".join(word for word in text.split() if "/" in word or "\\" in word) if kind == "paths" else text

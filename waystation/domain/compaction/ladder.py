@@ -6,17 +6,19 @@ from waystation.domain.compaction.identity import compaction_id
 from waystation.domain.compaction.mask import masking
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import FRAME_TOKENS, ledger_room
 from waystation.domain.compaction.tokens import Measure, estimate_message
 from waystation.domain.compaction.truncate import truncation
-from waystation.domain.compaction.units import Layout, Unit, layout
-from waystation.domain.compaction.window import middle
+from waystation.domain.compaction.units import Layout, layout
 from waystation.domain.messages import Message
 from waystation.domain.transcript import Masked, Transcript, Truncated
 from waystation.domain.value import Value
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
 """Tokens: the upper end of a summary's length, for a small and for a large middle. The lower end is half of it."""
+SMALLEST_SUMMARY = 64
+"""A middle whose summary may have fewer tokens than these is not worth a model call."""
 CONDENSED_SHARE, LARGEST_SHARE = 10, 3
 """A summary has about a tenth of its middle's tokens, and never more than a third."""
 
@@ -77,11 +79,12 @@ class CannotFit(_Rung):
     """The latest message of the user."""
     pending: int
     """Calls that wait for their results."""
+    pinned: int = 0
 
     @property
     def least(self) -> int:
         """All parts together."""
-        return self.fixed + self.contract + self.latest + self.pending
+        return self.fixed + self.contract + self.latest + self.pending + self.pinned
 
 
 Rung = Nothing | Mask | Summarise | Truncate | CannotFit
@@ -132,25 +135,20 @@ def _mask(
 def _summarise(transcript: Transcript, shown: Layout, policy: Policy, measure: Measure) -> Summarise | None:
     """None where the saving would be too small for a model call."""
     everything = measure.part(shown.tokens)
-    covered = _middle(shown, policy, measure, _largest(summary_length(everything)))
+    middle = STRATEGIES[policy.strategy].middle
+    covered = middle(shown, policy, measure, _largest(summary_length(everything)))
     tokens = sum(unit.tokens for unit in covered)
     length = summary_length(measure.part(tokens))
-    if not covered or measure.part(tokens) - _largest(length) < policy.least_saving:
+    if length[1] < SMALLEST_SUMMARY or measure.part(tokens) - _largest(length) < policy.least_saving:
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
     return Summarise(
         tokens_before=measure.part(measure.fixed + shown.tokens),
-        compaction_id=compaction_id(transcript.run_id, [message.id for message in messages], policy),
+        compaction_id=compaction_id(transcript, [message.id for message in messages], policy),
         middle=messages,
         middle_tokens=tokens,
         summary_tokens=length,
     )
-
-
-def _middle(shown: Layout, policy: Policy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
-    match policy.strategy:
-        case "window":
-            return middle(shown, policy, measure, summary_room)
 
 
 def _largest(length: tuple[int, int]) -> int:
@@ -175,6 +173,8 @@ def _unfit(shown: Layout, measure: Measure, policy: Policy) -> CannotFit:
     def size(index: int | None, *named: int | None) -> int:
         return 0 if index is None or index in named else measure.part(shown.units[index].tokens)
 
+    named = {shown.contract, shown.latest, shown.pending}
+
     return CannotFit(
         tokens_before=measure.part(measure.fixed + shown.tokens),
         limit=policy.trigger,
@@ -182,4 +182,5 @@ def _unfit(shown: Layout, measure: Measure, policy: Policy) -> CannotFit:
         contract=size(shown.contract),
         latest=size(shown.latest, shown.contract),
         pending=size(shown.pending, shown.contract, shown.latest),
+        pinned=sum(size(index) for index in shown.pinned - named),
     )

@@ -5,7 +5,17 @@ Reasoning need not come first in a message (adaptive reasoning may follow text),
 
 from collections.abc import Iterator, Sequence
 
-from waystation.domain.messages import Block, Message, RedactedThinking, Role, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import (
+    Block,
+    Message,
+    Opaque,
+    RedactedThinking,
+    Role,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+)
 
 BELONGS: dict[Role, tuple[type[Block], ...]] = {
     "user": (Text, ToolResult),
@@ -42,7 +52,10 @@ def _block_faults(message: Message) -> Iterator[str]:
         yield "no blocks"
         return
     for block in message.blocks:
-        if not isinstance(block, BELONGS[message.role]):
+        if isinstance(block, Opaque):
+            if block.of_the_user != (message.role == "user"):
+                yield f"{block.kind} in a message of the {message.role}"
+        elif not isinstance(block, BELONGS[message.role]):
             yield f"{block.type} in a message of the {message.role}"
         if isinstance(block, Text) and not block.text.strip():
             yield "blank text"

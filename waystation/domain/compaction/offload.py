@@ -14,13 +14,15 @@ def is_too_large(text: str, window: int) -> bool:
 
 
 def preview(text: str, blob: str) -> str:
-    """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is.
+    """Head and tail of the text, and between them where the rest is.
 
     `blob` is the whole id under which the store keeps the text: the pointer must work as it is written.
     """
+    return ends(text, f"All its {len(text):,} characters are stored; read_stored with id {blob} reads on")
+
+
+def ends(text: str, pointer: str) -> str:
+    """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is."""
     end = min(END_CHARACTERS, len(text) // 4)
-    pointer = (
-        f"[The middle of this result is not shown. All its {len(text):,} characters are stored; "
-        f"read_stored with id {blob} reads on, the middle begins at character {end}.]"
-    )
-    return f"{text[:end]}\n{pointer}\n{text[len(text) - end :]}"
+    gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
+    return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"

@@ -10,6 +10,8 @@ class Status(StrEnum):
     """Every way in which a compaction can end."""
 
     COMPRESSED = "COMPRESSED"
+    OFFLOADED = "OFFLOADED"
+    """Results that are too large for any context became previews. Runs do so when a tool returns."""
     MASKED = "MASKED"
     """Old, re-readable tool results became placeholders, and that was enough."""
     NOOP = "NOOP"
@@ -25,7 +27,7 @@ class Status(StrEnum):
     @property
     def made_room(self) -> bool:
         """Whether the view is smaller than before."""
-        return self in {Status.COMPRESSED, Status.MASKED, Status.TRUNCATED}
+        return self in {Status.COMPRESSED, Status.OFFLOADED, Status.MASKED, Status.TRUNCATED}
 
 
 class CompactionOutcome(Value):
@@ -44,6 +46,10 @@ class CompactionOutcome(Value):
     """Of these, not yet in Qdrant: it or the embedder did not answer."""
     redactions: int = 0
     """Spans replaced before the summariser saw the text, and in the summary."""
+    added: tuple[str, ...] = ()
+    """What the check before commit wrote under the summary: kinds and counts."""
+    removed: tuple[str, ...] = ()
+    """What it took out of the summary: kinds and counts."""
     totals: RunTotals
     notes: tuple[str, ...] = ()
 

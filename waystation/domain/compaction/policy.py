@@ -10,10 +10,16 @@ MOST_LEAST_SAVING = 20_000
 """Tokens: in a large window, a saving of this size is worth a compaction even if it is a small share."""
 
 
+Strategy = Literal["window", "snapshot", "replace", "ends"]
+"""How rung 3 chooses what a summary is to stand for (`domain.compaction.strategies`)."""
+
+
 class Policy(Value):
     """Sizes are tokens of the whole request, system prompt and tools included."""
 
-    strategy: Literal["window"] = "window"
+    strategy: Strategy = "window"
+    instructions: str = ""
+    """What a person wants the summary to heed, redacted; of a manual compaction only."""
     window: int
     """Working window: the largest request that is sent on purpose."""
     trigger: int
@@ -24,12 +30,23 @@ class Policy(Value):
     """At most so many of the first messages stay."""
     recents: int = RECENTS
     """At most so many of the last messages stay."""
+    snapshot_share: int = 70
+    """Percent of the size that `snapshot` covers, as nearly as whole units allow."""
+    keep_last: int | None = None
+    """At most so many of the last messages stay under `ends` and `replace`. None: 3 under the one, none under the
+    other.
+    """
     mask_over: int = 1_000
     """Tokens: results up to this size are not worth masking."""
     mask_keep: int = 3
     """The last results that could be masked stay."""
     crowded: bool = False
     """There are too many messages, whatever their size: any saving is worth a compaction."""
+
+    @property
+    def pin_cap(self) -> int:
+        """Tokens that all pinned messages may have together: a fifth of the window."""
+        return self.window // 5
 
     @property
     def least_saving(self) -> int:

@@ -12,9 +12,12 @@ NOTE = (
 )
 FRAME_TOKENS = 60
 """What the frame and the message around a summary need."""
-LEDGER_SHARE = 4
-"""The ledger of identifiers may have this part of the room of its summary: a quarter."""
-_FRAME_TAG = re.compile(r"< {0,3}/? {0,3}(?:earlier_conversation|ledger) {0,3}>", re.IGNORECASE)
+LEDGER_SHARE = 2
+"""What a ledger takes in by choice (decisions, requests, identifiers) may have this part of the room of its summary."""
+_FRAME_TAG = re.compile(
+    r"< {0,3}/? {0,3}(?:earlier_conversation|ledger|restored_files?)(?: [^<>]{0,300})?>", re.IGNORECASE
+)
+_SCRATCHPAD = re.compile(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\s*", re.DOTALL)
 
 
 def summary_message(compaction_id: str, text: str) -> Message:
@@ -34,10 +37,16 @@ def inner_text(message: Message) -> str:
 
 def unframed(text: str) -> str:
     """The text without the tags that frame summaries and ledgers: what a tool said cannot step out of the record."""
-    # By a space: taking a tag out of "<led<ledger>ger>" altogether would make another.
-    return _FRAME_TAG.sub(" ", text)
+    # By what no tag has inside: taking a tag out of "<led<ledger>ger>" or "<<ledger>ledger>" altogether, or a space
+    # for it, would make another.
+    return _FRAME_TAG.sub("\t", text)
 
 
 def ledger_room(summary_tokens: int) -> int:
-    """Tokens for the identifiers that a summary of at most so many tokens lost."""
+    """Tokens for what the ledger of a summary of at most so many tokens takes in by choice."""
     return summary_tokens // LEDGER_SHARE
+
+
+def without_scratchpad(text: str) -> str:
+    """What a summariser wrote without what it thought aloud, also where it forgot to say that it was done."""
+    return _SCRATCHPAD.sub("", text)

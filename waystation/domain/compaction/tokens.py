@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from unicodedata import normalize
 
-from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 
 MESSAGE_TOKENS = 5
@@ -137,7 +137,9 @@ def _estimate_block(block: Block) -> int:
         case ToolUse():
             return estimate_text(block.name) + estimate_text(json.dumps(block.input, ensure_ascii=False))
         case ToolResult():
-            return estimate_text(block.content)
+            return estimate_text(block.content) + sum(part.tokens for part in block.attached)
+        case Opaque():
+            return block.tokens
 
 
 def _beyond_ascii(text: str, ascii_characters: int) -> int:

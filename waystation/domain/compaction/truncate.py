@@ -1,6 +1,12 @@
 """Rung 4, truncate: the oldest half of what is visible is hidden behind a marker."""
 
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.history import current, stand_in
 from waystation.domain.compaction.identity import compaction_id
+from waystation.domain.compaction.ledger import DEMANDED, MARKER_PREFIX, ledger, line_tokens
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure, estimate_message
 from waystation.domain.compaction.units import Layout, Unit
@@ -15,48 +21,71 @@ MARKER_TOKENS = 100
 def truncation(transcript: Transcript, layout: Layout, policy: Policy, measure: Measure) -> Truncated | None:
     """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
 
-    None where the view would not get smaller.
+    What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
+    over a fifth of the window stays. None where the view would not get smaller.
     """
-    may_go = [unit for index, unit in enumerate(layout.units) if index not in layout.protected]
+    may_go = list(_bearable(layout, policy.pin_cap))
     hidden = may_go[: (len(may_go) + 1) // 2]
     left = measure.fixed + MARKER_TOKENS + layout.tokens
-    left -= sum(unit.tokens for unit in hidden)
-    for unit in may_go[len(hidden) :]:
+    left -= sum(hiding.saved for hiding in hidden)
+    for hiding in may_go[len(hidden) :]:
         if measure.part(left) < policy.trigger:
             break
-        hidden.append(unit)
-        left -= unit.tokens
+        hidden.append(hiding)
+        left -= hiding.saved
     record = _record(transcript, hidden, policy)
-    return record if estimate_message(record.marker) < sum(unit.tokens for unit in hidden) else None
+    return record if estimate_message(record.marker) < sum(hiding.unit.tokens for hiding in hidden) else None
 
 
-def _record(transcript: Transcript, hidden: list[Unit], policy: Policy) -> Truncated:
-    covered = tuple(message_id for unit in hidden for message_id in unit.ids)
-    record_id = compaction_id(transcript.run_id, covered, policy)
-    return Truncated(id=record_id, covered=covered, marker=_marker(record_id, _said(transcript, covered)))
+class _Hiding(NamedTuple):
+    unit: Unit
+    demands: tuple[str, ...]
+    """Those that the marker does not have yet."""
+    saved: int
+    """Plain estimate."""
 
 
-def _marker(record_id: str, ids: list[str]) -> Message:
+def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
+    """The units that may be hidden, oldest first."""
+    carried: set[str] = set()
+    for index, unit in enumerate(layout.units):
+        if index in layout.protected:
+            continue
+        demands = tuple(demand for demand in user_constraints(unit.messages) if demand not in carried)
+        size = sum(map(line_tokens, demands))
+        if size <= cap:
+            cap -= size
+            carried.update(demands)
+            yield _Hiding(unit, demands, unit.tokens - size)
+
+
+def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: Policy) -> Truncated:
+    covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
+    record_id = compaction_id(transcript, covered, policy)
+    demands = [demand for hiding in hidden for demand in hiding.demands]
+    return Truncated(id=record_id, covered=covered, marker=_marker(record_id, _said(transcript, covered), demands))
+
+
+def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str]) -> Message:
     half = NAMED_IDS // 2
     names = ", ".join(ids) if len(ids) <= NAMED_IDS else f"{', '.join(ids[:half])} … {', '.join(ids[-half:])}"
-    return user_text(
-        f"t-{record_id}",
+    text = (
         f"[{len(ids):,} earlier messages are hidden here to save space: {names}. "
-        "They stay in the record of this conversation; recall may find what they said.]",
+        "They stay in the record of this conversation; recall may find what they said.]"
     )
+    if demands:
+        text += f"\nWhat the user demanded in them:\n{ledger(f'{DEMANDED}{demand}' for demand in demands)}"
+    return user_text(f"{MARKER_PREFIX}{record_id}", text)
 
 
 def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:
     """Ids of the messages that the covered ones are or stand for: what is hidden in truth."""
-    behind = {
-        (record.marker if isinstance(record, Truncated) else record.summary).id: record.covered
-        for record in transcript.records
-        if not isinstance(record, Masked)
-    }
+    now = current(transcript)
+    behind = {stand_in(record).id: record.covered for record in now.compactions if not isinstance(record, Masked)}
     hidden: set[str] = set()
     waiting = list(covered)
     while waiting:
         message_id = waiting.pop()
         hidden.add(message_id)
         waiting += behind.get(message_id, ())
-    return [message.id for message in transcript.messages if message.id in hidden]
+    return [message.id for message in now.messages if message.id in hidden]

@@ -1,16 +1,19 @@
 """Whole units of a view: what a compaction keeps or covers together, and what it never covers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
+from waystation.domain.compaction.history import current, pinned_ids, stand_in
 from waystation.domain.compaction.tokens import estimate_messages
 from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message
-from waystation.domain.transcript import Masked, Summarised, Transcript
-from waystation.domain.value import Value
+from waystation.domain.messages import OPERATORS, Message, Opaque
+from waystation.domain.transcript import Masked, Transcript
 
 
-class Unit(Value):
+# Not values of pydantic: they are made anew for every plan, by the thousand, and never stored.
+@dataclass(frozen=True)
+class Unit:
     """One message, or an assistant message with its calls' results: parting them would be illegal."""
 
     messages: tuple[Message, ...]
@@ -35,7 +38,8 @@ class Unit(Value):
         return not asked <= given
 
 
-class Layout(Value):
+@dataclass(frozen=True)
+class Layout:
     """A transcript's view, cut into units. `None` where there is no such unit."""
 
     units: tuple[Unit, ...]
@@ -43,6 +47,8 @@ class Layout(Value):
     """Index of the unit with the first message that the user wrote."""
     latest: int | None
     """Index of the unit with the last message that the user wrote."""
+    pinned: frozenset[int] = frozenset()
+    """Indices of the units with a pinned message."""
 
     @cached_property
     def tokens(self) -> int:
@@ -56,22 +62,36 @@ class Layout(Value):
 
     @cached_property
     def protected(self) -> frozenset[int]:
-        """Indices of the units that no compaction covers: contract, latest user text, pending calls."""
-        return frozenset(index for index in (self.contract, self.latest, self.pending) if index is not None)
+        """Indices of the units that no compaction covers: contract, latest user text, pending calls, pins."""
+        named = frozenset(index for index in (self.contract, self.latest, self.pending) if index is not None)
+        return named | self.pinned
 
 
 def layout(transcript: Transcript) -> Layout:
     """The transcript's view as units."""
-    stand_ins = stand_in_ids(transcript)
-    units = tuple(Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in units_of(view(transcript)))
-    # Summaries and markers have the user's role, but they are in the records: these are the user's own messages.
-    said = [message.id for message in transcript.messages if message.role == "user" and message.text.strip()]
-    places = {message_id: index for index, unit in enumerate(units) for message_id in unit.ids}
+    now = current(transcript)
+    stand_ins = stand_in_ids(now)
+    units = tuple(Unit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in units_of(view(now)))
+    places = {message.id: index for index, unit in enumerate(units) for message in unit.messages}
     return Layout(
         units=units,
-        contract=places.get(said[0]) if said else None,
-        latest=places.get(said[-1]) if said else None,
+        contract=places.get(_first_said(now.messages)),
+        latest=places.get(_first_said(reversed(now.messages))),
+        pinned=frozenset(places[name] for name in pinned_ids(now) if name in places),
     )
+
+
+def _first_said(messages: Iterable[Message]) -> str:
+    """Id of the first of these messages that the user wrote: summaries and markers are only in the records."""
+    return next((message.id for message in messages if _is_said(message)), "")
+
+
+def _is_said(message: Message) -> bool:
+    """Whether the user wrote or attached something. What is attached beside results comes from a tool."""
+    if message.role != "user" or message.text.strip():
+        return message.role == "user"
+    shown = (block for block in message.blocks if isinstance(block, Opaque) and block.kind != OPERATORS)
+    return not message.tool_results and any(block.of_the_user for block in shown)
 
 
 def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
@@ -87,8 +107,4 @@ def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
 
 def stand_in_ids(transcript: Transcript) -> frozenset[str]:
     """Ids of the summaries and markers that the transcript's records put into its view."""
-    return frozenset(
-        (record.summary if isinstance(record, Summarised) else record.marker).id
-        for record in transcript.records
-        if not isinstance(record, Masked)
-    )
+    return frozenset(stand_in(record).id for record in transcript.compactions if not isinstance(record, Masked))

@@ -2,35 +2,32 @@
 
 from collections.abc import Sequence
 
+from waystation.domain.compaction.history import current, stand_in
 from waystation.domain.compaction.repair import legal
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.messages import Block, Message, ToolResult
-from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
+from waystation.domain.transcript import Masked, Transcript
 
 
 def view(transcript: Transcript) -> tuple[Message, ...]:
     """The messages as the model sees them, legal for the Messages API; calls at the very end may be pending."""
     # Repaired before the records apply, so that what they cover are whole units and nothing that had to go comes
     # back when its rival is covered; and after, because a view is legal whatever a stored record says.
-    shown = legal(transcript.messages)
-    if not transcript.records:
+    now = current(transcript)
+    shown = legal(now.messages)
+    if not now.compactions:
         return shown
-    shown = _masked(shown, masked_calls(transcript))
-    for record in transcript.records:
-        match record:
-            case Masked():
-                pass
-            case Summarised():
-                shown = _replaced(shown, frozenset(record.covered), record.summary)
-            case Truncated():
-                shown = _replaced(shown, frozenset(record.covered), record.marker)
+    shown = _masked(shown, masked_calls(now))
+    for record in now.compactions:
+        if not isinstance(record, Masked):
+            shown = _replaced(shown, frozenset(record.covered), stand_in(record))
     return legal(shown)
 
 
 def masked_calls(transcript: Transcript) -> frozenset[str]:
     """Ids of the calls whose results are shown as placeholders."""
     return frozenset(
-        call for record in transcript.records if isinstance(record, Masked) for call in record.tool_use_ids
+        call for record in current(transcript).records if isinstance(record, Masked) for call in record.tool_use_ids
     )
 
 
@@ -55,17 +52,19 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
     if not isinstance(block, ToolResult) or block.tool_use_id not in calls:
         return block
     shown = placeholder(names[block.tool_use_id], block.content)
-    return block.model_copy(update={"content": shown}) if estimate_text(shown) < estimate_text(block.content) else block
+    if estimate_text(shown) >= estimate_text(block.content) and not block.attached:
+        return block
+    return block.model_copy(update={"content": shown, "attached": ()})
 
 
-def _replaced(messages: Sequence[Message], covered: frozenset[str], stand_in: Message) -> tuple[Message, ...]:
-    """The stand-in at the place of the first covered message, and none of the covered ones."""
+def _replaced(messages: Sequence[Message], covered: frozenset[str], replacement: Message) -> tuple[Message, ...]:
+    """The replacement at the place of the first covered message, and none of the covered ones."""
     shown: list[Message] = []
     stands = False
     for message in messages:
         if message.id not in covered:
             shown.append(message)
         elif not stands:
-            shown.append(stand_in)
+            shown.append(replacement)
             stands = True
     return tuple(shown)

@@ -1,0 +1,150 @@
+"""Compactions as agents get them, without platform and provider: ladder, summariser (a function), check."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from benchmarks.context.conversations import READ, REREADABLE
+from waystation.adapters.offline.condensing import condensed
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.asked import user_requests
+from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.decisions import recorded_decisions
+from waystation.domain.compaction.gate import Rejected, check_summary
+from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
+from waystation.domain.compaction.ledger import is_stand_in
+from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.replaced import Replaced
+from waystation.domain.compaction.restored import recently_read, with_files
+from waystation.domain.compaction.strategies import STRATEGIES
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure, estimate_text
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message
+from waystation.domain.passages import render, tool_names
+from waystation.domain.transcript import Pinned, Record, Summarised, Transcript
+
+FIXED = 6_000
+"""Tokens of system prompt and tools."""
+MEASURE = Measure(fixed=FIXED)
+WINDOW = 200_000
+Summariser = Callable[[str, int, int], str]
+"""The summary of a conversation, within least and most tokens."""
+
+
+def condense(conversation: str, least: int, most: int) -> str:
+    """What the built-in offline model makes of it: what was asked, kept, read and searched, and key sentences."""
+    question = (
+        f"Summarise this conversation in {least} to {most} tokens.\n<conversation>\n{conversation}\n</conversation>"
+    )
+    return condensed(question, 2 * most).text
+
+
+def forget(*_: object) -> str:
+    """The worst case: a summary that says nothing."""
+    return "The work went on as planned."
+
+
+SUMMARISERS: dict[str, Summariser] = {"offline condensing": condense, "one that loses all": forget}
+
+
+class SummaryCall(NamedTuple):
+    """Tokens of a call of the summariser."""
+
+    input: int
+    output: int
+
+
+def policy_of(strategy: Strategy = "window", window: int = WINDOW) -> Policy:
+    """The default but for the strategy: full at 75 % of the window, and half of that aimed for."""
+    return Policy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
+
+
+@dataclass
+class Engine:
+    """One agent's transcript under a policy."""
+
+    transcript: Transcript
+    policy: Policy
+    summariser: Summariser
+    measure: Measure = MEASURE
+    open_work: tuple[str, ...] = ()
+    """Items of the plan that are not done: every summary is checked for them."""
+    calls: list[SummaryCall] = field(default_factory=list[SummaryCall])
+
+    def say(self, message: Message, *, pin: bool = False) -> None:
+        """The conversation goes on."""
+        self.transcript = self.transcript.with_message(message)
+        if pin:
+            self.record(Pinned(id=f"p-{message.id}", message_id=message.id))
+
+    def record(self, record: Record) -> None:
+        """Something is done to it: a pin, a compaction."""
+        self.transcript = with_record(self.transcript, record)
+
+    @property
+    def shown(self) -> tuple[Message, ...]:
+        """What the model is sent."""
+        return view(self.transcript)
+
+    def make_room(self) -> int:
+        """Compact as long as the context is full and something helps. How many records it took."""
+        before = len(self.transcript.records)
+        while self.measure.request(self.shown) >= self.policy.trigger and self.compact():
+            pass
+        return len(self.transcript.records) - before
+
+    def compact(self, *, skip_summary: bool = False) -> bool:
+        """The next rung that helps. Whether there is one."""
+        rung = next_rung(self.transcript, self.measure, self.policy, REREADABLE, skip_summary=skip_summary)
+        match rung:
+            case Nothing() | CannotFit():
+                return False
+            case Mask() | Truncate():
+                self.record(rung.record)
+                return True
+            case Summarise():
+                return self._summarise(rung) or self.compact(skip_summary=True)
+
+    def _summarise(self, rung: Summarise) -> bool:
+        """Whether the summary passed the check."""
+        replaced = self.replaced(rung)
+        summary = self.summariser(replaced.text, *rung.summary_tokens)
+        self.calls.append(SummaryCall(estimate_text(replaced.text), estimate_text(summary)))
+        verdict = check_summary(summary, replaced)
+        if isinstance(verdict, Rejected):
+            return False
+        record = Summarised(
+            id=rung.compaction_id,
+            strategy=self.policy.strategy,
+            covered=rung.covered,
+            summary=summary_message(rung.compaction_id, verdict.text),
+        )
+        if STRATEGIES[self.policy.strategy].restores_files:
+            said = {message.id: message for message in self.transcript.messages}
+            originals = [said[name] for name in rung.covered if name in said]
+            files = recently_read(originals, {READ: "name"})
+            record = with_files(self.transcript, record, files, self.measure, self.policy.target)
+        self.record(record)
+        return True
+
+    def replaced(self, rung: Summarise) -> Replaced:
+        """What a summary is to stand for, and what must not be lost of it."""
+        said = self.transcript.messages
+        return Replaced(
+            text=rendered(rung.middle, self.shown),
+            tokens=rung.middle_tokens,
+            room=rung.summary_tokens[1],
+            cap=self.policy.pin_cap,
+            constraints=user_constraints(rung.middle),
+            asked=user_requests(rung.middle),
+            decisions=recorded_decisions(rung.middle),
+            open_work=self.open_work,
+            user_said=tuple(message.text for message in said if message.role == "user" and message.text),
+        )
+
+
+def rendered(middle: tuple[Message, ...], shown: tuple[Message, ...]) -> str:
+    """The messages as a summariser reads them."""
+    names = tool_names(shown)
+    return "\n".join(message.text if is_stand_in(message) else render(message, names) for message in middle)

@@ -1,0 +1,41 @@
+"""Published sizes before and after compaction, and what the engine makes of conversations of the same size."""
+
+from collections.abc import Sequence
+
+from benchmarks.budgets.tables import show
+from benchmarks.context.conversations import generated
+from benchmarks.context.engine import MEASURE, Engine, condense, policy_of
+from waystation.domain.compaction.tokens import estimate_messages
+from waystation.domain.presets import DEFAULT_AGENT_BUDGET
+
+PUBLISHED = {(50, 10_000): None, (100, 25_000): 12_000, (500, 125_000): 15_000, (1_000, 250_000): 15_000}
+"""Tokens left, by messages and tokens; None: not compacted."""
+WINDOW = (DEFAULT_AGENT_BUDGET.tokens or 0) // 2
+"""What an agent works in by default: half of what it starts with."""
+HEAD = ("messages", "tokens", "published", "ours, by itself", "ours, when asked to")
+
+
+def prove() -> None:
+    """Print the table. Sizes are of the conversation, without system prompt and tools."""
+    policy = policy_of("window", WINDOW)
+    title = f"Tokens left, window {WINDOW:,}: full at {policy.trigger:,}, system prompt and tools included"
+    show(title, HEAD, [_row(messages, tokens, left) for (messages, tokens), left in PUBLISHED.items()])
+
+
+def _row(messages: int, tokens: int, published: int | None) -> Sequence[object]:
+    by_itself, asked = (Engine(generated(messages, tokens), policy_of("window", WINDOW), condense) for _ in range(2))
+    said = estimate_messages(by_itself.shown)
+    compacted = by_itself.make_room() > 0
+    asked.policy = asked.policy.for_crowd(MEASURE.request(asked.shown))
+    asked.compact()
+    return (
+        messages,
+        f"{said:,}",
+        _left(tokens, published),
+        _left(said, estimate_messages(by_itself.shown) if compacted else None),
+        _left(said, estimate_messages(asked.shown)),
+    )
+
+
+def _left(before: int, after: int | None) -> str:
+    return "not compacted" if after is None else f"{after:,} ({1 - after / before:.0%} less)"

@@ -1,0 +1,172 @@
+"""How long planning and applying a compaction takes, how that grows, and LangChain's way beside it."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from benchmarks.budgets.tables import show
+from benchmarks.context.conversations import REREADABLE, generated
+from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
+from benchmarks.context.langchain_peers import peers
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.gate import Accepted, check_summary
+from waystation.domain.compaction.ladder import Summarise, next_rung
+from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.replaced import Replaced
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import estimate_messages
+from waystation.domain.compaction.units import layout
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message
+from waystation.domain.transcript import Summarised, Transcript
+
+SIZES, TOKENS_A_MESSAGE = (100, 300, 1_000, 3_000, 10_000), 250
+COMPARED = 1_000
+"""Messages of the conversation that is compared on."""
+ROUNDS = 9
+GOAL_MS = 5
+PARTS = {
+    "plan": "plan",
+    "layout": "of it: the layout",
+    "estimate": "of that: the token estimate",
+    "apply": "apply",
+    "text": "text for the summariser",
+    "check": "check of its summary",
+}
+"""What is timed: plan is `next_rung`; apply is `with_record` and `view`."""
+_T = TypeVar("_T")
+
+
+class Case(NamedTuple):
+    """A conversation that is just full, as it is stored."""
+
+    stored: str
+    policy: Policy
+
+    @property
+    def loaded(self) -> Transcript:
+        """Anew, so that nothing of an earlier round is remembered."""
+        return Transcript.model_validate_json(self.stored)
+
+
+def case_of(messages: int) -> Case:
+    """So many messages of 250 tokens."""
+    transcript = generated(messages, messages * TOKENS_A_MESSAGE)
+    window = MEASURE.request(transcript.messages) * 4 // 3 - 8
+    return Case(transcript.model_dump_json(), policy_of("window", window))
+
+
+def plan(transcript: Transcript, policy: Policy) -> Summarise:
+    """What the ladder says: `layout`, what it covers, its identity."""
+    rung = next_rung(transcript, MEASURE, policy, REREADABLE)
+    assert isinstance(rung, Summarise)
+    return rung
+
+
+def check(replaced: Replaced) -> str:
+    """The summary with its ledger."""
+    verdict = check_summary(forget(), replaced)
+    assert isinstance(verdict, Accepted)
+    return verdict.text
+
+
+def apply(transcript: Transcript, rung: Summarise, text: str) -> tuple[Message, ...]:
+    """The view with the record over the transcript."""
+    summary = summary_message(rung.compaction_id, text)
+    record = Summarised(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=summary)
+    return view(with_record(transcript, record))
+
+
+class Clock:
+    """Processor time by what it was taken for: on a shared machine it says more than the clock on the wall."""
+
+    def __init__(self) -> None:
+        self.took: dict[str, list[float]] = {}
+
+    def measure(self, name: str, work: Callable[[], _T]) -> _T:
+        """What the work comes to."""
+        start = time.process_time()
+        result = work()
+        self.took.setdefault(name, []).append((time.process_time() - start) * 1_000)
+        return result
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """Milliseconds."""
+        return {name: statistics.median(took) for name, took in self.took.items()}
+
+
+def ours(case: Case, clock: Clock) -> None:
+    """One round of every part, each on a transcript that is new."""
+    transcript = case.loaded
+    rung = clock.measure("plan", lambda: plan(transcript, case.policy))
+    replaced = clock.measure("text", lambda: Engine(transcript, case.policy, forget).replaced(rung))
+    text = clock.measure("check", lambda: check(replaced))
+    clock.measure("apply", lambda: apply(transcript, rung, text))
+    alone = case.loaded
+    clock.measure("estimate", lambda: estimate_messages(alone.messages))
+    alone = case.loaded
+    clock.measure("layout", lambda: layout(alone))
+
+
+def growth(medians: Mapping[int, float]) -> float:
+    """The exponent with which the time grows with the number of messages: the slope in logarithms."""
+    x, y = [math.log(size) for size in medians], [math.log(took) for took in medians.values()]
+    return statistics.linear_regression(x, y).slope
+
+
+def prove() -> None:
+    """Print both tables."""
+    by_size: dict[int, dict[str, float]] = {}
+    for size in SIZES:
+        case, clock = case_of(size), Clock()
+        for _ in range(ROUNDS):
+            ours(case, clock)
+        by_size[size] = clock.medians
+    _show_growth(by_size)
+    _show_peers()
+
+
+def _show_growth(by_size: Mapping[int, Mapping[str, float]]) -> None:
+    columns: dict[str, dict[int, float]] = {
+        "plan and apply": {size: took["plan"] + took["apply"] for size, took in by_size.items()},
+        **{name: {size: took[name] for size, took in by_size.items()} for name in PARTS},
+    }
+    rows: list[Sequence[object]] = [
+        (f"{size:,}", f"{size * TOKENS_A_MESSAGE:,}", *(f"{column[size]:.2f} ms" for column in columns.values()))
+        for size in by_size
+    ]
+    rows.append(("grows with the power", "", *(f"{growth(column):.2f}" for column in columns.values())))
+    show(
+        f"Planning and applying a compaction, strategy `window`: median of {ROUNDS} rounds, processor time",
+        ("messages", "tokens", *(PARTS.get(name, name) for name in columns)),
+        rows,
+    )
+    reached = columns["plan and apply"][COMPARED]
+    print(f"\nPlan and apply with {COMPARED:,} messages: {reached:.1f} ms (goal: under {GOAL_MS} ms).")
+
+
+def _show_peers() -> None:
+    case, clock = case_of(COMPARED), Clock()
+    found = peers(case.loaded.messages, case.policy)
+    for _ in range(ROUNDS):
+        ours(case, clock)
+        for name, peer in found.items():
+            work = peer()
+            clock.measure(name, work)
+    took = clock.medians
+    mine = {
+        "plan and apply": took["plan"] + took["apply"],
+        "plan, text for the summariser, check and apply": sum(
+            took[name] for name in ("plan", "text", "check", "apply")
+        ),
+    }
+    rows = [
+        (name, f"{ms:.2f} ms", *(f"{ms / own:.2f}" for own in mine.values()))
+        for name, ms in {**mine, **{name: took[name] for name in found}}.items()
+    ]
+    show(f"{COMPARED:,} messages, in turns", ("", "median", *(f"over {name}" for name in mine)), rows)
+    if not found:
+        print("\nLangChain is not installed: see benchmarks/README.md for the command that brings it.")

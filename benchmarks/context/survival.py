@@ -1,0 +1,158 @@
+"""What is left after ten generations of compaction: in the view, and in memory for what the view does not show."""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import NamedTuple
+
+from benchmarks.budgets.tables import show
+from benchmarks.context.conversations import OPEN_WORK, Conversation, long_conversation
+from benchmarks.context.documents import conversation_over_documents
+from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
+from benchmarks.context.kept import Kept, all_text, in_view, kept
+from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.policy import Strategy
+from waystation.domain.compaction.strategies import STRATEGIES
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery
+from waystation.domain.messages import Message
+from waystation.domain.passages import make_passages, render, tool_names
+from waystation.domain.transcript import Transcript
+
+GENERATIONS, WINDOW, MEASURE = 10, 32_000, Measure(fixed=2_000)
+SEEDS = (1, 2)
+ASKED = 100
+"""Identifiers of each conversation that are looked for."""
+RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+CONVERSATIONS: dict[str, Callable[[int], Conversation]] = {
+    "generated": long_conversation,
+    "over documents": conversation_over_documents,
+}
+HEAD = (
+    "conversation", "summariser", "strategy", "compactions", "tokens said", "tokens of the view", "pins", "constraints",
+    "open work", "latest request", "identifiers in view", "of the others, found by recall",
+)  # fmt: skip
+
+
+@dataclass
+class Recall:
+    """Passages of what was hidden, in the memory that a worker has, without redaction."""
+
+    memory: QdrantEdgeMemory
+    embedder: WordLlamaEmbedder
+
+    async def take_in(self, record_id: str, messages: Sequence[Message]) -> None:
+        """What a compaction hides for the first time."""
+        names = tool_names(messages)
+        texts = {message.id: render(message, names) for message in messages}
+        passages = make_passages(RUN, record_id, messages, texts, CREATED)
+        vectors = await self.embedder.embed([passage.text for passage in passages])
+        await self.memory.upsert(
+            [EmbeddedPassage(passage=passage, dense=dense) for passage, dense in zip(passages, vectors, strict=True)]
+        )
+
+    async def finds(self, identifier: str, sentence: str) -> bool:
+        """Whether asking for the sentence without the identifier brings the identifier back."""
+        question = sentence.replace(identifier, " ")
+        (dense,) = await self.embedder.embed([question])
+        query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=dense)
+        return any(identifier in found.passage.text for found in await self.memory.search(query))
+
+
+class Survived(NamedTuple):
+    """After the last generation."""
+
+    compactions: int
+    said: int
+    """Tokens of the whole conversation."""
+    shown: int
+    """Tokens of the view."""
+    least: Kept
+    """Of each share, the least after any generation."""
+    in_view: float
+    recalled: float
+    """Of the identifiers that were looked for and are not in the view."""
+
+
+async def survive(conversation: Conversation, engine: Engine, recall: Recall, seed: int) -> Survived:
+    """Ten generations: a tenth of the conversation is said, then the context is taken for full."""
+    so_far, shares, policy = Conversation(pinned=conversation.pinned), list[Kept](), engine.policy
+    hidden, compactions = set[str](), 0
+    for message in conversation.messages:
+        so_far.messages.append(message)
+        engine.say(message, pin=message.id in conversation.pinned)
+        if len(so_far.messages) * GENERATIONS % len(conversation.messages) >= GENERATIONS:
+            continue
+        engine.policy = policy.for_crowd(MEASURE.request(engine.shown))
+        compactions += engine.compact()
+        gone = {name for record in engine.transcript.compactions if record.type != "masked" for name in record.covered}
+        await recall.take_in(f"{compactions}", [said for said in so_far.messages if said.id in gone - hidden])
+        hidden |= gone
+        assert not violations(engine.shown, pending_allowed=True)
+        shares.append(kept(so_far, engine.shown, OPEN_WORK))
+    there = all_text(engine.shown)
+    lost = [item for item in conversation.planted.items() if item[0] not in there]
+    asked = random.Random(seed).sample(lost, min(ASKED, len(lost)))
+    found = [await recall.finds(*item) for item in asked]
+    return Survived(
+        compactions=compactions,
+        said=MEASURE.request(conversation.messages),
+        shown=MEASURE.request(engine.shown),
+        least=Kept(*map(min, zip(*shares, strict=True))),
+        in_view=in_view(conversation.planted, engine.shown),
+        recalled=sum(found) / len(found) if found else 1.0,
+    )
+
+
+async def _survivors(kind: str, summariser: str, strategy: Strategy) -> list[Survived]:
+    """One for each seed, each with a memory of its own."""
+    survivors: list[Survived] = []
+    for seed in SEEDS:
+        conversation, embedder = CONVERSATIONS[kind](seed), WordLlamaEmbedder()
+        with tempfile.TemporaryDirectory() as folder:
+            memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
+            engine = Engine(
+                Transcript(run_id=RUN.run_id),
+                policy_of(strategy, WINDOW),
+                SUMMARISERS[summariser],
+                measure=MEASURE,
+                open_work=OPEN_WORK,
+            )
+            survivors.append(await survive(conversation, engine, Recall(memory, embedder), seed))
+            await memory.aclose()
+    return survivors
+
+
+async def _all() -> list[tuple[object, ...]]:
+    return [
+        (kind, summariser, f"`{strategy}`", *_row(await _survivors(kind, summariser, strategy)))
+        for kind in CONVERSATIONS
+        for summariser in SUMMARISERS
+        for strategy in STRATEGIES
+    ]
+
+
+def _row(survivors: Sequence[Survived]) -> Sequence[object]:
+    """The least of what must not be lost, the mean of the rest."""
+    least = Kept(*map(min, zip(*(survivor.least for survivor in survivors), strict=True)))
+    assert least.everything, least
+    sizes = [(survivor.compactions, survivor.said, survivor.shown) for survivor in survivors]
+    shares = [(survivor.in_view, survivor.recalled) for survivor in survivors]
+    return (
+        *(f"{fmean(size):,.0f}" for size in zip(*sizes, strict=True)),
+        *(f"{part:.0%}" for part in (*least, *map(fmean, zip(*shares, strict=True)))),
+    )
+
+
+def prove() -> None:
+    """Print the table. Raises AssertionError where a view is illegal or loses what it must not."""
+    show(f"{GENERATIONS} generations of compaction, window {WINDOW:,}", HEAD, asyncio.run(_all()))

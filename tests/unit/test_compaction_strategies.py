@@ -1,0 +1,158 @@
+"""What each strategy of rung 3 covers and keeps."""
+
+import pytest
+
+from tests.unit.histories import calls, prose, research, results, says, small_policy, transcript, working
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.ladder import Summarise, next_rung
+from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.strategies import STRATEGIES
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.compaction.units import layout
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import OPERATORS, Message, Opaque, user_text
+from waystation.domain.transcript import Pinned, Summarised, Transcript
+
+MEASURE = Measure(fixed=500)
+CONTRACT = user_text("m1", "Find out what changed.")
+ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")
+
+
+def policy(strategy: Strategy, window: int = 20_000, **changes: object) -> Policy:
+    return Policy.model_validate({**small_policy(window).model_dump(), "strategy": strategy, **changes})
+
+
+def covered(over: Transcript, by: Policy, summary_room: int = 1_000) -> list[str]:
+    middle = STRATEGIES[by.strategy].middle(layout(over), by, MEASURE, summary_room)
+    return [message_id for unit in middle for message_id in unit.ids]
+
+
+def ids(first: int, last: int) -> list[str]:
+    """Ids of the messages from the first to the last."""
+    return [f"m{number}" for number in range(first, last + 1)]
+
+
+def compacted(over: Transcript, by: Policy, text: str = "What was found.") -> Transcript:
+    made = next_rung(over, MEASURE, by, frozenset())
+    assert isinstance(made, Summarise)
+    message = summary_message(made.compaction_id, text)
+    return with_record(
+        over, Summarised(id=made.compaction_id, strategy=by.strategy, covered=made.covered, summary=message)
+    )
+
+
+def with_user_turn(before: int, after: int, tokens: int = 300) -> Transcript:
+    """So many turns of the agent's, a remark of the user's, more turns, and a last remark."""
+    remark = user_text("remark", "Look at the annex, too.")
+    turns = [*research(before, tokens), remark, *research(after, tokens, start=before + 1)]
+    return transcript(CONTRACT, *turns, user_text("last", "Hurry."))
+
+
+# ---------------------------------------------------------------------------------------------------------- snapshot
+
+
+def test_a_snapshot_is_cut_at_the_turn_of_the_user_nearest_to_seventy_percent_of_the_size() -> None:
+    assert covered(with_user_turn(12, 8), policy("snapshot")) == ids(2, 25)
+
+
+@pytest.mark.parametrize(("before", "after", "reached"), [(11, 9, True), (18, 2, True), (8, 12, False), (19, 1, False)])
+def test_a_turn_of_the_user_is_preferred_where_it_is_in_reach(before: int, after: int, reached: bool) -> None:
+    last = covered(with_user_turn(before, after), policy("snapshot"))[-1]
+    assert (last == f"m{2 * before + 1}") is reached
+
+
+def test_where_no_turn_of_the_user_is_in_reach_a_snapshot_is_cut_at_the_nearest_whole_unit() -> None:
+    # Of ten turns of the same size, seven are 70 %.
+    assert covered(working(10, 300), policy("snapshot")) == ids(2, 15)
+    wide = [calls("m2", "a", "b"), results("m3", a=prose(900), b=prose(900)), says("m4", prose(700))]
+    assert covered(transcript(CONTRACT, *wide), policy("snapshot")) == ids(2, 3)
+
+
+def test_the_share_of_a_snapshot_is_of_the_policy() -> None:
+    assert covered(working(10, 300), policy("snapshot", snapshot_share=50)) == ids(2, 11)
+
+
+def test_a_snapshot_covers_more_than_its_share_where_the_rest_would_be_over_the_target() -> None:
+    # The target of 7,500 has room for the last turn of 4,000, and not for two of them.
+    over = transcript(CONTRACT, *research(4, 1_000), *research(2, 4_000, start=5))
+    assert covered(over, policy("snapshot")) == ids(2, 11)
+    assert covered(over, policy("snapshot", target=3_000)) == ids(2, 13)
+
+
+def test_of_too_many_messages_a_snapshot_leaves_half_at_most() -> None:
+    over = transcript(CONTRACT, *research(2, 2_000), *research(18, 20, start=3))
+    assert covered(over, policy("snapshot")) == ids(2, 5)
+    crowd = policy("snapshot").for_crowd(MEASURE.request(view(over)))
+    assert len(covered(over, crowd)) >= len(over.messages) // 2
+
+
+# --------------------------------------------------------------------------------------------------- replace and ends
+
+
+def test_replace_covers_everything_that_is_not_protected() -> None:
+    assert covered(working(6), policy("replace")) == ids(2, 13)
+    over = with_user_turn(5, 5)
+    assert covered(over, policy("replace")) == [*ids(2, 11), "remark", *ids(12, 21)]
+
+
+def test_replace_keeps_the_last_messages_in_whole_units_where_the_policy_says_so() -> None:
+    assert covered(working(6, 300), policy("replace", keep_last=5)) == ids(2, 9)
+    assert covered(working(6, 4_000), policy("replace", keep_last=5)) == ids(2, 11), "only one of them has room"
+
+
+def test_ends_keeps_the_first_message_and_the_last_three_in_whole_units() -> None:
+    over = transcript(CONTRACT, *research(9, 300), says("m20", "I see."), user_text("m21", "Go on."))
+    assert covered(over, policy("ends")) == ids(2, 19)
+    assert covered(working(9, 300), policy("ends")) == ids(2, 17)
+    assert covered(working(9, 300), policy("ends", keep_last=5)) == ids(2, 15)
+
+
+def test_under_ends_the_newest_unit_stays_also_where_it_is_longer() -> None:
+    assert covered(working(9, 300), policy("ends", keep_last=1)) == ids(2, 17)
+    assert covered(working(9, 300), policy("replace", keep_last=1)) == ids(2, 19)
+
+
+def test_under_ends_a_first_message_that_is_not_the_users_stays_too() -> None:
+    rules = Message(id="m0", role="user", blocks=(Opaque(kind=OPERATORS, tokens=900, body={}),))
+    over = transcript(rules, CONTRACT, *research(9, 300))
+    assert covered(over, policy("ends")) == ids(2, 17)
+    assert covered(over, policy("replace")) == ["m0", *ids(2, 19)]
+
+
+# --------------------------------------------------------------------------------------------------------------- all
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_contract_latest_request_pins_and_pending_calls_are_never_covered(strategy: Strategy) -> None:
+    turns: list[Message] = research(12, 900)
+    turns.insert(8, user_text("newest", "Do it by Friday."))
+    over = transcript(CONTRACT, *turns, calls("pending", "x", "y"))
+    over = with_record(over, Pinned(id="p1", message_id="m3"))
+    gone = covered(over, policy(strategy))
+    assert gone
+    assert not {"m1", "m2", "m3", "newest", "pending"} & set(gone)
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_an_earlier_summary_goes_into_the_next_one(strategy: Strategy) -> None:
+    over = compacted(working(12), policy(strategy), prose(600))
+    over = over.model_copy(update={"messages": (*over.messages, *research(10, start=13))})
+    (earlier,) = over.compactions
+    assert f"s-{earlier.id}" in covered(over, policy(strategy))
+    again = compacted(over, policy(strategy))
+    assert sum(message.id.startswith("s-") for message in view(again)) == 1
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_there_is_nothing_to_cover_but_earlier_summaries(strategy: Strategy) -> None:
+    over = compacted(working(12), policy("replace"), prose(6_000))
+    assert covered(over, policy(strategy)) == []
+    assert covered(transcript(), policy(strategy)) == []
+    assert covered(transcript(CONTRACT), policy(strategy)) == []
+
+
+@pytest.mark.parametrize("strategy", ALL)
+def test_a_strategy_names_a_prompt_and_only_replace_brings_files_back(strategy: Strategy) -> None:
+    assert STRATEGIES[strategy].prompt == ("snapshot" if strategy == "snapshot" else "condense")
+    assert STRATEGIES[strategy].restores_files is (strategy == "replace")

@@ -1,0 +1,93 @@
+"""What holds for every strategy and any conversation."""
+
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.unit.histories import more_messages, prose, small_policy, transcript, wild_messages
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.ladder import Summarise, next_rung
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.strategies import STRATEGIES
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.compaction.units import layout
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Pinned, Summarised, Transcript
+
+CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+NOTHING = frozenset[str]()
+
+
+@st.composite
+def policies(draw: st.DrawFn) -> Policy:
+    strategy: Strategy = draw(st.sampled_from(["window", "snapshot", "replace", "ends"]))
+    changes = {"strategy": strategy, "keep_last": draw(st.sampled_from([None, 0, 1, 3, 5]))}
+    policy = small_policy(draw(st.sampled_from([4_000, 8_000, 20_000]))).model_copy(update=changes)
+    return policy.for_crowd(draw(st.integers(1_000, 9_000))) if draw(st.booleans()) else policy
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> Transcript:
+    messages = draw(st.one_of(more_messages(first=2, most=16), wild_messages()))
+    over = transcript(CONTRACT, *(message for message in messages if message.id != CONTRACT.id))
+    if draw(st.booleans()):
+        pinned = draw(st.sampled_from(over.messages)).id
+        over = with_record(over, Pinned(id="p1", message_id=pinned))
+    return over
+
+
+def summarised(over: Transcript, made: Summarise, strategy: str, text: str) -> Transcript:
+    message = summary_message(made.compaction_id, text)
+    return with_record(
+        over, Summarised(id=made.compaction_id, strategy=strategy, covered=made.covered, summary=message)
+    )
+
+
+@settings(deadline=None)
+@given(conversations(), policies(), st.integers(0, 3_000), st.booleans())
+def test_what_is_covered_is_whole_units_that_nothing_protects(
+    over: Transcript, policy: Policy, summary_room: int, again: bool
+) -> None:
+    measure = Measure(fixed=200)
+    if again:
+        made = next_rung(over, measure, policy, NOTHING)
+        if not isinstance(made, Summarise):
+            reject()
+        over = summarised(over, made, policy.strategy, prose(300))
+    shown = layout(over)
+    covered = STRATEGIES[policy.strategy].middle(shown, policy, measure, summary_room)
+    places = [shown.units.index(unit) for unit in covered]
+    assert places == sorted(set(places))
+    assert not shown.protected & set(places)
+    assert not covered or any(not unit.stand_in for unit in covered)
+    left = [unit for index, unit in enumerate(shown.units) if index not in set(places)]
+    assert not covered or not any(unit.stand_in for unit in left), "earlier summaries never pile up"
+
+
+@settings(deadline=None)
+@given(conversations(), policies(), st.sampled_from([0.5, 1.0, 2.0]))
+def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted_again(
+    over: Transcript, policy: Policy, scale: float
+) -> None:
+    measure = Measure(fixed=200, scale=scale)
+    made = next_rung(over, measure, policy, NOTHING)
+    if not isinstance(made, Summarise):
+        reject()
+    after = summarised(over, made, policy.strategy, "Little happened.")
+    shown = view(after)
+    assert violations(shown, pending_allowed=True) == ()
+    assert measure.request(shown) < measure.request(view(over))
+    assert _protected_fit(over, measure, policy, made) is (measure.request(shown) <= policy.target)
+    assert policy.crowded or measure.request(shown) < policy.trigger
+    assert after.messages == over.messages
+    assert {message.id for message in view(over)} - set(made.covered) <= {message.id for message in shown}
+
+
+def _protected_fit(over: Transcript, measure: Measure, policy: Policy, made: Summarise) -> bool:
+    """Whether what no strategy may cover leaves room for the summary under the target."""
+    shown = layout(over)
+    protected: list[Message] = [message for index in sorted(shown.protected) for message in shown.units[index].messages]
+    stays = measure.request([*protected, summary_message(made.compaction_id, "Little happened.")])
+    return stays <= policy.target

@@ -1,0 +1,260 @@
+"""Pins, rewinds and restores: what of a conversation counts after each."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.histories import REREADABLE, more_messages, prose, research, says, small_policy, transcript
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import current, pinned_ids, restore, rewind
+from waystation.domain.compaction.ladder import Mask, Summarise, Truncate, next_rung
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.pins import pin, unpin
+from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.compaction.view import view
+from waystation.domain.errors import BadInput
+from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Masked, Pinned, Summarised, Transcript, Truncated
+
+CONTRACT = user_text("m1", "Find out what changed. Never guess.")
+POLICY = small_policy(8_000)
+MEASURE = Measure(fixed=200)
+
+
+def said(over: Transcript, *added: Message) -> Transcript:
+    for message in added:
+        over = over.with_message(message.model_copy(update={"id": over.next_id}))
+    return over
+
+
+def compacted(over: Transcript, *, skip_summary: bool = False) -> Transcript:
+    match next_rung(over, MEASURE, POLICY, REREADABLE, skip_summary=skip_summary):
+        case Mask() | Truncate() as rung:
+            return with_record(over, rung.record)
+        case Summarise() as rung:
+            message = summary_message(rung.compaction_id, "What happened.")
+            record = Summarised(id=rung.compaction_id, strategy="window", covered=rung.covered, summary=message)
+            return with_record(over, record)
+        case _:
+            return over
+
+
+def grown(over: Transcript, turns: int = 8) -> Transcript:
+    first = over.turns + 1
+    return said(over, *research(turns, 900, tool="take_note", start=first))
+
+
+def test_rewinding_before_a_compaction_gives_the_conversation_back_as_it_was() -> None:
+    """D1."""
+    before = grown(transcript(CONTRACT))
+    after = grown(compacted(before), 1)
+    assert view(after) != view(before)
+    last = before.messages[-1].id
+    assert view(with_record(after, rewind(after, last, keep=True))) == view(before)
+
+
+def test_a_rewind_undoes_only_what_came_after_its_target() -> None:
+    """D2."""
+    first = compacted(grown(transcript(CONTRACT)))
+    second = compacted(grown(first), skip_summary=True)
+    third = compacted(grown(second))
+    assert len(third.compactions) == 3
+    back = with_record(third, rewind(third, second.messages[-1].id, keep=True))
+    assert current(back).compactions == first.compactions
+    assert view(back) == view(Transcript(run_id="r", messages=second.messages, records=first.records))
+
+
+def test_a_rewind_before_a_message_drops_it_and_one_to_it_keeps_it() -> None:
+    over = grown(transcript(CONTRACT), 2)
+    assert current(with_record(over, rewind(over, "m3", keep=True))).messages == over.messages[:3]
+    assert current(with_record(over, rewind(over, "m3", keep=False))).messages == over.messages[:2]
+
+
+def test_the_conversation_goes_on_after_a_rewind_with_new_ids_and_more_turns() -> None:
+    over = grown(transcript(CONTRACT), 3)
+    back = with_record(over, rewind(over, "m3", keep=True))
+    on = said(back, says("", "Another way."))
+    assert [message.id for message in current(on).messages] == ["m1", "m2", "m3", "m8"]
+    assert on.turns == over.turns + 1
+    further = with_record(on, rewind(on, "m2", keep=True))
+    assert [message.id for message in current(further).messages] == ["m1", "m2"]
+
+
+def test_what_was_rewound_away_cannot_be_rewound_to() -> None:
+    over = grown(transcript(CONTRACT), 3)
+    back = with_record(over, rewind(over, "m3", keep=True))
+    with pytest.raises(BadInput, match="there is no message 'm5' in this conversation; there are: m1 to m3"):
+        rewind(back, "m5", keep=True)
+
+
+def test_a_rewind_past_a_restore_brings_the_compaction_back() -> None:
+    first = compacted(grown(transcript(CONTRACT)))
+    on = grown(first, 1)
+    restored = with_record(on, restore(on, first.compactions[0].id))
+    assert current(restored).compactions == ()
+    on = grown(restored, 1)
+    back = with_record(on, rewind(on, first.messages[-1].id, keep=True))
+    assert current(back).compactions == ()
+    kept = with_record(on, rewind(on, restored.messages[-1].id, keep=True))
+    assert current(kept).compactions == first.compactions
+
+
+def test_one_compaction_is_restored_by_the_beginning_of_its_id() -> None:
+    before = grown(transcript(CONTRACT))
+    after = compacted(before)
+    (record,) = after.compactions
+    assert view(with_record(after, restore(after, record.id[:6]))) == view(before)
+
+
+def test_a_mask_is_restored_without_what_was_compacted_later() -> None:
+    before = said(transcript(CONTRACT), *research(10, 1_200))
+    masked = with_record(before, Masked(id="mask", tool_use_ids=("c1", "c2")))
+    later = with_record(masked, Truncated(id="cut", covered=("m6", "m7"), marker=user_text("t-cut", "[hidden]")))
+    restored = with_record(later, restore(later, "mask"))
+    assert [record.id for record in current(restored).compactions] == ["cut"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("zz", "no compaction whose id begins with 'zz'"), ("", "no compaction"), ("inner", "restore outer first")],
+)
+def test_what_cannot_be_restored_is_said(name: str, words: str) -> None:
+    over = grown(transcript(CONTRACT), 3)
+    inner = Summarised(id="inner", strategy="window", covered=("m2", "m3"), summary=summary_message("inner", "Read."))
+    outer = Summarised(
+        id="outer", strategy="window", covered=("s-inner", "m4", "m5"), summary=summary_message("outer", "Read more.")
+    )
+    over = with_record(with_record(over, inner), outer)
+    with pytest.raises(BadInput, match=words):
+        restore(over, name)
+
+
+def test_what_is_compacted_again_after_a_restore_has_another_id() -> None:
+    after = compacted(grown(transcript(CONTRACT)))
+    (record,) = after.compactions
+    again = compacted(with_record(after, restore(after, record.id)))
+    assert len({done.id for done in again.compactions}) == 2
+    assert view(again) == tuple(
+        message.model_copy(update={"id": again.compactions[1].id.join(["s-", ""])}) if message.id == f"s-{record.id}"
+        else message
+        for message in view(after)
+    )  # fmt: skip
+
+
+def test_a_pinned_message_is_byte_identical_after_any_number_of_compactions() -> None:
+    """I6."""
+    over = grown(transcript(CONTRACT), 2)
+    over = said(over, user_text("", "Note that the bridge carries four tonnes."), *research(1, 100, start=9))
+    over = with_record(over, pin(over, "m6", POLICY, MEASURE))
+    pinned = over.messages[5]
+    for number in range(5):
+        over = compacted(grown(over), skip_summary=number % 2 == 1)
+        assert pinned in view(over)
+    assert len(over.compactions) == 5
+
+
+def test_a_call_of_whose_results_one_is_pinned_stays_with_them() -> None:
+    over = grown(transcript(CONTRACT), 8)
+    over = compacted(with_record(over, pin(over, "m5", POLICY, MEASURE)))
+    assert {"m4", "m5"} <= {message.id for message in view(over)}
+
+
+def test_pins_over_their_cap_are_refused_by_name() -> None:
+    over = said(transcript(CONTRACT), says("", prose(1_000)), user_text("", "And?"), says("", prose(900)))
+    over = with_record(over, pin(over, "m2", POLICY, MEASURE))
+    with pytest.raises(BadInput, match=r"m4 has \d+ tokens, and pins may have 1,600 together.*pinned are: m2 \("):
+        pin(over, "m4", POLICY, MEASURE)
+
+
+def test_a_pin_is_taken_back_and_needs_to_be_there() -> None:
+    over = grown(transcript(CONTRACT), 2)
+    pinned = with_record(over, pin(over, "m3", POLICY, MEASURE))
+    with pytest.raises(BadInput, match="pinned already"):
+        pin(pinned, "m3", POLICY, MEASURE)
+    freed = with_record(pinned, unpin(pinned, "m3"))
+    assert pinned_ids(freed) == frozenset()
+    with pytest.raises(BadInput, match="m3 is not pinned"):
+        unpin(freed, "m3")
+    with pytest.raises(BadInput, match="no message 'm99'"):
+        pin(freed, "m99", POLICY, MEASURE)
+
+
+def test_a_rewind_keeps_the_pins_of_the_messages_that_stay() -> None:
+    over = said(transcript(CONTRACT), *research(4, 100))
+    for name in ("m3", "m7"):
+        over = with_record(over, pin(over, name, POLICY, MEASURE))
+    assert pinned_ids(with_record(over, rewind(over, "m5", keep=True))) == {"m3"}
+    freed = with_record(over, unpin(over, "m3"))
+    assert pinned_ids(with_record(freed, rewind(freed, "m5", keep=True))) == frozenset()
+
+
+Step = tuple[Message, ...] | bool | tuple[str, int]
+"""Messages that are said, a compaction (without a summariser or with one), or what a person does."""
+
+steps: st.SearchStrategy[list[Step]] = st.lists(
+    st.one_of(
+        more_messages(first=0),
+        st.booleans(),
+        st.tuples(st.sampled_from(["to", "before", "restore", "pin"]), st.integers(0, 40)),
+    ),
+    min_size=3,
+    max_size=12,
+)
+
+
+def stepped(over: Transcript, step: Step, number: int) -> Transcript:
+    """The transcript after one more event; as it was where the event is refused."""
+    if isinstance(step, bool):
+        return compacted(over, skip_summary=step)
+    match step:
+        case (str(kind), int(choice)):
+            try:
+                return by_a_person(over, kind, choice)
+            except BadInput:
+                return over
+        case _:
+            return said(over, *(_renamed(message, number) for message in step))
+
+
+def by_a_person(over: Transcript, kind: str, choice: int) -> Transcript:
+    now = current(over)
+    names = [message.id for message in now.messages[1:]] or ["m1"]
+    records = [record.id for record in now.compactions] or [""]
+    match kind:
+        case "restore":
+            return with_record(over, restore(over, records[choice % len(records)]))
+        case "pin":
+            return with_record(over, pin(over, names[choice % len(names)], POLICY, MEASURE))
+        case _:
+            return with_record(over, rewind(over, names[choice % len(names)], keep=kind == "to"))
+
+
+@settings(deadline=None)
+@given(steps)
+def test_any_sequence_of_saying_compacting_rewinding_restoring_and_pinning_leaves_a_legal_view(
+    steps: list[Step],
+) -> None:
+    over = transcript(CONTRACT)
+    for number, step in enumerate(steps):
+        before, over = over, stepped(over, step, number)
+        shown = view(over)
+        now = current(over)
+        there = {message.id for message in now.messages}
+        assert violations(shown, pending_allowed=True) == ()
+        assert Transcript.model_validate_json(over.model_dump_json()) == over
+        assert current(now) == now
+        for record in now.records:
+            if isinstance(record, Pinned):
+                assert record.message_id in there
+        by_id = {message.id: message for message in shown}
+        for message in now.messages:
+            if message.id in pinned_ids(over) and message.text:
+                assert by_id[message.id].text == message.text
+        if isinstance(step, bool):
+            assert MEASURE.request(shown) <= MEASURE.request(view(before))
+
+
+def _renamed(message: Message, step: int) -> Message:
+    raw = message.model_dump_json().replace('"id":"', f'"id":"{step}.').replace('_use_id":"', f'_use_id":"{step}.')
+    return Message.model_validate_json(raw)

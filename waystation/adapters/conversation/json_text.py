@@ -1,0 +1,106 @@
+"""Bytes to JSON, strictly: what another parser could read in another way is refused, with its place."""
+
+import json
+import math
+import re
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from waystation.domain.errors import BadInput
+
+MOST_BYTES = 256 * 1024 * 1024
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class _Doubled(dict[str, JsonValue]):
+    """An object in which a key occurs twice."""
+
+
+def read_json(raw: bytes) -> JsonValue:
+    """The one JSON value in these bytes (UTF-8, UTF-16 or UTF-32, with or without a byte order mark).
+
+    Raises BadInput for anything else, and for NaN, infinities, keys that occur twice, lone surrogates, and nesting
+    that is too deep.
+    """
+    if len(raw) > MOST_BYTES:
+        raise BadInput(f"it has {len(raw):,} bytes, and {MOST_BYTES:,} are the most that can be read")
+    if not raw.strip():
+        raise BadInput("it is empty: give a request body of the Messages API, as JSON")
+    text = _decoded(raw)
+    value, is_doubled = _parsed(text)
+    # A walk over all of it takes long, and hardly any file has something that it would find.
+    if is_doubled or _ESCAPED_SURROGATE.search(text):
+        _refuse_unsound(value)
+    return value
+
+
+def dotted(path: str, key: str) -> str:
+    """The path of an object's value."""
+    return f"{path}.{key}" if path else key
+
+
+def _decoded(raw: bytes) -> str:
+    encoding = json.detect_encoding(raw)
+    try:
+        return raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BadInput(f"it is no text in {encoding}: byte {error.start:,} cannot be read") from None
+
+
+def _parsed(text: str) -> tuple[JsonValue, bool]:
+    """The value, and whether an object of it has a key twice."""
+    doubled: list[_Doubled] = []
+
+    def made(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+        value = dict(pairs)
+        if len(value) == len(pairs):
+            return value
+        doubled.append(_Doubled(value))
+        return doubled[-1]
+
+    try:
+        value: JsonValue = json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=made)
+    except RecursionError:
+        raise BadInput("its objects and arrays are nested too deeply") from None
+    except json.JSONDecodeError as error:
+        raise BadInput(f"it is no JSON: {error.msg} (line {error.lineno:,}, column {error.colno:,})") from None
+    except ValueError as error:
+        what = "a number has too many digits" if "digits" in str(error) else error
+        raise BadInput(f"it is no JSON that can be read: {what}") from None
+    return value, bool(doubled)
+
+
+def _refuse_unsound(value: JsonValue) -> None:
+    for path, found in _walk(value):
+        place = path or "the request"
+        if isinstance(found, _Doubled):
+            raise BadInput(f"{place}: a key occurs twice in this object")
+        keys = list(found) if isinstance(found, dict) else []
+        texts = [*keys, found] if isinstance(found, str) else keys
+        if any(_SURROGATE.search(text) for text in texts):
+            raise BadInput(f"{place}: half of a character (a lone surrogate) is no text")
+
+
+def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Everything in the value with its path, in the order of the text."""
+    waiting: list[tuple[str, JsonValue]] = [("", value)]
+    while waiting:
+        path, found = waiting.pop()
+        yield path, found
+        if isinstance(found, dict):
+            waiting += [(dotted(path, key), inner) for key, inner in reversed(found.items())]
+        elif isinstance(found, list):
+            waiting += [(f"{path}[{index}]", inner) for index, inner in reversed(list(enumerate(found)))]
+
+
+def _no_number(name: str) -> JsonValue:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number

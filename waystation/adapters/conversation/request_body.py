@@ -1,0 +1,155 @@
+"""A request body of the Messages API as a transcript: messages by their places, earlier summaries as records."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.adapters.conversation.blocks import JsonObject, read_block
+from waystation.adapters.conversation.json_text import read_json
+from waystation.adapters.conversation.node import Node
+from waystation.domain.compaction.ledger import MARKER_PREFIX
+from waystation.domain.compaction.summary import CLOSE, ID_PREFIX, OPEN
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.messages import OPERATORS, Block, Message, Opaque, Role, Text
+from waystation.domain.transcript import Pinned, Record, Summarised, Transcript, Truncated
+
+MESSAGES = "messages"
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
+_MARKER = re.compile(r"\[[\d,]+ earlier messages are hidden here\b.*\](?:\s*<ledger>.*</ledger>)?", re.DOTALL)
+_GONE = Opaque(kind=OPERATORS, tokens=0, body={})
+"""What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """A message as it was read, and as the file has it."""
+
+    message: Message
+    body: JsonObject
+    block_bodies: tuple[JsonObject, ...]
+    """One for each block of the message."""
+
+
+@dataclass(frozen=True)
+class RequestBody:
+    """What one request would send."""
+
+    model: str | None
+    system: str
+    tools_json: str
+    transcript: Transcript
+    """Ids of messages are their places in the file: `messages[3]`."""
+    originals: tuple[Original, ...]
+    given: JsonObject
+    """The whole body; of an array of messages, an object with these alone."""
+
+
+def place(message_id: str) -> int | None:
+    """Index in the file of the message with this id, or of the earlier summary or marker; None of a new one."""
+    found = re.fullmatch(r"(?:[st]-)?messages\[(\d+)\]", message_id)
+    return int(found[1]) if found else None
+
+
+def message_id(index: int) -> str:
+    """The id of the message at this index."""
+    return f"{MESSAGES}[{index}]"
+
+
+def read_request_body(raw: bytes) -> RequestBody:
+    """The request body in these bytes; an array is taken for its messages.
+
+    Raises BadInput, naming the place, for what is not of the shape that the Messages API documents. Whether calls have
+    their results, and the like, is not looked at: the view mends that.
+    """
+    root = root_node(raw)
+    tools, model = root.find("tools"), root.find("model")
+    listed = [node.object for node in tools.items] if tools else []
+    originals = tuple(read_message(node) for node in root.at(MESSAGES).items)
+    return RequestBody(
+        model=model.name if model else None,
+        system=read_system(root),
+        tools_json=json.dumps(listed, ensure_ascii=False) if listed else "",
+        transcript=_transcript([original.message for original in originals], root.at(MESSAGES).value),
+        originals=originals,
+        given=root.object,
+    )
+
+
+def root_node(raw: bytes) -> Node:
+    """The body, not looked at yet. Raises BadInput where it is neither an object nor an array."""
+    value = read_json(raw)
+    return Node({MESSAGES: value} if isinstance(value, list) else Node(value).object)
+
+
+def read_message(node: Node) -> Original:
+    """One message. Raises BadInput."""
+    role, content = node.at("role").text, node.at("content")
+    if role == "system":
+        return _system_message(node)
+    if role not in _ROLES:
+        raise node.at("role").fault("must be user, assistant or system")
+    said = content.text_or_items
+    if isinstance(said, str):
+        blocks: list[Block] = [Text(text=said)]
+        bodies: list[JsonObject] = [{"type": "text", "text": said}]
+    else:
+        blocks = [read_block(block) for block in said]
+        bodies = [block.object for block in said]
+    message = Message(id=node.path, role=_ROLES[role], blocks=tuple(blocks))
+    return Original(message, node.object, tuple(bodies))
+
+
+def _system_message(node: Node) -> Original:
+    """An instruction of the operator's in mid-conversation: one block that nothing looks into."""
+    tokens = estimate_text(json.dumps(node.at("content").value, ensure_ascii=False))
+    try:
+        block = Opaque(kind=OPERATORS, tokens=tokens, body=node.object)
+    except ValidationError:
+        raise node.fault("is nested too deeply") from None
+    return Original(Message(id=node.path, role="user", blocks=(block,)), node.object, (node.object,))
+
+
+def read_system(root: Node) -> str:
+    """The text of the system prompt. Raises BadInput."""
+    system = root.find("system")
+    said = system.text_or_items if system else ""
+    return said if isinstance(said, str) else "\n".join(block.at("text").text for block in said)
+
+
+def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
+    messages: list[Message] = []
+    records: list[Record] = []
+    for message in read:
+        record = _stand_in(message) or _pin_of_operator(message)
+        if record is not None:
+            records.append(record.model_copy(update={"after": len(read)}))
+        is_stand_in = isinstance(record, Summarised | Truncated)
+        messages.append(message.model_copy(update={"blocks": (_GONE,)}) if is_stand_in else message)
+    digest = sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+    return Transcript(run_id=f"file-{digest[:16]}", messages=tuple(messages), records=tuple(records))
+
+
+def _stand_in(message: Message) -> Summarised | Truncated | None:
+    """The record of an earlier compaction that left this message."""
+    if message.role != "user" or len(message.blocks) != 1:
+        return None
+    text = message.text.strip()
+    if text.startswith(OPEN) and text.endswith(CLOSE):
+        summary = message.model_copy(update={"id": f"{ID_PREFIX}{message.id}"})
+        return Summarised(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
+    if _MARKER.fullmatch(text):
+        marker = message.model_copy(update={"id": f"{MARKER_PREFIX}{message.id}"})
+        return Truncated(id=marker.id, covered=(message.id,), marker=marker)
+    return None
+
+
+def _pin_of_operator(message: Message) -> Pinned | None:
+    """What the operator demands is never compacted, and counts towards nobody's cap of pins."""
+    block = message.blocks[0] if message.blocks else None
+    if isinstance(block, Opaque) and block.kind == OPERATORS:
+        return Pinned(id=f"p-{message.id}", message_id=message.id)
+    return None

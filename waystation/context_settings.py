@@ -1,0 +1,33 @@
+"""Settings of compaction: the strategy, and profiles by model."""
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from waystation.domain.compaction.policy import Strategy
+from waystation.domain.profiles import Profile
+
+
+class ContextSettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`."""
+
+    strategy: Strategy = Field(
+        default="window",
+        description="How a compaction chooses what a summary is to stand for: window, snapshot, replace or ends.",
+    )
+    keep_last: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000,
+        description="At most so many of the last messages outlive a compaction under replace (by default none) and "
+        "ends (by default 3, or what the model's profile says).",
+    )
+    auto_compact: bool = Field(
+        default=True,
+        description="Write summaries when a context is full. Off: old results are masked, and then the oldest half is "
+        "hidden.",
+    )
+    profiles: dict[str, Profile] = Field(
+        default={},
+        description="By a part of a model's name: threshold (percent, 5 to 100, -1 for the default), keep (last "
+        "messages under ends) and condense_model (its name, or itself). In the config file: [profiles.sonnet].",
+    )

@@ -1,0 +1,28 @@
+"""What a summary is to stand for, as far as the check before commit needs to know it."""
+
+from waystation.domain.value import Value
+
+
+class Replaced(Value):
+    """The middle of a conversation, and what of it must not be lost. All of it is redacted."""
+
+    text: str
+    """The middle, as the summariser reads it."""
+    tokens: int
+    """Plain estimate of the middle that the view holds."""
+    room: int
+    """Most tokens that the summary was asked to have."""
+    cap: int
+    """Most tokens that the user's constraints may have, and open work likewise: a fifth of the window."""
+    constraints: tuple[str, ...] = ()
+    """Of `user_constraints`."""
+    asked: tuple[str, ...] = ()
+    """Of `user_requests`."""
+    decisions: tuple[str, ...] = ()
+    """Of `recorded_decisions`."""
+    open_work: tuple[str, ...] = ()
+    """What is not done: pending approvals, running subagents, unfinished items of the plan."""
+    user_said: tuple[str, ...] = ()
+    """Every message of the user's in the conversation so far: what may be quoted as the user's words."""
+    pinned: tuple[str, ...] = ()
+    """Ids of pinned messages in the middle: there must be none."""
