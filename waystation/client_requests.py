@@ -10,7 +10,7 @@ from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.sent import SIGNALS, Origin, origin_of
-from waystation.domain.task import TaskProgress, TaskRef
+from waystation.domain.task import TaskProgress, TaskRef, TaskRow
 from waystation.seen import Draft, PendingApproval, TaskView, still_open
 from waystation.settings import Settings
 
@@ -24,16 +24,27 @@ async def inbox(temporal: TemporalTasks, store: SqlStore) -> tuple[PendingApprov
 
 async def _requests(temporal: TemporalTasks, store: SqlStore, task_id: str) -> list[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
-    progress = await temporal.ask(task_id)
+    row, progress = await _row(store, task_id), await temporal.ask(task_id)
     if progress is not None:
-        title, asked = progress.title, [one for one in progress.approvals if one.decision == "pending"]
+        budget, title = progress.budget, progress.title
+        asked = tuple(one for one in progress.approvals if one.decision == "pending")
+    elif row is not None:
+        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id))
     else:
-        try:
-            title = (await store.task(task_id)).title
-        except UnknownTask:
-            return []
-        asked = still_open(await store.audit_trail(task_id))
-    return [PendingApproval(task_id=task_id, title=title, approval=approval) for approval in asked]
+        return []
+    then = row.terms.unattended.then if row is not None else None
+    return [
+        PendingApproval(task_id=task_id, title=title, approval=approval, task_budget=budget, then=then)
+        for approval in asked
+    ]
+
+
+async def _row(store: SqlStore, task_id: str) -> TaskRow | None:
+    """None for a task of another store, which the same namespace may have."""
+    try:
+        return await store.task(task_id)
+    except UnknownTask:
+        return None
 
 
 async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:

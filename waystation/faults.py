@@ -3,18 +3,22 @@
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from waystation.settings import Settings, config_file_given, variable_given, variables_of
+from waystation.config_file import variables_of
+from waystation.domain.malformed import malformed
+from waystation.settings import Settings, config_file_given, variable_given
 
 
 def faults(error: ValidationError) -> str:
     """What is wrong with the settings: each by where it was given, with what is allowed."""
     sentences: list[str] = []
-    for problem in error.errors():
-        name = _name_of(str(problem["loc"][0]))
+    for fault in malformed(error):
+        first, *inner = map(str, fault.place)
+        name = _name_of(first)
         field = Settings.model_fields.get(name)
-        cause = "there is no such setting" if field is None else _range(field) or problem["msg"]
-        place = variable_given(name) or f"{name} in {config_file_given()}"
-        sentences.append(f"{place}: {cause.removeprefix('Value error, ')}")
+        allowed = "there is no such setting" if field is None else _range(field)
+        cause = "; ".join(filter(None, (allowed, fault.words if fault.ours or not allowed else "")))
+        place = variable_given(name) or f"{'.'.join([name, *inner])} in {config_file_given()}"
+        sentences.append(f"{place}: {cause}")
     return "; ".join(sentences)
 
 

@@ -48,6 +48,10 @@ class PendingApproval(Value):
     task_id: str
     title: str
     approval: Approval
+    task_budget: BudgetProgress | None = None
+    """The task's account as it is now; None where no worker answers for the task."""
+    then: Literal["partial", "wait"] | None = None
+    """What happens at its deadline; None where it is not known here."""
 
     @property
     def urgency(self) -> tuple[datetime, datetime, str, str]:

@@ -4,13 +4,11 @@ How Temporal is reached is not here: the standard `TEMPORAL_*` variables and pro
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints
-from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -18,27 +16,16 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from waystation.config_file import CONFIG_NAME, read_config, variables_of
 from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
-from waystation.domain.errors import BadInput
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
 
 HOME = Path("~/.waystation")
-CONFIG_NAME = "config.toml"
-NOT_IN_A_FILE = {
-    "home": "it says where the file is found",
-    "config": "it says where the file is found",
-    "store_url": "it may hold a password",
-    "anthropic_api_key": "it is a secret",
-    "qdrant_api_key": "it is a secret",
-    "key": "it is a secret",
-    "webhook": "it holds a secret",
-}
-"""Settings that only the environment gives, and why."""
 
 DRIVERS = {"postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
 """Teams have one URL for programs in many languages, and it names another driver or none."""
@@ -192,7 +179,8 @@ class Settings(ContextSettings):
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Code, environment, config file, the strongest first."""
         given = {**env_settings(), **init_settings()}
-        written = _read_config(_config_path(given), must_exist=given.get("config") is not None)
+        must_exist = given.get("config") is not None
+        written = read_config(_config_path(given), settings_cls.model_fields, must_exist=must_exist)
         return (
             init_settings,
             env_settings,
@@ -247,28 +235,6 @@ class Settings(ContextSettings):
 def _config_path(given: Mapping[str, object]) -> Path:
     """Where the config file lies, by what is given of `config` and `home`."""
     return _absolute(Path(str(given.get("config") or Path(str(given.get("home") or HOME)) / CONFIG_NAME)))
-
-
-def _read_config(path: Path, *, must_exist: bool) -> dict[str, object]:
-    try:
-        written = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not must_exist:
-            return {}
-        raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"the config file {path} is not TOML: {error}") from error
-    for name in NOT_IN_A_FILE.keys() & written.keys():
-        variable = variables_of(name, Settings.model_fields[name])[0]
-        raise BadInput(f"the config file {path} must not give {name}, since {NOT_IN_A_FILE[name]}: set {variable}")
-    return written
-
-
-def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """The variables that give a setting, the strongest first."""
-    if isinstance(field.validation_alias, AliasChoices):
-        return tuple(str(choice) for choice in field.validation_alias.choices)
-    return (f"WAYSTATION_{name.upper()}",)
 
 
 def variable_given(name: str) -> str | None:

@@ -55,12 +55,13 @@ class Board:
 
     @property
     def standing(self) -> Standing:
-        """What a person's answer is held against."""
+        """What an answer is held against. Units that are not counted used to be taken: such histories must replay."""
         state = self.state
         return Standing(
             approvals=state.approvals,
             limit=state.account.limit,
             ceiling=self.start.terms.ceiling,
+            counted_only=workflow.patched("grants-in-counted-units"),
             ending=state.ending,
         )
 

@@ -110,9 +110,9 @@ class BudgetGate:
     async def _ask_person(self, step_id: str) -> None:
         if self._mode is not Mode.APPROVAL:
             return self._stop(step_id)
-        board, unattended = self._board, self._board.start.terms.unattended
-        request = board.state.request_for(step_id, workflow.now(), unattended.deadline(workflow.now()))
-        granted = authorised(board.standing, request, unattended.top_up, workflow.now())
+        board, terms, now = self._board, self._board.start.terms, workflow.now()
+        request = board.state.request_for(step_id, now, terms.unattended.deadline(now), terms.ceiling)
+        granted = authorised(board.standing, request, terms.unattended.top_up, now)
         if granted is not None:
             board.change(board.state.asked(granted).granted(step_id, granted.granted))
             await record(board, granted)

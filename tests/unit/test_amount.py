@@ -26,6 +26,9 @@ BOTH = Limit(tokens=100, micro_usd=1_000)
         ("600k+$2.00", Limit(tokens=600_000, micro_usd=2_000_000)),
         ("$2.00 + 600k", Limit(tokens=600_000, micro_usd=2_000_000)),
         ("0", Limit(tokens=0)),
+        ("$1,250.50", Limit(micro_usd=1_250_500_000)),
+        ("1,500,000", Limit(tokens=1_500_000)),
+        ("1,500k+$12,000", Limit(tokens=1_500_000, micro_usd=12 * 10**9)),
     ],
 )
 def test_limits_are_read_as_people_write_them(text: str, limit: Limit) -> None:
@@ -37,6 +40,15 @@ def test_limits_are_read_as_people_write_them(text: str, limit: Limit) -> None:
     ["", "+", "+600k", "$", "$-2", "-5k", "$2.0000001", "$1e3", "2 $", "0.5", "1.2345k", "many", "$nan", "€2"],
 )
 def test_what_is_no_limit_is_refused_with_what_it_should_look_like(text: str) -> None:
+    with pytest.raises(ValueError, match=r" is no amount"):
+        read_limit(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["$2,50", "1,5M", "$0,500", "1,25,000", "$1,2500", ",500", "5,", "1,,000", "1_0", "٣k", "$٢", "３000", "1.٥M"],
+)
+def test_commas_that_group_no_thousands_and_digits_of_other_scripts_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r" is no amount"):
         read_limit(text)
 

@@ -51,7 +51,7 @@ def test_the_only_open_request_need_not_be_named() -> None:
 @pytest.mark.parametrize(
     ("open_requests", "expected"),
     [
-        ([], snapshot("request_id is missing, and no request is open")),
+        ([], snapshot("no request is open")),
         ([ONE, TWO], snapshot("request_id is missing, and open: research-1-1, research-2-1")),
     ],
 )
@@ -112,8 +112,8 @@ def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: 
 @pytest.mark.parametrize("asked", [[], [ONE, TWO]])
 def test_an_unknown_request_is_refused_and_not_repeated(asked: list[Approval]) -> None:
     expected = {
-        0: snapshot("there is no request of this request_id; no request is open"),
-        2: snapshot("there is no request of this request_id; open: research-1-1, research-2-1"),
+        0: snapshot("there is no request of this id; no request is open"),
+        2: snapshot("there is no request of this id; open: research-1-1, research-2-1"),
     }
     for refused in (
         approve(among(*asked), {"request_id": "ada@example.com"}, NOON),

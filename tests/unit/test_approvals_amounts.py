@@ -66,16 +66,52 @@ def test_a_grant_may_be_of_any_size_in_the_units_that_were_asked_for(
 @pytest.mark.parametrize(
     ("asked", "sent", "reason"),
     [
-        (DOLLARS, {"tokens": 5_000}, snapshot("dollars are asked for, so `usd` must say how many")),
-        (TOKENS, {"usd": 5}, snapshot("tokens are asked for, so `tokens` must say how many")),
-        (TOKENS + DOLLARS, {"tokens": 5_000}, snapshot("dollars are asked for, so `usd` must say how many")),
-        (TOKENS + DOLLARS, {"usd": 5}, snapshot("tokens are asked for, so `tokens` must say how many")),
+        (
+            DOLLARS,
+            {"tokens": 5_000},
+            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+        ),
+        (TOKENS, {"usd": 5}, snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal")),
+        (
+            TOKENS + DOLLARS,
+            {"tokens": 5_000},
+            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+        ),
+        (
+            TOKENS + DOLLARS,
+            {"usd": 5},
+            snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal"),
+        ),
     ],
 )
 def test_a_grant_in_another_unit_than_was_asked_for_is_refused_with_the_reason(
     asked: Amount, sent: JsonValue, reason: str
 ) -> None:
     assert answered(asked, sent) == reason
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "reason"),
+    [
+        (
+            Limit(micro_usd=2_000_000),
+            DOLLARS,
+            snapshot("the task's budget is in dollars alone: give dollars, and no tokens"),
+        ),
+        (Limit(tokens=600_000), TOKENS, snapshot("the task's budget is in tokens alone: give tokens, and no dollars")),
+    ],
+)
+def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refused(
+    limit: Limit, asked: Amount, reason: str
+) -> None:
+    request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
+    standing = Standing(approvals=(request,), limit=limit, counted_only=True)
+    both: JsonValue = {"tokens": 50_000, "usd": 0.1}
+    refused = approve(standing, both, NOON)
+    assert isinstance(refused, Refusal)
+    assert refused.reason == reason
+    before = approve(standing.model_copy(update={"counted_only": False}), both, NOON)
+    assert isinstance(before, Approval), "histories that took it must still replay"
 
 
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
@@ -112,13 +148,15 @@ def test_malformed_dollars_are_refused_with_a_reason_and_without_what_was_typed(
             Limit(tokens=600_000),
             Limit(tokens=619_999),
             TOKENS,
-            snapshot("it would raise the task to 620,000 tokens, over its ceiling of 619,999 tokens"),
+            snapshot(
+                "it would raise the task to 620,000 tokens, over its ceiling of 619,999 tokens: 19,999 tokens left"
+            ),
         ),
         (
             Limit(tokens=600_000, micro_usd=2_000_000),
             Limit(micro_usd=2_400_000),
             DOLLARS,
-            snapshot("it would raise the task to 600,000 tokens and $2.50, over its ceiling of $2.40"),
+            snapshot("it would raise the task to 600,000 tokens and $2.50, over its ceiling of $2.40: $0.40 left"),
         ),
         (Limit(tokens=600_000, micro_usd=2_000_000), Limit(tokens=600_000), DOLLARS, None),
         (Limit(micro_usd=2_000_000), Limit(), DOLLARS, None),

@@ -8,6 +8,7 @@ from waystation.cli.amounts import (
     MOST_MICRO_USD,
     MOST_TOKENS,
     parse_amount,
+    parse_budget,
     parse_limit,
     parse_tokens,
     short_limit,
@@ -96,9 +97,25 @@ def test_what_is_no_limit_is_refused_with_the_name_and_what_is_allowed(text: str
 
 
 @pytest.mark.parametrize("text", ["0", "$0", "0+$1", "5k+$0.00", "1000000001", "$1000000.01", f"$1{'0' * 40}"])
-def test_nothing_and_too_much_are_refused_with_the_most_that_is_allowed(text: str) -> None:
-    with pytest.raises(BadInput, match=r"^--budget takes up to 1,000,000,000 tokens and \$1,000,000\.00; not "):
+def test_nothing_and_too_much_are_refused_with_the_least_and_the_most(text: str) -> None:
+    with pytest.raises(
+        BadInput, match=r"^--budget takes 1 to 1,000,000,000 tokens, \$0\.000001 to \$1,000,000\.00, or both; not "
+    ):
         parse_limit(text, "--budget")
+
+
+@pytest.mark.parametrize("text", ["0", "5", "1999", "$0.0009", "1999+$1", "2k+$0.0001"])
+def test_a_budget_that_nothing_can_begin_with_is_refused_with_the_least(text: str) -> None:
+    with pytest.raises(BadInput, match=r"^--budget takes 2,000 to 1,000,000,000 tokens, \$0\.001 to "):
+        parse_budget(text, "--budget")
+    assert parse_budget("2k+$0.001", "--budget") == Limit(tokens=2_000, micro_usd=1_000)
+
+
+@pytest.mark.parametrize("text", ["$2,50", "1,5M", "$1,2345", "2,50"])
+def test_a_comma_in_the_place_of_a_point_is_refused_with_how_commas_are_read(text: str) -> None:
+    for read in (parse_limit, parse_tokens):
+        with pytest.raises(BadInput, match=r"; a comma only separates thousands, .*: write decimals with a point$"):
+            read(text, "--budget")
 
 
 @pytest.mark.parametrize(

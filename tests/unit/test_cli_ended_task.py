@@ -63,6 +63,8 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_task_that_has_ended_is_not_cancelled(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["cancel", ended]) == 0
     assert capsys.readouterr().err == f"{ended} has ended: partial\n"
+    assert run(["cancel", ended, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"task_id": ended, "phase": "partial", "asked": False}
 
 
 def test_a_task_that_has_ended_is_granted_nothing(ended: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,11 @@ def test_a_window_that_cannot_be_had_is_told_with_the_one_that_was_asked_for(
     assert "over 75 messages are full, too; the first 3 and the last 20 stay; an agent ends at 1,000 messages." in long
 
 
+def test_the_ceiling_of_grants_is_told_beside_the_budget_that_they_raise(capsys: pytest.CaptureFixture[str]) -> None:
+    told_of = told(capsys, budget=300_000, ceiling=2_000_000)
+    assert "budget 300,000 tokens, which grants may raise to 2,000,000 tokens, 100,000 tokens an agent;" in told_of
+
+
 def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     decided = Unattended(top_up=TopUp(amount=Amount(tokens=50_000), times=3), answer_within=timedelta(days=7))
     assert (

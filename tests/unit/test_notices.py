@@ -4,7 +4,9 @@ from inline_snapshot import snapshot
 from tests.unit.notice_values import ASKED, REQUEST, ended
 from waystation.domain.amount import Amount
 from waystation.domain.notices import Event, Notice, fields, text
+from waystation.domain.outlook import Outlook
 from waystation.domain.task import TaskPhase
+from waystation.domain.work import Made
 
 PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"
 TASK = "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”"
@@ -35,6 +37,24 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
     assert fields(notice, None)["reason"] == reason
+
+
+def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
+    seen = Outlook(
+        calls=5,
+        each=Amount(),
+        worth=5,
+        finished=0,
+        to_come=2,
+        kept=Amount(),
+        made=Made(),
+        needed_by=(),
+        grantable=False,
+    )
+    told = text(ASKED.model_copy(update={"request": REQUEST.model_copy(update={"outlook": seen})}), PAGE)
+    assert "`waystation approve" not in told
+    assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+    assert "`waystation cancel task-0123456789abcdef`" in told
 
 
 def test_a_deadline_that_passed_says_what_happens_now() -> None:

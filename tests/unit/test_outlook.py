@@ -94,6 +94,29 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
     assert f"1 call so far, about {told} each: " in estimate_text(outlook_of_it, Amount(tokens=1))
 
 
+@pytest.mark.parametrize(
+    ("ceiling", "told"),
+    [
+        (Limit(), "30,000 tokens more are worth about "),
+        (Limit(tokens=230_000), "30,000 tokens more are worth about "),
+        (Limit(tokens=229_999), "the task's ceiling leaves 29,999 tokens for grants: approve no more than that"),
+        (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
+        (
+            Limit(tokens=200_899),
+            "29 calls so far, about 1,000 tokens each; the task's ceiling leaves 899 tokens for grants, too little for "
+            "its next call: deny it, or cancel the task",
+        ),
+    ],
+)
+def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
+    run = asking_run(29_000, 29, 900, 30_000)
+    seen_under = seen(run).under(ceiling, Limit(tokens=200_000), run.needed)
+    text = estimate_text(seen_under, run.wanted)
+    assert told in text
+    assert ("worth about" in text) is seen_under.grantable
+    assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_000))
+
+
 def test_a_denial_says_who_goes_on_with_what() -> None:
     told = seen(asking_run(100, 1, 900, 30_000))
     research = told.model_copy(update={"made": Made(notes=1, findings=2), "needed_by": ("weigh", "write")})

@@ -5,12 +5,13 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from waystation.cli.failures import BAD_USAGE, exit_code, sentence
-from waystation.domain.amount import Limit
+from waystation.config_file import NOT_IN_A_FILE
+from waystation.domain.amount import WRITTEN, Limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.presets import Preset
 from waystation.domain.task import TaskRequest
-from waystation.settings import NOT_IN_A_FILE, Settings
+from waystation.settings import Settings
 from waystation.terms import choices
 
 ASKED = {
@@ -80,22 +81,57 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('bugdet = "300k"', "bugdet in {}: there is no such setting"),
         ('budget = "300"', "budget in {}: from 2,000 to 1,000,000,000 tokens"),
         ("window = 100", "window in {}: from 2,000 to 1,000,000"),
-        ('window = "wide"', "window in {}: from 2,000 to 1,000,000"),
-        ('mode = "harsh"', "mode in {}: Input should be 'hard', 'soft' or 'approval'"),
-        ('preset = "all"', "preset in {}: Input should be 'qa', 'debugging' or 'long'"),
+        ('window = "wide"', "window in {}: from 2,000 to 1,000,000; 'wide' is no amount of tokens: {tokens}"),
+        ('window = "2,5k"', "window in {}: from 2,000 to 1,000,000; '2,5k' is no amount of tokens: {tokens}{commas}"),
+        ('budget = "$2,50"', "budget in {}: '$2,50' is no amount: write {amounts}{commas}"),
+        ('budget = ["1"]', "budget in {}: write {amounts}"),
+        ("budget = true", "budget in {}: write {amounts}"),
+        ("budget = 300000.5", "budget in {}: write {amounts}"),
+        ("backpressure = 7", "backpressure in {}: it should be true or false"),
+        ('offline = "perhaps"', "offline in {}: it should be true or false"),
+        ("profiles = 3", "profiles in {}: it should be a table of named values"),
+        ("[profiles.sonnet]\nkeep = -1", "profiles.sonnet.keep in {}: it should be at least 0"),
+        ('mode = "harsh"', "mode in {}: it should be 'hard', 'soft' or 'approval'"),
+        ('preset = "all"', "preset in {}: it should be 'qa', 'debugging' or 'long'"),
         ("trigger_percent = 100", "trigger_percent in {}: from 50 to 99"),
         ("agents_at_once = 0", "agents_at_once in {}: 1 or more"),
         ("target_cpu = 2", "target_cpu in {}: more than 0 and at most 1"),
-        ("anthropic_base_url = 3", "anthropic_base_url in {}: Input should be a valid string"),
+        ("anthropic_base_url = 3", "anthropic_base_url in {}: it should be a valid string"),
         ("budget = $2", "the config file {} is not TOML: Invalid value (at line 1, column 10)"),
     ],
 )
 def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Path, line: str, words: str) -> None:
     config.write_text(line)
-    assert refusal() == words.format(config)
+    assert refusal() == words.format(
+        config,
+        amounts=WRITTEN,
+        tokens="write it like 600k, 1.5M or 600_000",
+        commas="; a comma only separates thousands, as in $1,250.50: write decimals with a point",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('ANTHROPIC_API_KEY = "hush"', "it is a secret: set ANTHROPIC_API_KEY in the environment"),
+        ('waystation_anthropic_api_key = "hush"', "it is a secret: set ANTHROPIC_API_KEY in the environment"),
+        ('WEBHOOK = "https://hush"', "it holds a secret: set WAYSTATION_WEBHOOK in the environment"),
+        ('DATABASE_URL = "sqlite:///hush"', "it may hold a password: set WAYSTATION_STORE_URL in the environment"),
+        ('Store-Url = "sqlite:///hush"', "it may hold a password: set WAYSTATION_STORE_URL in the environment"),
+        ('BUDGET = "hush"', "here its name is budget"),
+        ('WAYSTATION_MODE = "hush"', "here its name is mode"),
+        ('QDRANT_URL = "hush"', "here its name is qdrant_url"),
+        ('bugdet = "hush"', "there is no such setting: did you mean budget?"),
+        ('SMTP_PASSWORD = "hush"', "there is no such setting"),
+    ],
+)
+def test_only_the_lower_case_names_of_settings_are_taken_and_no_value_is_shown(
+    config: Path, line: str, words: str
+) -> None:
+    config.write_text(line)
+    assert refusal() == f"the config file {config} must not give {line.partition(' ')[0]}, since {words}"
 
 
 def test_what_a_variable_cannot_give_is_refused_by_its_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

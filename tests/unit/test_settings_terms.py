@@ -10,10 +10,12 @@ from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.presets import Preset
 from waystation.domain.pricing import PRICES
 from waystation.domain.task import TaskRequest, TaskTerms
+from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS
 from waystation.settings import Settings
 from waystation.terms import task_terms, warnings_about
 
 WITH_KEY = SecretStr("sk-ant-1")
+FIRST_TURN = PROMPT_TOKENS + CONTRACT_TOKENS
 
 
 def asked(
@@ -60,7 +62,7 @@ def test_a_context_is_full_at_three_quarters_and_is_compacted_to_half_of_that() 
     assert (agent.trigger, agent.target) == (30_000, 15_000)
 
 
-@pytest.mark.parametrize(("window", "max_output"), [(100_000, 8_000), (12_000, 3_000), (2_000, 500)])
+@pytest.mark.parametrize(("window", "max_output"), [(100_000, 8_000), (12_000, 3_000), (4_000, 1_000)])
 def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int) -> None:
     assert terms_of(asked(window=window, agent_budget=400_000), Settings()).agent.max_output == max_output
 
@@ -79,7 +81,7 @@ def test_usual_terms_are_not_warned_about() -> None:
     ("request_", "words"),
     [
         (asked(budget=100_000), "covers fewer than 5 turns with a full window of 50,000"),
-        (asked(budget=10_000, agent_budget=2_000, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
+        (asked(budget=10_000, agent_budget=7_000, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
         (asked(budget=90_000), "One agent may spend 100,000 tokens, but the whole task has only 90,000"),
     ],
 )
@@ -153,6 +155,12 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
         ({"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": 50_000, "times": 3}}}, r"\$2.00"),
         ({"unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}}, "--top-up in dollars"),
         ({"budget": {"micro_usd": 1_000}}, "a window of .* give --agent-budget"),
+        ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
+        ({"ceiling": {"micro_usd": 9_000_000}}, "--ceiling in dollars stops no grant to a budget of 600,000 tokens"),
+        ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
+        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,3.*: give --window 3,1"),
+        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 6,2.. tokens or more"),
+        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 13,"),
     ],
 )
 def test_terms_without_effect_or_without_room_are_refused(given: dict[str, object], words: str) -> None:
@@ -168,5 +176,41 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
 
     with pytest.raises(BadInput) as refusal:
         task(1_000)
-    least = read_limit(str(refusal.value).rpartition("--budget ")[2])
-    assert task(least.amount.micro_usd).agent.window >= 1_000
+    least = read_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
+    assert task(least.amount.micro_usd).agent.trigger > FIRST_TURN
+    with pytest.raises(BadInput, match="a window of"):
+        task(least.amount.micro_usd * 99 // 100)
+
+
+@pytest.mark.parametrize(
+    "given", [{"window": 3_000}, {"agent_budget": 4_000}, {"budget": {"tokens": 600_000, "micro_usd": 1_000}}]
+)
+def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, object]) -> None:
+    def task(**asked_for: object) -> TaskTerms:
+        request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **given, **asked_for})
+        return terms_of(request, Settings(anthropic_api_key=WITH_KEY))
+
+    with pytest.raises(BadInput) as refusal:
+        task()
+    option, least = str(refusal.value).removesuffix(" or more").rpartition("--")[2].split(" ", 1)
+    limit = read_limit(least.replace(" tokens", "").replace(" and ", "+"))
+    assert task(**{option.replace("-", "_"): limit.tokens if option == "window" else limit}).agent.trigger > FIRST_TURN
+
+
+@pytest.mark.parametrize(("window", "warned"), [(3_500, True), (7_999, True), (8_000, False)])
+def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
+    warnings = " ".join(warnings_about(terms_of(asked(window=window), Settings())))
+    assert (f"A window of {window:,} tokens is narrow: under 8,000, " in warnings) is warned
+
+
+def test_a_small_budget_in_dollars_is_warned_about_for_the_window_that_it_buys() -> None:
+    request = TaskRequest(question="What?", request_id="r", budget=Limit(micro_usd=400_000))
+    warnings = " ".join(
+        warnings_about(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
+    )
+    assert "A window of 6,666 tokens is narrow" in warnings
+
+
+def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:
+    for ceiling in (Limit(tokens=600_000), Limit(tokens=2_000_000)):
+        assert terms_of(asked().model_copy(update={"ceiling": ceiling}), Settings()).ceiling == ceiling

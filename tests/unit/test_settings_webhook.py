@@ -16,7 +16,22 @@ def test_a_webhook_is_kept_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "hush" not in repr(settings)
 
 
-@pytest.mark.parametrize("given", ["hooks.example.com/hush", "ftp://hooks.example.com/hush", "http://[::hush", "hush"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "hooks.example.com/hush",
+        "ftp://hooks.example.com/hush",
+        "http://[::hush",
+        "hush",
+        "https://hooks.example.com/services/hush hush",
+        "https://hooks .example.com/hush",
+        "https:///hush",
+        "https://?hush",
+        "https:hooks.example.com/hush",
+        "https://hush@/hush",
+        "https://:443/hush",
+    ],
+)
 def test_what_is_no_web_address_is_refused_and_not_shown(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("WAYSTATION_WEBHOOK", given)
     with pytest.raises(ValidationError) as refused:

@@ -57,16 +57,22 @@ def test_raises_in_advance_name_an_amount_and_how_often(text: str, top_up: TopUp
     assert unattended(text, None, None, NOW).top_up == top_up
 
 
-@pytest.mark.parametrize("text", ["50k", "x3", "50kx0", "50kx1001", "-5kx2", "manyx2", "50kx2x"])
+@pytest.mark.parametrize("text", ["50k", "x3", "50kx0", "50kx1001", "-5kx2", "manyx2", "50kx2x", "50kx٣", "$0,25x4"])
 def test_other_raises_are_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--top-up takes"):
         unattended(text, None, None, NOW)
 
 
-@pytest.mark.parametrize("text", ["7", "tomorrow", "25:00", "0", "7w", ""])
+@pytest.mark.parametrize("text", ["7", "tomorrow", "25:00", "0", "7w", "", "-5m", "٣d"])
 def test_what_is_no_deadline_is_refused_with_what_it_should_look_like(text: str) -> None:
     with pytest.raises(BadInput, match=r"--answer-by takes a time \(07:00\)"):
         unattended(None, text, "partial", NOW)
+
+
+@pytest.mark.parametrize("text", ["0m", " 00h", "0d"])
+def test_a_deadline_that_leaves_no_time_is_refused(text: str) -> None:
+    with pytest.raises(BadInput, match=r"leaves no time to answer: give a minute \(1m\) or more"):
+        unattended(None, text, "wait", NOW)
 
 
 def test_a_deadline_that_is_over_is_refused() -> None:

@@ -25,7 +25,7 @@ MALFORMED: list[tuple[JsonValue, str]] = [
     ({"request_id": 7}, "request_id: Input should be a valid string"),
     ({"request_id": "harbours-1", "sure": True}, "a field that is not known here"),
     ({}, "request_id is missing, and open: "),
-    ({"request_id": "nobody-1"}, "there is no request of this request_id; open: "),
+    ({"request_id": "nobody-1"}, "there is no request of this id; open: "),
 ]
 
 
@@ -52,6 +52,27 @@ async def refusals_of(task: Task, count: int) -> tuple[Refusal, ...]:
     return (await task.query(TaskWorkflow.progress)).refusals
 
 
+async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_units_are_refused(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight().model_copy(update={"ceiling": Limit(tokens=TIGHT_BUDGET + 2)}))
+        task = counter.task()
+        await until_asked(task, 2)
+        shown = await details(task)
+        await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 1, "usd": 1})
+        await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1"})
+        refusals = await refusals_of(task, 2)
+        for request_id in ("harbours-1", "tides-1"):
+            await task.signal(DENY_BUDGET, {"request_id": request_id})
+        assert (await task.result()).phase is TaskPhase.PARTIAL
+    assert shown.count("ceiling leaves 2 tokens for grants, too little for its next call: deny it, or cancel") == 2
+    assert [refusal.reason.rpartition(": ")[2] for refusal in refusals] == [
+        "give tokens, and no dollars",
+        "2 tokens left",
+    ]
+
+
 async def grant_both(task: Task) -> None:
     for request_id in ("harbours-1", "tides-1"):
         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
@@ -69,7 +90,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
             assert refusal.signal == APPROVE_BUDGET
             assert refusal.reason.startswith(reason)
         assert (await task.query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
-        assert "`approve_budget` had no effect: there is no request of this request_id" in await details(task)
+        assert "`approve_budget` had no effect: there is no request of this id" in await details(task)
         await grant_both(task)
         progress = await task.result()
         trail = await counter.store.audit_trail(task.id)

@@ -8,8 +8,8 @@ from waystation.cli.amounts import parse_amount
 from waystation.domain.errors import BadInput
 from waystation.domain.unattended import TopUp, Unattended
 
-_TIMES = re.compile(r"(?P<amount>.+?)\s*[x×*]\s*(?P<times>\d{1,4})")
-_SPAN = re.compile(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])")
+_TIMES = re.compile(r"(?P<amount>.+?)\s*[x×*]\s*(?P<times>\d{1,4})", re.ASCII)
+_SPAN = re.compile(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 MOST_TIMES = 1_000
 
@@ -29,6 +29,8 @@ def unattended(top_up: str | None, answer_by: str | None, then: Deadline | None,
     span = _SPAN.fullmatch(answer_by.strip())
     if span is not None:
         within = timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
+        if not within:
+            raise BadInput(f"--answer-by {answer_by} leaves no time to answer: give a minute (1m) or more")
         return Unattended(top_up=raises, answer_within=within, then=then)
     return Unattended(top_up=raises, answer_by=_moment(answer_by.strip(), now), then=then)
 

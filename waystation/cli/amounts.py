@@ -1,10 +1,13 @@
 """Amounts in options: read with the option's name in every complaint, and shown at a glance."""
 
-from waystation.domain.amount import WRITTEN, Amount, Limit, dollars, read_limit, read_tokens
+from waystation.domain.amount import WRITTEN, Amount, Limit, about_commas, dollars, read_limit, read_tokens
 from waystation.domain.errors import BadInput
+from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 
 MOST_TOKENS = 1_000_000_000
 MOST_MICRO_USD = 1_000_000 * 1_000_000
+LEAST = Amount(tokens=1, micro_usd=1)
+LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
 def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKENS) -> int:
@@ -13,22 +16,30 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKE
     try:
         tokens = read_tokens(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}; {text!r} is no such amount") from error
+        raise BadInput(f"{allowed}; {text!r} is no such amount{about_commas(text)}") from error
     if not lowest <= tokens <= highest:
         raise BadInput(f"{allowed}; {text!r} is not among them")
     return tokens
 
 
-def parse_limit(text: str, name: str) -> Limit:
-    """Tokens, dollars or both, more than nothing of each. Raises BadInput with the option's name."""
+def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
+    """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
     try:
         limit = read_limit(text)
     except ValueError as error:
-        raise BadInput(f"{name} takes {WRITTEN}; {text!r} is no such amount") from error
-    for given, most in ((limit.tokens, MOST_TOKENS), (limit.micro_usd, MOST_MICRO_USD)):
-        if given is not None and not 0 < given <= most:
-            raise BadInput(f"{name} takes up to {MOST_TOKENS:,} tokens and {dollars(MOST_MICRO_USD)}; not {text!r}")
+        raise BadInput(f"{name} takes {WRITTEN}; {text!r} is no such amount{about_commas(text)}") from error
+    ranges = ((limit.tokens, least.tokens, MOST_TOKENS), (limit.micro_usd, least.micro_usd, MOST_MICRO_USD))
+    if not all(given is None or lowest <= given <= most for given, lowest, most in ranges):
+        raise BadInput(
+            f"{name} takes {least.tokens:,} to {MOST_TOKENS:,} tokens, {dollars(least.micro_usd)} to "
+            f"{dollars(MOST_MICRO_USD)}, or both; not {text!r}"
+        )
     return limit
+
+
+def parse_budget(text: str, name: str) -> Limit:
+    """What a session, a task or an agent may spend: enough to begin with."""
+    return parse_limit(text, name, LEAST_BUDGET)
 
 
 def parse_amount(text: str, name: str) -> Amount:

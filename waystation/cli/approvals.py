@@ -4,9 +4,10 @@ import asyncio
 
 import typer
 
-from waystation.cli.console import print_json, print_text, say
+from waystation.adapters.clock import utc_now
+from waystation.cli.console import print_json, print_text, result, say
 from waystation.cli.options import JsonOption
-from waystation.cli.render import approvals_text
+from waystation.cli.render_requests import inbox_text
 from waystation.client import Client
 from waystation.seen import PendingApproval
 from waystation.settings import Settings
@@ -21,7 +22,7 @@ def approvals(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(waiting)
     elif waiting:
-        print_text(approvals_text(waiting))
+        print_text(inbox_text(waiting, utc_now(), result.width))
     else:
         say("nothing waits for an answer")
 

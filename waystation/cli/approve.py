@@ -7,13 +7,12 @@ from typing import Annotated
 import typer
 
 from waystation.cli.amounts import parse_amount
+from waystation.cli.answers import Typed, answer_request, tell_answer
 from waystation.cli.console import print_json
 from waystation.cli.failures import OK, WORK_FAILED
-from waystation.cli.following import tell_answer
 from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
 from waystation.client import Client
 from waystation.domain.amount import Amount
-from waystation.domain.errors import BadInput
 from waystation.seen import Answer
 from waystation.settings import Settings
 
@@ -31,17 +30,18 @@ def approve(
 ) -> None:
     """Grant a paused task more: new money, on top of its budget."""
     amount = parse_amount(add, "--add") if add is not None else None
-    answer = asyncio.run(_approve(task, request, amount, by or getuser(), note))
+    typed = Typed("approve", task, request, {"--add": add, "--note": note, "--by": by})
+    answer = asyncio.run(_approve(typed, amount, by or getuser(), note))
     tell_answer(answer)
     if as_json:
         print_json(answer)
     raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "denied"} else OK)
 
 
-async def _approve(task: str, request_id: str | None, amount: Amount | None, by: str, note: str) -> Answer:
+async def _approve(typed: Typed, amount: Amount | None, by: str, note: str) -> Answer:
     async with await Client.connect(Settings()) as client:
-        task_id = await client.resolve(task)
-        phase = (await client.progress(task_id)).progress.phase
-        if phase.over:
-            raise BadInput(f"{task_id} has ended: {phase}; there is nothing left to approve")
-        return await client.approve(task_id, request_id=request_id, amount=amount, by=by, note=note)
+        return await answer_request(
+            client,
+            typed,
+            lambda task_id, request_id: client.approve(task_id, request_id=request_id, amount=amount, by=by, note=note),
+        )

@@ -4,25 +4,39 @@ import asyncio
 
 import typer
 
-from waystation.cli.console import say
-from waystation.cli.options import TaskArgument
+from waystation.cli.console import print_json, say
+from waystation.cli.options import JsonOption, TaskArgument
 from waystation.client import Client
+from waystation.domain.value import Value
 from waystation.settings import Settings
 
 app = typer.Typer()
 
 
+class CancelJson(Value):
+    """What `cancel` prints. `asked` is false where the task was over already; `phase` is as it was before."""
+
+    task_id: str
+    phase: str
+    asked: bool
+
+
 @app.command()
-def cancel(task: TaskArgument) -> None:
+def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Stop a task. What it has spent stays spent; what it had reserved goes back to its session."""
-    say(asyncio.run(_cancel(task)))
+    done = asyncio.run(_cancel(task))
+    if done.asked:
+        say(f"asked {done.task_id} to stop; `waystation show {done.task_id}` tells when it has")
+    else:
+        say(f"{done.task_id} has ended: {done.phase}")
+    if as_json:
+        print_json(done)
 
 
-async def _cancel(task: str) -> str:
+async def _cancel(task: str) -> CancelJson:
     async with await Client.connect(Settings()) as client:
         task_id = await client.resolve(task)
         phase = (await client.progress(task_id)).progress.phase
-        if phase.over:
-            return f"{task_id} has ended: {phase}"
-        await client.cancel(task_id)
-    return f"asked {task_id} to stop; `waystation show {task_id}` tells when it has"
+        if not phase.over:
+            await client.cancel(task_id)
+    return CancelJson(task_id=task_id, phase=phase.value, asked=not phase.over)

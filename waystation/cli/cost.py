@@ -4,9 +4,9 @@ import asyncio
 
 import typer
 
-from waystation.cli.console import print_json, result
+from waystation.cli.console import print_json, print_text, result
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import bill_screen
+from waystation.cli.render_bill import bill_text
 from waystation.client import Client
 from waystation.domain.bill import Bill
 from waystation.settings import Settings
@@ -21,7 +21,7 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(bill)
     else:
-        result.print(bill_screen(bill))
+        print_text(bill_text(bill, result.width))
 
 
 async def _bill(task: str) -> Bill:

@@ -1,4 +1,4 @@
-"""`waystation deny`: a task gets no more tokens."""
+"""`waystation deny`: a task gets no more money."""
 
 import asyncio
 from getpass import getuser
@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 import typer
 
+from waystation.cli.answers import Typed, answer_request, tell_answer
 from waystation.cli.console import print_json
 from waystation.cli.failures import OK, WORK_FAILED
-from waystation.cli.following import tell_answer
 from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
 from waystation.client import Client
 from waystation.seen import Answer
@@ -28,15 +28,19 @@ def deny(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a paused task more tokens."""
-    answer = asyncio.run(_deny(task, request, finish, by or getuser(), note))
+    """Refuse a paused task more money."""
+    typed = Typed("deny", task, request, {"--finish": finish, "--note": note, "--by": by})
+    answer = asyncio.run(_deny(typed, finish, by or getuser(), note))
     tell_answer(answer)
     if as_json:
         print_json(answer)
     raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "approved"} else OK)
 
 
-async def _deny(task: str, request_id: str | None, finish: Finish, by: str, note: str) -> Answer:
+async def _deny(typed: Typed, finish: Finish, by: str, note: str) -> Answer:
     async with await Client.connect(Settings()) as client:
-        task_id = await client.resolve(task)
-        return await client.deny(task_id, request_id=request_id, finish=finish, by=by, note=note)
+        return await answer_request(
+            client,
+            typed,
+            lambda task_id, request_id: client.deny(task_id, request_id=request_id, finish=finish, by=by, note=note),
+        )

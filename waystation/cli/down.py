@@ -26,7 +26,7 @@ def down() -> None:
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    say("stopped" if running else "nothing ran any more")
+    say("stopped; tasks go on where they were after `waystation up`" if running else "nothing ran any more")
 
 
 def _end(mark: ProcessMark) -> bool:

@@ -7,16 +7,21 @@ from getpass import getuser
 
 from rich.live import Live
 
+from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import named_in_environment
+from waystation.adapters.temporal.run_file import read_run_file
 from waystation.cli.amounts import parse_amount
+from waystation.cli.answers import tell_answer
 from waystation.cli.console import ask, can_ask, progress, say
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.local import serves_itself
-from waystation.cli.render import happened, pending, task_screen
+from waystation.cli.render import happened, task_screen
+from waystation.cli.render_requests import pending
 from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import Approval, TaskPhase
-from waystation.seen import Answer, TaskView
+from waystation.seen import TaskView
 from waystation.settings import Settings
 
 AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
@@ -32,9 +37,9 @@ class Screen:
     def show(self, view: TaskView) -> None:
         """Show the task as it is now."""
         if self._live is not None:
-            self._live.update(task_screen(view))
+            self._live.update(task_screen(view, utc_now(), progress.width))
         else:
-            for line in happened(self._shown, view):
+            for line in happened(self._shown, view, utc_now(), progress.width):
                 say(line)
         self._shown = view
 
@@ -60,26 +65,52 @@ class Screen:
 
 
 async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
-    """Show the task until it is over, answering each of its requests for money once; returns how it ended."""
-    screen = Screen()
-    answered: set[str] = set()
-    view = await client.progress(task_id)
+    """Show the task until it is over, answering each of its requests for money once; returns how it ended.
+
+    Raises Unreachable where the server ends meanwhile: the task does not, and the message says how it goes on.
+    """
+    lost = _what_is_lost(Settings(), task_id)
     try:
-        with screen.drawing():
-            async for view in client.watch(task_id):
-                screen.show(view)
-                for approval in pending(view.progress):
-                    if approval.request_id not in answered:
-                        answered.add(approval.request_id)
-                        with screen.standing_still():
-                            await answer_pause(client, task_id, approval)
+        return await _follow(client, task_id, answer_pause)
     except asyncio.CancelledError:
         if serves_itself(Settings()):
             say("the task goes on when the demo's server runs again: `waystation up`")
         else:
             say(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
         raise
+    except Unreachable as error:
+        raise Unreachable(lost(error)) from error
+
+
+async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
+    screen = Screen()
+    answered: set[str] = set()
+    view = await client.progress(task_id)
+    with screen.drawing():
+        async for view in client.watch(task_id):
+            screen.show(view)
+            for approval in (one.approval for one in pending(view.progress)):
+                if approval.request_id not in answered:
+                    answered.add(approval.request_id)
+                    with screen.standing_still():
+                        await answer_pause(client, task_id, approval)
     return view
+
+
+def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], str]:
+    """What to say when the server that answers now has gone: only one of ours is started again by `up`."""
+    run = None if named_in_environment() else read_run_file(settings.run_file)
+    ours = run if run is not None and run.alive else None
+
+    def lost(error: Unreachable) -> str:
+        if ours is not None and not ours.alive:
+            return (
+                f"the platform was stopped, and {task_id} is safe: `waystation up`, then `waystation watch {task_id}`, "
+                "and it goes on where it was"
+            )
+        return f"{error}; {task_id} is safe: `waystation watch {task_id}` follows it again when the server answers"
+
+    return lost
 
 
 async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
@@ -88,7 +119,8 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
         return
     while True:
         typed = await ask(
-            f"Grant {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, [l]ater:"
+            f"Grant {approval.agent} {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
+            "[l]ater:"
         )
         match typed.lower():
             case "l" | "later" | "":
@@ -130,19 +162,6 @@ class ApproveItself:
         )
         if room is not None:
             self._room = room.less(amount)
-
-
-def tell_answer(answer: Answer) -> None:
-    """What became of an answer."""
-    match answer.outcome:
-        case "approved":
-            say("approved")
-        case "denied":
-            say("denied")
-        case "refused":
-            say(f"refused: {answer.reason}")
-        case "unseen":
-            say(f"sent; {answer.reason}")
 
 
 def outcome_code(view: TaskView) -> int:

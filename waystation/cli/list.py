@@ -28,7 +28,7 @@ def list_tasks(
     if as_json:
         print_json([task_json(view, None) for view in views])
     else:
-        result.print(tasks_table(views))
+        result.print(tasks_table(views), soft_wrap=True)
 
 
 async def _tasks(session: str | None) -> tuple[TaskView, ...]:

@@ -1,27 +1,24 @@
 """Tasks as text: tables for a terminal, sentences for what happened between two looks. Pure: values in, text out."""
 
-import shlex
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from textwrap import shorten
 from typing import TypeVar
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from waystation.cli.amounts import short_limit, short_spent, written
-from waystation.domain.amount import amount_text, dollars, used_text
-from waystation.domain.bill import Bill, BillLine
+from waystation.cli.amounts import short_limit, short_spent
+from waystation.cli.render_requests import pending, request_text
+from waystation.domain.amount import used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import cost_text
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.messages import Text as TextBlock
-from waystation.domain.outlook import Outlook
-from waystation.domain.request_text import answer_text, counted, denial_text, estimate_text, made_text, steps_text
-from waystation.domain.task import Approval, TaskPhase, TaskProgress
-from waystation.domain.work import Made
-from waystation.seen import PendingApproval, TaskView
+from waystation.domain.request_text import answer_text, counted, in_units
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.seen import TaskView
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",
@@ -38,78 +35,31 @@ TITLE_CHARACTERS = 60
 T = TypeVar("T")
 
 
-def approve_command(task_id: str, approval: Approval) -> str:
-    """The command that grants what was asked for."""
-    add = "" if approval.asked.nothing else f" --add {shlex.quote(written(approval.asked))}"
-    return f"waystation approve {task_id} --request {approval.request_id}{add}"
-
-
-def deny_command(task_id: str, approval: Approval) -> str:
-    """The command that refuses it and takes what there is."""
-    return f"waystation deny {task_id} --request {approval.request_id} --finish partial"
-
-
-def pending(progress: TaskProgress) -> tuple[Approval, ...]:
-    """Requests without an answer."""
-    return tuple(approval for approval in progress.approvals if approval.decision == "pending")
-
-
-def pause_text(task_id: str, approval: Approval) -> str:
-    """What a pause is about, and how to end it."""
-    seen = approval.outlook
-    lines = [_asking(approval), *_numbers(approval)]
-    if seen is not None:
-        lines.append(f"so far: {made_text(seen.made)}{_read_it(task_id, seen)}")
-        lines.append(f"if denied, {denial_text(seen, approval.agent)}")
-    if approval.answer_by is not None:
-        lines.append(f"it waits until {approval.answer_by:%Y-%m-%d %H:%M %Z}")
-    return "\n  ".join([*lines, *_answers(task_id, approval)])
-
-
-def _asking(approval: Approval) -> str:
-    if approval.reason:
-        return f"Paused: {approval.agent} makes no more calls: {approval.reason}."
-    return (
-        f"Paused: {approval.agent} has spent {used_text(approval.spent, approval.limit)} and asks for "
-        f"{amount_text(approval.asked)} more."
-    )
-
-
-def _numbers(approval: Approval) -> list[str]:
-    """What the money is for, where it is money that is missing."""
-    if approval.reason:
-        return []
-    estimate = [] if approval.outlook is None else [estimate_text(approval.outlook, approval.asked)]
-    return [
-        *estimate,
-        f"its next call may need up to {amount_text(approval.needed)} more than it has left: a smaller grant pauses "
-        "again",
-        f"when it asked, {steps_text(approval)}",
-    ]
-
-
-def _read_it(task_id: str, seen: Outlook) -> str:
-    return "" if seen.made == Made() and not seen.finished else f"; read it: waystation report {task_id} --draft"
-
-
-def task_screen(view: TaskView) -> RenderableType:
-    """The whole task, for a terminal."""
+def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
+    """The whole task, for a terminal of this many columns. Printed with `soft_wrap`, only words are wrapped: commands
+    and addresses can be copied. A live view, which has to know how high it is, wraps those, too.
+    """
     progress = view.progress
     style = PHASE_STYLES.get(progress.phase, "cyan")
     heading = Text.assemble((progress.task_id, "bold"), "  ", (progress.phase, style), "  ", progress.title)
-    lines: list[RenderableType] = [heading, budget_text(progress)]
+    heading.no_wrap, heading.overflow = False, "fold"
+    lines: list[RenderableType] = [heading, _words(budget_text(progress))]
     if progress.steps:
         lines.append(steps_table(progress))
-    lines += [Text(line, style="dim") for line in _newest_compactions(progress)]
-    lines += [Text(f"Note: {note}") for note in progress.notes]
-    lines += [Text(line) for line in _answered(view)]
-    lines += [Text(pause_text(progress.task_id, approval), style="yellow") for approval in pending(progress)]
-    lines += [Text(f"Refused: {refusal.signal}: {refusal.reason}", style="red") for refusal in progress.refusals]
+    lines += [_words(line, "dim") for line in _newest_compactions(progress)]
+    lines += [_words(f"Note: {note}") for note in progress.notes]
+    lines += [_words(line) for line in _answered(view)]
+    lines += [Text(request_text(one, now, width), style="yellow") for one in pending(progress)]
+    lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
     if view.remark:
-        lines.append(Text(view.remark, style="yellow"))
+        lines.append(_words(view.remark, "yellow"))
     if view.ui_url:
         lines.append(Text(view.ui_url, style="blue"))
     return Group(*lines)
+
+
+def _words(text: str, style: str = "") -> Text:
+    return Text(text, style=style, no_wrap=False, overflow="fold")
 
 
 def _answered(view: TaskView) -> list[str]:
@@ -134,7 +84,7 @@ def budget_text(progress: TaskProgress) -> str:
     """The task's account in one line."""
     budget = progress.budget
     return (
-        f"{used_text(budget.spent, budget.limit)} spent, {amount_text(budget.reserved)} reserved; "
+        f"{used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
         f"{counted(progress.legs, 'leg')}; {counted(len(progress.compactions), 'compaction')}; "
         f"cost {cost_text(progress)}; model {progress.model}"
     )
@@ -142,10 +92,30 @@ def budget_text(progress: TaskProgress) -> str:
 
 def steps_table(progress: TaskProgress) -> Table:
     """One row a step."""
-    table = Table("step", "role", "state", "legs", "spent", "limit", "why", box=None, pad_edge=False)
-    for step in progress.steps:
-        numbers = (str(step.legs), short_spent(step.spent, step.limit), short_limit(step.limit))
-        table.add_row(step.id, step.role, step.state, *numbers, escape(step.reason))
+    rows = [
+        (
+            step.id,
+            step.role,
+            step.state,
+            str(step.legs),
+            short_spent(step.spent, step.limit),
+            short_limit(step.limit),
+            step.reason,
+        )
+        for step in progress.steps
+    ]
+    return _table(("step", "role", "state", "legs", "spent", "limit", "why"), rows)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
+    """Only the last column gives way on a narrow terminal: a number that is cut is another, an id cannot be copied."""
+    table = Table(box=None, pad_edge=False)
+    for place, heading in enumerate(headings[:-1]):
+        widest = max(len(heading), *(len(row[place]) for row in rows)) if rows else 0
+        table.add_column(heading, no_wrap=True, min_width=widest)
+    table.add_column(headings[-1], min_width=len(headings[-1]), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return table
 
 
@@ -159,21 +129,22 @@ def compaction_text(compaction: AgentCompaction) -> str:
     )
 
 
-def happened(before: TaskView | None, now: TaskView) -> tuple[str, ...]:
-    """What changed between two looks, a sentence each, for output that cannot be redrawn."""
+def happened(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
+    """What changed between two looks, a sentence or block each, for output that cannot be redrawn."""
     then = before.progress if before is not None else None
-    progress = now.progress
+    progress = seen.progress
     lines = _steps(then, progress)
     lines += [compaction_text(made) for made in _new(then.compactions if then else (), progress.compactions)]
     lines += [f"Note: {note}" for note in _new(then.notes if then else (), progress.notes)]
     if then is None or then.phase != progress.phase:
         lines.append(f"{progress.task_id} is {progress.phase}")
-    for approval in _new(then.approvals if then else (), progress.approvals):
-        lines.append(_approval_line(progress.task_id, approval))
+    known = then.approvals if then else ()
+    lines += [request_text(one, now, width) for one in pending(progress) if one.approval not in known]
+    lines += [answer_text(one, over=False) for one in _new(known, progress.approvals) if one.decision != "pending"]
     for refusal in _new(then.refusals if then else (), progress.refusals):
         lines.append(f"Refused: {refusal.signal}: {refusal.reason}")
-    if now.remark and (before is None or before.remark != now.remark):
-        lines.append(now.remark)
+    if seen.remark and (before is None or before.remark != seen.remark):
+        lines.append(seen.remark)
     return tuple(lines)
 
 
@@ -186,87 +157,24 @@ def _steps(then: TaskProgress | None, now: TaskProgress) -> list[str]:
     ]
 
 
-def _approval_line(task_id: str, approval: Approval) -> str:
-    if approval.decision == "pending":
-        return pause_text(task_id, approval)
-    return answer_text(approval, over=False)
-
-
 def _new(before: Sequence[T], now: Iterable[T]) -> list[T]:
     return [thing for thing in now if thing not in before]
 
 
 def tasks_table(views: Sequence[TaskView]) -> Table:
     """One row a task."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("task", "phase", "spent", "budget", "cost"):
-        # Only the question gives way on a narrow terminal: an id that is cut cannot be copied.
-        table.add_column(heading, no_wrap=True)
-    table.add_column("question")
-    for view in views:
-        progress = view.progress
-        table.add_row(
+    rows = [
+        (
             progress.task_id,
             Text(progress.phase, style=PHASE_STYLES.get(progress.phase, "cyan")),
             short_spent(progress.budget.spent, progress.budget.limit),
             short_limit(progress.budget.limit),
             cost_text(progress),
-            escape(shorten(progress.title, TITLE_CHARACTERS, placeholder=" …")) or NOTHING,
+            shorten(progress.title, TITLE_CHARACTERS, placeholder=" …") or NOTHING,
         )
-    return table
-
-
-def approvals_text(waiting: Sequence[PendingApproval]) -> str:
-    """Everything that waits, the most urgent first, with the commands that answer it."""
-    return "\n\n".join(_waiting_text(one) for one in waiting)
-
-
-def _waiting_text(one: PendingApproval) -> str:
-    """In brief: all of it is in `waystation show`."""
-    approval, seen = one.approval, one.approval.outlook
-    asks = f"asks for {amount_text(approval.asked)} more"
-    what = f"makes no more calls: {approval.reason}" if approval.reason else asks
-    since = f", since {approval.requested_at:%Y-%m-%d %H:%M %Z}" if approval.requested_at else ""
-    until = f"; it waits until {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by else ""
-    lines = [f"{one.task_id}  {one.title}", f"{approval.agent} {what}{since}{until}"]
-    if seen is not None:
-        lines += [estimate_text(seen, approval.asked), f"if denied, {denial_text(seen, approval.agent)}"]
-    return "\n  ".join([*lines, *_answers(one.task_id, approval)])
-
-
-def _answers(task_id: str, approval: Approval) -> tuple[str, str]:
-    go_on = "when that is mended, go on" if approval.reason else "approve"
-    return (
-        f"{go_on}: {approve_command(task_id, approval)}",
-        f"or end with what there is: {deny_command(task_id, approval)}",
-    )
-
-
-def bill_screen(bill: Bill) -> RenderableType:
-    """What a task has cost, for a terminal."""
-    if not bill.lines:
-        return Text("nothing yet: no model was called")
-    parts: list[RenderableType] = [_bill_table("kind", (*bill.lines, bill.total.model_copy(update={"agent": "total"})))]
-    if bill.compactions:
-        parts += ["", _bill_table("compaction", bill.compactions)]
-    for call in bill.possibly_billed:
-        at_most = amount_text(call.intent.worst_case)
-        parts.append(Text(f"{call.agent}: {call.intent.key} was never answered; possibly billed, {at_most} at most"))
-    return Group(*parts)
-
-
-def _bill_table(kind: str, lines: Sequence[BillLine]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("agent", "model", kind):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("calls", "input", "cache write", "cache read", "output", "cost"):
-        table.add_column(heading, justify="right")
-    for line in lines:
-        usage = line.usage
-        numbers = (line.calls, usage.input, usage.cache_write, usage.cache_read, usage.output)
-        price = "price unknown" if line.cost_micro_usd is None else dollars(line.cost_micro_usd)
-        table.add_row(line.agent, line.model, line.kind, *(f"{number:,}" for number in numbers), price)
-    return table
+        for progress in (view.progress for view in views)
+    ]
+    return _table(("task", "phase", "spent", "budget", "cost", "question"), rows)
 
 
 def message_text(message: Message) -> str:

@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.amounts import parse_limit
-from waystation.cli.console import say
+from waystation.cli.amounts import parse_budget
+from waystation.cli.console import print_json, say
+from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.domain.amount import Limit, limit_text
+from waystation.domain.value import Value
 from waystation.settings import Settings
 
 UNLIMITED = "unlimited"
@@ -16,6 +18,14 @@ UNLIMITED = "unlimited"
 app = typer.Typer()
 session = typer.Typer(name="session", help="Set what a session may spend.", no_args_is_help=True)
 app.add_typer(session)
+
+
+class SessionJson(Value):
+    """What `session set` prints. A limit is null in a unit that is not limited."""
+
+    session: str
+    limit_tokens: int | None
+    limit_usd: float | None
 
 
 @session.callback()
@@ -27,11 +37,15 @@ def _session() -> None:
 def set_limit(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
     budget: Annotated[str, typer.Option(help=f"For all its tasks, like 2M, $50, 2M+$50, or {UNLIMITED}.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Set what all tasks of a session may spend together."""
-    limit = Limit() if budget == UNLIMITED else parse_limit(budget, "--budget")
+    limit = Limit() if budget == UNLIMITED else parse_budget(budget, "--budget")
     asyncio.run(_set(name, limit))
     say(f"session {name} may spend {limit_text(limit)}")
+    if as_json:
+        usd = None if limit.micro_usd is None else limit.micro_usd / 1_000_000
+        print_json(SessionJson(session=name, limit_tokens=limit.tokens, limit_usd=usd))
 
 
 async def _set(name: str, limit: Limit) -> None:

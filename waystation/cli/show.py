@@ -4,6 +4,7 @@ import asyncio
 
 import typer
 
+from waystation.adapters.clock import utc_now
 from waystation.cli.console import print_json, print_text, result
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import task_screen
@@ -28,6 +29,6 @@ async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
     if as_json:
         print_json(task_json(view, path))
         return
-    result.print(task_screen(view))
+    result.print(task_screen(view, utc_now(), result.width), soft_wrap=True)
     if path is not None:
         print_text(str(path))

@@ -12,7 +12,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.loading import Loaded, load_documents
 from waystation.adapters.prices.file import load_prices
 from waystation.cli.advance import Deadline, unattended
-from waystation.cli.amounts import parse_limit, parse_tokens
+from waystation.cli.amounts import parse_budget, parse_limit, parse_tokens
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.following import ask_person, follow, outcome_code
 from waystation.cli.options import JsonOption
@@ -26,12 +26,12 @@ from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies.ends import LAST
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
-from waystation.domain.presets import Choices, Preset
+from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
 from waystation.settings import Settings
-from waystation.terms import REQUEST, choices, task_terms
+from waystation.terms import choices, task_terms
 
 app = typer.Typer()
 
@@ -69,8 +69,8 @@ def submit(
         tenant=settings.tenant,
         session=session,
         request_id=request_id or secrets.token_hex(8),
-        budget=parse_limit(budget, "--budget") if budget is not None else None,
-        agent_budget=parse_limit(agent_budget, "--agent-budget") if agent_budget is not None else None,
+        budget=parse_budget(budget, "--budget") if budget is not None else None,
+        agent_budget=parse_budget(agent_budget, "--agent-budget") if agent_budget is not None else None,
         ceiling=parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         preset=preset,
@@ -128,7 +128,8 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
     chosen = choices(request, settings)
     say(
         f"{counted(documents, 'document')}; session {request.session}; mode {terms.mode}{_by(chosen, 'mode')}; "
-        f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}, {_agent_budget(terms, chosen)} an agent; "
+        f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}, "
+        f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
     if request.unattended != Unattended():
@@ -145,6 +146,10 @@ def _by(chosen: Choices, *names: str) -> str:
     """Who said so, where it was neither a default nor this request."""
     named = dict.fromkeys(chosen.origins[name] for name in names if chosen.origins.get(name, REQUEST) != REQUEST)
     return f" ({', '.join(named)})" if named else ""
+
+
+def _ceiling(terms: TaskTerms) -> str:
+    return "" if terms.ceiling.unlimited else f", which grants may raise to {limit_text(terms.ceiling)}"
 
 
 def _agent_budget(terms: TaskTerms, chosen: Choices) -> str:

@@ -9,9 +9,11 @@ from waystation.domain.value import Value
 
 WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
 """How people write amounts."""
-_TOKENS = re.compile(r"(\d[\d_,]*)()|(\d[\d_,]*(?:\.\d+)?)\s*([kKmM])")
+_WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3})+|\d+)"
+"""A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
+_TOKENS = re.compile(rf"({_WHOLE})()|({_WHOLE}(?:\.\d+)?)\s*([kKmM])", re.ASCII)
 """A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
-_DOLLARS = re.compile(r"\$\s*(\d[\d_,]*(?:\.\d{1,6})?)")
+_DOLLARS = re.compile(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -143,6 +145,11 @@ def used_text(spent: Amount, limit: Limit) -> str:
     return " and ".join(parts)
 
 
+def about_commas(text: str) -> str:
+    """How commas are read, to follow on what is wrong with a text that has some; else empty."""
+    return "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
+
+
 def read_tokens(text: str) -> int:
     """A whole number of tokens as people write it: 600k, 1.5M, 600_000. Raises ValueError."""
     found = _TOKENS.fullmatch(text.strip())
@@ -150,16 +157,16 @@ def read_tokens(text: str) -> int:
         number, factor = Decimal(re.sub("[_,]", "", found[1] or found[3])), _FACTORS[(found[4] or "").lower()]
         if (tokens := number * factor) == int(tokens):
             return int(tokens)
-    raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000")
+    raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{about_commas(text)}")
 
 
 def read_limit(text: str) -> Limit:
     """A limit as people write it: `600k`, `$2.00`, `600k+$2.00`. Raises ValueError."""
     units: dict[str, int] = {}
     for part in text.split("+"):
-        if not part.strip():
-            raise ValueError(f"{text!r} is no amount: write {WRITTEN}")
         money = _DOLLARS.fullmatch(part.strip())
+        if money is None and ("$" in part or not part.strip()):
+            raise ValueError(f"{text!r} is no amount: write {WRITTEN}{about_commas(text)}")
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")

@@ -60,6 +60,8 @@ class Standing(Value):
     """The task's budget as it is now."""
     ceiling: Limit = Limit()
     """What that may be raised to."""
+    counted_only: bool = False
+    """A grant that also gives a unit which the budget does not count is refused, not taken without effect there."""
     ending: bool = False
     """The task takes no answers any more."""
 
@@ -70,6 +72,7 @@ def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Re
         given = ApproveInput.model_validate(sent)
         request = _open_request(standing, given.request_id)
         granted = _granted(given, request)
+        _stay_in_units(standing, granted)
         _stay_under(standing, granted)
     except ValueError as error:
         return _refusal("approve_budget", sent, error, now)
@@ -130,17 +133,25 @@ def _granted(given: ApproveInput, request: Approval) -> Amount:
         return request.asked
     granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
     if request.asked.tokens and not granted.tokens:
-        raise ValueError("tokens are asked for, so `tokens` must say how many")
+        raise ValueError("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal")
     if request.asked.micro_usd and not granted.micro_usd:
-        raise ValueError("dollars are asked for, so `usd` must say how many")
+        raise ValueError("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal")
     return granted
+
+
+def _stay_in_units(standing: Standing, granted: Amount) -> None:
+    if standing.counted_only and standing.limit.counted(granted) != granted:
+        counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
+        raise ValueError(f"the task's budget is in {counted} alone: give {counted}, and no {other}")
 
 
 def _stay_under(standing: Standing, granted: Amount) -> None:
     raised = standing.limit.raised(granted)
     if not standing.ceiling.covers(raised.amount):
+        room = standing.ceiling.after(standing.limit.amount)
         raise ValueError(
-            f"it would raise the task to {limit_text(raised)}, over its ceiling of {limit_text(standing.ceiling)}"
+            f"it would raise the task to {limit_text(raised)}, over its ceiling of {limit_text(standing.ceiling)}: "
+            f"{limit_text(room)} left"
         )
 
 
@@ -151,13 +162,13 @@ def _open_request(standing: Standing, request_id: str | None) -> Approval:
     if request_id is None:
         if len(pending) == 1:
             return pending[0]
-        raise ValueError(f"request_id is missing, and {_open(pending)}")
+        raise ValueError(f"request_id is missing, and {_open(pending)}" if pending else _open(pending))
     for approval in standing.approvals:
         if approval.request_id == request_id:
             if approval.decision != "pending":
                 raise ValueError(f"{request_id} was already {approval.decision}")
             return approval
-    raise ValueError(f"there is no request of this request_id; {_open(pending)}")
+    raise ValueError(f"there is no request of this id; {_open(pending)}")
 
 
 def _open(pending: Sequence[Approval]) -> str:

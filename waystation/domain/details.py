@@ -5,8 +5,7 @@ import json
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
-from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.request_text import denial_text, estimate_text, made_text, steps_text
+from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 
 MARKS = {
@@ -74,7 +73,7 @@ def _why(approval: Approval) -> str:
     if seen is not None:
         lines += [f"- so far: {made_text(seen.made)}", f"- if denied, {denial_text(seen, approval.agent)}"]
     if approval.answer_by is not None:
-        lines.append(f"- it waits until {approval.answer_by:%Y-%m-%d %H:%M %Z}")
+        lines.append(f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}")
     return "\n".join([*lines, ""])
 
 
@@ -105,7 +104,7 @@ def _budget(progress: TaskProgress) -> str:
     budget = progress.budget
     possibly = progress.totals.possibly_billed
     return (
-        f"**Budget** {used_text(budget.spent, budget.limit)} spent, {amount_text(budget.reserved)} reserved"
+        f"**Budget** {used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved"
         + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
         + f"; {cost_text(progress)}"
     )
@@ -121,6 +120,4 @@ def _work(progress: TaskProgress) -> str:
 def cost_text(progress: TaskProgress) -> str:
     """What the task has cost. An unknown price is said, never shown as zero."""
     micro_usd = progress.totals.cost_micro_usd
-    if progress.model == OFFLINE_MODEL and not micro_usd:
-        return "nothing, offline"
     return "price unknown" if micro_usd is None else dollars(micro_usd)

@@ -127,5 +127,10 @@ def _next_step(notice: Notice) -> str:
         return f"Its report: `waystation report {notice.task_id}`"
     if notice.event is Event.FAILED or notice.request is None or notice.event is Event.EXPIRED:
         return f"How it stands: `waystation show {notice.task_id}`"
-    which = f"{notice.task_id} --request {notice.request.request_id}"
+    which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
+    if seen is not None and not seen.grantable:
+        return (
+            f"No grant under the task's ceiling is enough for its next call: `waystation deny {which}` or "
+            f"`waystation cancel {notice.task_id}`"
+        )
     return f"Answer with `waystation approve {which}` or `waystation deny {which}`"

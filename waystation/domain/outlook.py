@@ -4,7 +4,7 @@ Counts and ids only: it is part of workflow history.
 """
 
 from waystation.domain.agent_run import AgentRun
-from waystation.domain.amount import Amount
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.ledger import Account
 from waystation.domain.plan import Plan
 from waystation.domain.value import Value
@@ -30,6 +30,15 @@ class Outlook(Value):
     """What the agent has to deliver."""
     needed_by: tuple[str, ...]
     """Ids of the steps that build on this one; none of a writing step."""
+    room: Limit = Limit()
+    """What could still be granted before the task would pass its ceiling; no limit where it has none."""
+    grantable: bool = True
+    """Whether that is enough for the agent's next call. It never gets more: a ceiling stays, and grants use it up."""
+
+    def under(self, ceiling: Limit, limit: Limit, needed: Amount) -> "Outlook":
+        """The same with what may be granted to a task of this limit, where the next call needs so much more."""
+        room = ceiling.after(limit.amount)
+        return self.model_copy(update={"room": room, "grantable": room.covers(needed)})
 
 
 def outlook(run: AgentRun, plan: Plan, account: Account, started: frozenset[str], finished: int) -> Outlook:

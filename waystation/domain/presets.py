@@ -10,6 +10,8 @@ from waystation.domain.compaction.policy import PRIMERS, RECENTS, Strategy
 from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.value import Value
 
+REQUEST = "request"
+"""The name of the source that is what the person who submits has just written."""
 DEFAULT_BUDGET = Limit(tokens=600_000)
 DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
 TRIGGER_PERCENT = 75

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from waystation.domain.amount import Amount, amount_text
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval
 from waystation.domain.unattended import IN_ADVANCE
@@ -17,22 +17,39 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def in_units(amount: Amount, limit: Limit) -> str:
+    """The amount in the units of its limit, also where it is nothing: `$0.00` and no tokens of a budget in dollars."""
+    if limit.unlimited:
+        return amount_text(amount)
+    tokens, micro_usd = limit.tokens is not None, limit.micro_usd is not None
+    return limit_text(
+        Limit(tokens=amount.tokens if tokens else None, micro_usd=amount.micro_usd if micro_usd else None)
+    )
+
+
 def estimate_text(seen: Outlook, asked: Amount) -> str:
-    """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`."""
-    if not seen.calls:
-        return "no call so far"
-    text = f"{counted(seen.calls, 'call')} so far, about {amount_text(_about(seen.each))} each"
-    return f"{text}: {amount_text(asked)} more are worth about {seen.worth:,}" if seen.worth else text
+    """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`; and what a ceiling leaves."""
+    text = "no call so far"
+    if seen.calls:
+        text = f"{counted(seen.calls, 'call')} so far, about {amount_text(_about(seen.each))} each"
+    if not seen.grantable:
+        room = f"the task's ceiling leaves {limit_text(seen.room)} for grants, too little for its next call"
+        return f"{text}; {room}: deny it, or cancel the task"
+    if seen.calls and seen.worth:
+        text = f"{text}: {amount_text(asked)} more are worth about {seen.worth:,}"
+    if not seen.room.covers(asked):
+        text = f"{text}; the task's ceiling leaves {limit_text(seen.room)} for grants: approve no more than that"
+    return text
 
 
 def steps_text(approval: Approval) -> str:
     """What the task had spent, how many of its steps were finished, and what stays reserved for those to come."""
-    spent, seen = f"the task had spent {amount_text(approval.task_spent)}", approval.outlook
+    spent, seen = f"the task had spent {in_units(approval.task_spent, approval.limit)}", approval.outlook
     if seen is None:
         return f"{spent}, with {counted(approval.steps_left, 'step')} to finish"
     text = f"{spent}, with {seen.finished} of {counted(seen.finished + approval.steps_left, 'step')} finished"
     keep = "keeps its" if seen.to_come == 1 else "keep their"
-    return f"{text}; {seen.to_come} to come {keep} {amount_text(seen.kept)}" if seen.to_come else text
+    return f"{text}; {seen.to_come} to come {keep} {in_units(seen.kept, approval.limit)}" if seen.to_come else text
 
 
 def made_text(made: Made) -> str:

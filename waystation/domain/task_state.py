@@ -191,7 +191,9 @@ class TaskState(Value):
         paused = bool(active) and active <= waiting
         return self.with_(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
-    def request_for(self, step_id: str, now: datetime, deadline: datetime | None = None) -> Approval:
+    def request_for(
+        self, step_id: str, now: datetime, deadline: datetime | None = None, ceiling: Limit | None = None
+    ) -> Approval:
         """The request for a step's agent. Its id counts the step's requests: it is the same when replayed."""
         run = self.runs[step_id]
         number = 1 + sum(approval.agent == step_id for approval in self.approvals)
@@ -205,7 +207,9 @@ class TaskState(Value):
             needed=run.needed,
             task_spent=self.totals.spent,
             steps_left=len(plan.steps) - len(self.done),
-            outlook=outlook(run, plan, self.account, frozenset(self.runs), len(self.done)),
+            outlook=outlook(run, plan, self.account, frozenset(self.runs), len(self.done)).under(
+                ceiling or Limit(), self.account.limit, run.needed
+            ),
             reason=run.halted,
             answer_by=deadline,
             requested_at=now,

@@ -7,16 +7,17 @@ from pathlib import Path
 from pydantic import ConfigDict, Field, ValidationError
 
 from waystation.domain.errors import BadInput
+from waystation.domain.malformed import malformed
 from waystation.domain.models import plain_name
 from waystation.domain.pricing import PRICES, Price, Rates
 from waystation.domain.value import Input
 
-EXAMPLE = """[[price]]
-model = "claude-opus-5-5"
-since = 2026-11-01            # optional
-source = "our contract"       # optional
-rates = { input = 3.6, output = 18, cache_write = 4.5, cache_read = 0.18 }   # USD per million tokens
-"""
+EXAMPLE = (
+    'price = [{ model = "claude-opus-5-5", '
+    "rates = { input = 3.6, output = 18, cache_write = 4.5, cache_read = 0.18 } }]"
+)
+"""On one line, as complaints are; docs/budgets.md has a longer one."""
+LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
 
 
 class _TypedRates(Rates):
@@ -52,13 +53,22 @@ def load_prices(path: Path | None) -> tuple[Price, ...]:
     except OSError as error:
         raise BadInput(f"the price file {path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"the price file {path} is not TOML: {error}; it should look like\n{EXAMPLE}") from error
+        raise BadInput(f"the price file {path} is not TOML: {error}; {LIKE}") from error
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
-        raise BadInput(f"the price file {path} cannot be used: {faults}; it should look like\n{EXAMPLE}") from error
+        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        raise BadInput(f"the price file {path} cannot be used: {faults}; {LIKE}") from error
     entries = [(plain_name(price.model), price.since) for price in own]
     if twice := sorted({model for model, since in entries if entries.count((model, since)) > 1}):
         raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: leave one")
     named = {plain_name(price.model) for price in own}
     plain = tuple(Price.model_validate({**price.model_dump(), "model": plain_name(price.model)}) for price in own)
     return (*(price for price in PRICES if price.model not in named), *plain)
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """The field, and in which entry: the first is 1."""
+    match place:
+        case (_, int() as entry, *field):
+            return f"{'.'.join(map(str, field)) or 'all'} of price {entry + 1}"
+        case _:
+            return ".".join(map(str, place))

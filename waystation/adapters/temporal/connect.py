@@ -7,6 +7,7 @@ Temporal's usual port may be somebody else's.
 
 import os
 from datetime import timedelta
+from functools import cache
 from getpass import getuser
 from pathlib import Path
 from socket import gethostname
@@ -16,7 +17,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
-from temporalio.runtime import Runtime
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.run_file import read_run_file
@@ -99,6 +100,13 @@ def person_identity() -> str:
     except (KeyError, OSError):  # nobody has this process's user id
         user = str(os.getuid())
     return f"{user}@{gethostname()} (waystation)"
+
+
+@cache
+def quiet_runtime() -> Runtime:
+    """For programs that people look at: a call that fails is an error there, and needs no log of its retries beside."""
+    quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
+    return Runtime(telemetry=TelemetryConfig(logging=quiet))
 
 
 async def connect(target: Target, runtime: Runtime | None = None, identity: str | None = None) -> Client:

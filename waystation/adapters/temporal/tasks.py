@@ -24,7 +24,15 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.answers import sent_answers
-from waystation.adapters.temporal.connect import REFUSED, RPC_TIMEOUT, Target, connect, person_identity, workflow_link
+from waystation.adapters.temporal.connect import (
+    REFUSED,
+    RPC_TIMEOUT,
+    Target,
+    connect,
+    person_identity,
+    quiet_runtime,
+    workflow_link,
+)
 from waystation.domain import names
 from waystation.domain.amount import Limit
 from waystation.domain.details import limit_fields
@@ -80,7 +88,7 @@ class TemporalTasks:
     @classmethod
     async def connect(cls, target: Target) -> "TemporalTasks":
         """Connect to the server, under the name of whoever runs this program. Raises Unreachable."""
-        return cls(await connect(target, identity=person_identity()), target)
+        return cls(await connect(target, quiet_runtime(), person_identity()), target)
 
     def link(self, task_id: str) -> str | None:
         """The task's page in the Temporal UI, where one is known."""

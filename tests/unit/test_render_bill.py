@@ -1,0 +1,89 @@
+from inline_snapshot import snapshot
+
+from tests.unit.test_bill import NOON, turn
+from waystation.cli.render_bill import bill_text
+from waystation.domain.amount import Amount
+from waystation.domain.bill import Bill, Paid, Unanswered, bill
+from waystation.domain.budget import Usage
+from waystation.domain.turn import Intent
+
+LARGE = Usage(input=1_234, cache_write=456_789, cache_read=12_345_678, output=98_765)
+
+
+def large(paid: Paid, cost: int | None) -> Paid:
+    return paid.model_copy(update={"charge": paid.charge.model_copy(update={"usage": LARGE, "cost_micro_usd": cost})})
+
+
+def paid(*, priced: bool = True) -> Bill:
+    return bill(
+        [
+            turn("plan", model="claude-opus-5-5", kind="plan"),
+            large(turn("research-1", model="claude-sonnet-5-5"), 12_345_678 if priced else None),
+            turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-e9d71abdefc0dd32a3a0"),
+            turn("research-1", model="claude-haiku-5-5", kind="summary", key="summary-6f426c0d9c8f75b56223"),
+        ],
+        [
+            Unanswered(
+                agent="research-1",
+                intent=Intent(key="turn-7", model="claude-sonnet-5-5", worst_case=Amount(tokens=9_000), at=NOON),
+            )
+        ],
+    )
+
+
+def test_a_bill_of_large_numbers_and_several_models_fits_eighty_columns() -> None:
+    assert bill_text(paid(), 80) == snapshot("""\
+                                       cache       cache
+              kind     calls  input    write        read  output        cost
+claude-opus-5-5
+  plan        plan         1     10        0           0       2   $0.000005
+claude-sonnet-5-5
+  research-1  turn         1  1,234  456,789  12,345,678  98,765  $12.345678
+claude-haiku-5-5
+  research-1  summary      2     20        0           0       4    $0.00001
+total                      4  1,264  456,789  12,345,678  98,771  $12.345693
+of these, compactions
+  research-1  no. 1        1     10        0           0       2   $0.000005
+  research-1  no. 2        1     10        0           0       2   $0.000005
+
+research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
+""")
+
+
+def test_where_the_table_does_not_fit_the_bill_is_a_list_with_every_number() -> None:
+    assert bill_text(paid(), 60) == snapshot("""\
+claude-opus-5-5
+  plan plan: 1 call, $0.000005
+    10 input, 2 output
+    cache: 0 written, 0 read
+claude-sonnet-5-5
+  research-1 turn: 1 call, $12.345678
+    1,234 input, 98,765 output
+    cache: 456,789 written, 12,345,678 read
+claude-haiku-5-5
+  research-1 summary: 2 calls, $0.00001
+    20 input, 4 output
+    cache: 0 written, 0 read
+total: 4 calls, $12.345693
+    1,264 input, 98,771 output
+    cache: 456,789 written, 12,345,678 read
+of these, compactions
+  research-1 no. 1: 1 call, $0.000005
+    10 input, 2 output
+    cache: 0 written, 0 read
+  research-1 no. 2: 1 call, $0.000005
+    10 input, 2 output
+    cache: 0 written, 0 read
+
+research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
+""")
+
+
+def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
+    shown = bill_text(paid(priced=False), 120)
+    assert shown.count("price unknown") == 3
+    assert shown.endswith("price unknown: claude-sonnet-5-5; a file that WAYSTATION_PRICES names can say it")
+
+
+def test_a_task_that_called_no_model_has_no_bill() -> None:
+    assert bill_text(bill([]), 80) == "nothing yet: no model was called"

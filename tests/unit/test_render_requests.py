@@ -1,0 +1,141 @@
+import shlex
+from datetime import UTC, datetime, timedelta
+
+from inline_snapshot import snapshot
+
+from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
+from waystation.cli.amounts import parse_amount
+from waystation.cli.render_requests import approve_command, inbox_text, pending, request_text
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.task import Approval, BudgetProgress
+from waystation.domain.work import Made
+from waystation.seen import PendingApproval
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WIDE = 200
+
+
+def waiting(approval: Approval, **changes: object) -> PendingApproval:
+    return PendingApproval(task_id="task-1", title="Why?", approval=approval).model_copy(update=changes)
+
+
+def line(text: str, label: str) -> str:
+    return next(line.removeprefix(f"  {label}").strip() for line in text.splitlines() if line.startswith(f"  {label}"))
+
+
+def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for() -> None:
+    words = shlex.split(approve_command("task-1", DEAR.approvals[0]))
+    assert words[-2:] == ["--add", "$0.50"]
+    assert parse_amount(words[-1], "--add") == DEAR.approvals[0].asked
+
+
+def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
+    (asking,) = pending(PAUSED.progress)
+    late = asking.approval.model_copy(update={"requested_at": NOON, "answer_by": NOON + timedelta(hours=9)})
+    shown = inbox_text([asking.model_copy(update={"approval": late, "then": "wait"}), waiting(ASKING)], NOON, 80)
+    assert shown == snapshot("""\
+task-0123456789abcdef  Which licences [red]do[/red] they carry?
+research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
+  spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
+  left       158,800 tokens in the task: 89,500 tokens are kept for other steps,
+             500 tokens are its own, too little for its next call, 68,800 tokens
+             are unreserved
+  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
+  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
+             worth about 7
+  at least   900 tokens for its next call: a smaller grant pauses again
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  until      2026-11-21 21:00 UTC; it is then overdue, and waits on
+  waystation report task-0123456789abcdef --draft
+  waystation approve task-0123456789abcdef --request r1 --add 30000
+  waystation deny task-0123456789abcdef --request r1 --finish partial
+
+task-1  Why?
+research-1 asks for 30,000 tokens more
+  spent      29,500 of 30,000 tokens; the task 41,200 tokens when it asked
+  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
+  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
+             worth about 7
+  at least   900 tokens for its next call: a smaller grant pauses again
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  waystation report task-1 --draft
+  waystation approve task-1 --request r1 --add 30000
+  waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_money() -> None:
+    halted = ASKING.model_copy(update={"asked": Amount(), "reason": "the account has no credit"})
+    assert request_text(waiting(halted), NOON, 80) == snapshot("""\
+research-1 makes no more calls: the account has no credit
+  next       see to that; `approve` then goes on
+  so far     3 notes; the draft has them
+  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
+             task ends partial
+  waystation report task-1 --draft
+  waystation approve task-1 --request r1
+  waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
+    def left(spent: int, reserved: int) -> str:
+        limit = Limit(tokens=100_000)
+        budget = BudgetProgress(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
+        text = request_text(waiting(ASKING, task_budget=budget), NOON, WIDE)
+        return line(text, "left") if "\n  left" in text else ""
+
+    assert left(41_200, 50_500) == (
+        "58,800 tokens in the task: 50,000 tokens are kept for other steps, 500 tokens are its own, too little for its "
+        "next call, 8,300 tokens are unreserved"
+    )
+    assert left(99_500, 500) == "500 tokens in the task: 500 tokens are its own, too little for its next call"
+    assert left(100_000, 0) == ""
+
+
+def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does() -> None:
+    asking = ASKING.model_copy(update={"answer_by": NOON})
+    before, after = NOON - timedelta(minutes=1), NOON + timedelta(minutes=1)
+
+    def told(then: str | None, now: datetime) -> str:
+        text = request_text(waiting(asking, then=then), now, WIDE)
+        return text.splitlines()[-4].strip()
+
+    assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
+        [
+            "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
+            "until      2026-11-21 12:00 UTC; it is then overdue, and waits on",
+            "until      2026-11-21 12:00 UTC",
+            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker looks",
+            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
+            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
+        ]
+    )
+
+
+def test_the_draft_is_offered_where_there_is_one() -> None:
+    nothing = ASKING_OUTLOOK.model_copy(update={"made": Made(), "finished": 0})
+    others = nothing.model_copy(update={"finished": 1})
+
+    def told(**changes: object) -> tuple[str, bool]:
+        text = request_text(waiting(ASKING.model_copy(update=changes)), NOON, WIDE)
+        return line(text, "so far"), "\n  waystation report task-1 --draft\n" in text
+
+    assert told() == ("3 notes; the draft has them", True)
+    assert told(outlook=nothing) == ("nothing", False)
+    assert told(outlook=others) == ("nothing; the draft has what other steps found", True)
+
+
+def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
+    assert request_text(waiting(DEAR.approvals[0].model_copy(update={"outlook": None})), NOON, WIDE) == snapshot("""\
+research-1 asks for $0.50 more
+  spent      $0.45 of $0.50; the task $0.70 when it asked
+  steps      3 to finish
+  at least   $0.012345 for its next call: a smaller grant pauses again
+  waystation approve task-1 --request r1 --add '$0.50'
+  waystation deny task-1 --request r1 --finish partial\
+""")

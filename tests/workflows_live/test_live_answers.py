@@ -1,0 +1,87 @@
+"""Answers from the command line to a task with two open requests, and to one that somebody else was quicker with."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import Crew, tight
+from tests.running import Counter, at_work, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.cli.answers import Typed, answer_request
+from waystation.client import Client
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput
+from waystation.seen import Answer
+from waystation.settings import Settings
+from workflows.task import TaskWorkflow
+
+
+@pytest.fixture
+def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
+    return Settings(home=tmp_path)
+
+
+async def until_asked(counter: Counter) -> str:
+    """Both researchers wait; returns the task's id."""
+
+    async def asked() -> bool:
+        return len((await counter.task().query(TaskWorkflow.progress)).approvals) == 2
+
+    await until(asked)
+    return counter.task().id
+
+
+async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:
+    return await client.deny(task_id, request_id=request_id, by=by)
+
+
+async def approve(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:
+    return await client.approve(task_id, request_id=request_id, amount=Amount(tokens=9_000), by=by)
+
+
+async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with (
+        at_work(server, tmp_path, redactor, Crew()) as counter,
+        await Client.connect(outside) as client,
+    ):
+        await counter.submit(under=tight())
+        task = await until_asked(counter)
+        typed = Typed("approve", task, None, {"--add": "9k"})
+        with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
+            await answer_request(client, typed, partial(approve, client, "Ada"))
+        assert (await client.progress(task)).progress.refusals == ()
+    told = capsys.readouterr().err.splitlines()
+    assert sorted(told) == [
+        f"waystation approve {task} --request harbours-1 --add 9k",
+        f"waystation approve {task} --request tides-1 --add 9k",
+    ]
+
+
+async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with (
+        at_work(server, tmp_path, redactor, Crew()) as counter,
+        await Client.connect(outside) as client,
+    ):
+        await counter.submit(under=tight())
+        task = await until_asked(counter)
+        first = await answer_request(client, Typed("deny", task, "tides-1", {}), partial(deny, client, "Ada"))
+        second = await answer_request(client, Typed("approve", task, "tides-1", {}), partial(approve, client, "Grace"))
+        # One request is open now: it is the one that is meant.
+        third = await answer_request(client, Typed("deny", task, None, {}), partial(deny, client, "Grace"))
+        (answered,) = [a for a in (await client.progress(task)).progress.approvals if a.request_id == "tides-1"]
+    assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
+    assert answered.answered_at is not None
+    assert "denied by Ada (a name as given; sent from " in second.reason
+    assert second.reason.endswith(f" ({answered.answered_at:%Y-%m-%d %H:%M %Z})")

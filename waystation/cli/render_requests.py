@@ -1,0 +1,154 @@
+"""Requests for money as blocks of text: what each is for, and the commands that answer it, never broken over lines."""
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+from textwrap import wrap
+
+from waystation.cli.amounts import written
+from waystation.domain.amount import amount_text, used_text
+from waystation.domain.outlook import Outlook
+from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text
+from waystation.domain.task import Approval, BudgetProgress, TaskProgress
+from waystation.domain.work import Made
+from waystation.seen import PendingApproval
+
+NARROWEST = 40
+"""Columns: narrower than this, words are not wrapped any more."""
+INDENT = "  "
+LABEL = 11
+"""Columns that the labels of a block take."""
+MOMENT = "%Y-%m-%d %H:%M %Z"
+
+
+def approve_command(task_id: str, approval: Approval) -> str:
+    """The command that grants what was asked for."""
+    add = "" if approval.asked.nothing else f" --add {shlex.quote(written(approval.asked))}"
+    return f"waystation approve {task_id} --request {approval.request_id}{add}"
+
+
+def deny_command(task_id: str, approval: Approval) -> str:
+    """The command that refuses it and takes what there is."""
+    return f"waystation deny {task_id} --request {approval.request_id} --finish partial"
+
+
+def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
+    """A task's requests without an answer."""
+    return tuple(
+        PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval, task_budget=progress.budget)
+        for approval in progress.approvals
+        if approval.decision == "pending"
+    )
+
+
+def inbox_text(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
+    """Everything that waits, in the order given, each under its task."""
+    return "\n\n".join(
+        "\n".join([*_wrapped(f"{one.task_id}  {one.title}", width), request_text(one, now, width)]) for one in waiting
+    )
+
+
+def request_text(one: PendingApproval, now: datetime, width: int) -> str:
+    """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
+    approval = one.approval
+    since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
+    if approval.reason:
+        what = f"makes no more calls: {approval.reason}"
+    else:
+        what = f"asks for {amount_text(approval.asked)} more"
+    lines = _wrapped(f"{approval.agent} {what}{since}", width)
+    for label, text in _facts(one, now):
+        lines += _wrapped(text, width, f"{INDENT}{label:<{LABEL}}")
+    return "\n".join([*lines, *(f"{INDENT}{command}" for command in _commands(one))])
+
+
+def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
+    approval, seen = one.approval, one.approval.outlook
+    facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
+    if seen is not None:
+        facts += [("so far", _so_far(seen)), ("if denied", denial_text(seen, approval.agent))]
+    if approval.answer_by is not None:
+        facts.append(_deadline(one, approval.answer_by, now))
+    return facts
+
+
+def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
+    """What the money is for, where it is money that is missing."""
+    approval, seen = one.approval, one.approval.outlook
+    rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
+    return [
+        ("spent", f"{used_text(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
+        *([("left", rest)] if rest else []),
+        ("steps", _steps(approval)),
+        *([("estimate", estimate_text(seen, approval.asked))] if seen is not None else []),
+        ("at least", f"{amount_text(approval.needed)} for its next call: a smaller grant pauses again"),
+    ]
+
+
+def _task_spent(one: PendingApproval) -> str:
+    if one.task_budget is None:
+        return f"{in_units(one.approval.task_spent, one.approval.limit)} when it asked"
+    return used_text(one.task_budget.spent, one.task_budget.limit)
+
+
+def _rest(approval: Approval, budget: BudgetProgress) -> str:
+    """Where the money is that the task has not spent, and that does not help this agent."""
+    left = budget.limit.after(budget.spent).amount
+    own = budget.limit.counted(approval.limit.after(approval.spent).amount).at_most(budget.reserved)
+    others, free = budget.reserved.less(own), left.less(budget.reserved)
+    parts = (
+        (others, "are kept for other steps"),
+        (own, "are its own, too little for its next call"),
+        (free, "are unreserved"),
+    )
+    where = ", ".join(f"{amount_text(amount)} {what}" for amount, what in parts if not amount.nothing)
+    return f"{amount_text(left)} in the task: {where}" if where else ""
+
+
+def _steps(approval: Approval) -> str:
+    seen = approval.outlook
+    if seen is None:
+        return f"{approval.steps_left} to finish"
+    steps = seen.finished + approval.steps_left
+    to_come = f", {seen.to_come} to come with {in_units(seen.kept, approval.limit)} kept" if seen.to_come else ""
+    return f"{seen.finished} of {steps} finished when it asked{to_come}"
+
+
+def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
+    """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
+    agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
+    if answer_by > now:
+        match one.then:
+            case "partial":
+                return "until", f"{moment}; {agent} then delivers what it has"
+            case "wait":
+                return "until", f"{moment}; it is then overdue, and waits on"
+            case None:
+                return "until", moment
+    if one.then == "partial":
+        return "overdue", f"since {moment}: {agent} delivers what it has as soon as a worker looks"
+    return "overdue", f"since {moment}: nobody answered in time; it waits on until somebody does"
+
+
+def _so_far(seen: Outlook) -> str:
+    if seen.made != Made():
+        return f"{made_text(seen.made)}; the draft has them"
+    return "nothing; the draft has what other steps found" if seen.finished else "nothing"
+
+
+def _commands(one: PendingApproval) -> list[str]:
+    seen = one.approval.outlook
+    readable = seen is not None and (seen.made != Made() or seen.finished > 0)
+    draft = [f"waystation report {one.task_id} --draft"] if readable else []
+    return [*draft, approve_command(one.task_id, one.approval), deny_command(one.task_id, one.approval)]
+
+
+def _wrapped(text: str, width: int, lead: str = "") -> list[str]:
+    return wrap(
+        text,
+        max(width, NARROWEST),
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead) or INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
