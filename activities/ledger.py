@@ -4,6 +4,7 @@ from temporalio import activity
 
 from activities.failures import reported
 from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.leg import RunRef
 from waystation.domain.task import Approval, Refusal
 from waystation.domain.value import Value
@@ -11,11 +12,12 @@ from waystation.ports import TaskStore, TranscriptStore
 
 
 class AuditRequest(Value):
-    """Requests, answers and refused answers, to be kept in this order."""
+    """Requests, answers, refused answers and edits, to be kept in this order."""
 
     task_id: str
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    edits: tuple[ContextEdit, ...] = ()
 
 
 class LedgerActivities:
@@ -32,7 +34,7 @@ class LedgerActivities:
 
     @activity.defn(name="RecordAudit")
     async def audit(self, request: AuditRequest) -> None:
-        """Keep what was asked, answered and refused. Kept twice, it stands once."""
+        """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
         with reported():
-            for entry in (*request.approvals, *request.refusals):
+            for entry in (*request.approvals, *request.refusals, *request.edits):
                 await self._tasks.audit(request.task_id, entry)

@@ -50,12 +50,14 @@ class PlanningActivities:
             row = await self._tasks.task(ref.task_id)
             title = row.title or await self._title(row.request.question, ref.tenant)
             await self._tasks.admit(ref.task_id, title)
+            ended = row.progress if row.progress is not None and row.progress.phase.over else None
             return Admitted(
                 ref=ref,
                 terms=row.terms,
                 title=title,
                 documents=len(await self._documents.documents(ref.task_id)),
-                finished=row.progress is not None and row.progress.phase.over,
+                finished=ended is not None,
+                budget=ended.budget if ended is not None else None,
                 **self._equipment.model_dump(),
             )
 

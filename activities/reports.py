@@ -1,10 +1,11 @@
-"""The activity at a task's end."""
+"""The activities at a task's end, and where it goes on after all."""
 
 from temporalio import activity
 
 from activities.failures import reported
 from waystation.agents.publisher import Published, Publisher
 from waystation.domain.task import TaskProgress, TaskRef
+from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 
 
@@ -13,6 +14,8 @@ class PublishRequest(Value):
 
     ref: TaskRef
     progress: TaskProgress
+    state: TaskState | None = None
+    """What it goes on from if it is taken back."""
 
 
 class ReportActivities:
@@ -25,4 +28,4 @@ class ReportActivities:
     async def store(self, request: PublishRequest) -> Published:
         """Assemble, check and store the report, and how the task ended."""
         with reported():
-            return await self._publisher.publish(request.ref, request.progress)
+            return await self._publisher.publish(request.ref, request.progress, request.state)

@@ -5,12 +5,16 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from temporalio.client import Client
 
 from tests.postgres import PostgresServer, running_postgres
 from waystation.adapters.temporal.connect import Target, connect
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
+
+settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
+settings.load_profile("busy-machine")
 
 FOREIGN = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
 

@@ -63,6 +63,11 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         await self._answer(request, context, lambda: self.engine.upsert(request.collection_name, points))
         return messages.PointsOperationResponse(result=messages.UpdateResult(status=messages.UpdateStatus.Completed))
 
+    async def Delete(self, request: messages.DeletePoints, context: _Context):
+        gone = GrpcToRest.convert_points_selector(request.points)
+        await self._answer(request, context, lambda: self.engine.delete(request.collection_name, gone))
+        return messages.PointsOperationResponse(result=messages.UpdateResult(status=messages.UpdateStatus.Completed))
+
     async def QueryBatch(self, request: messages.QueryBatchPoints, context: _Context):
         asked = [GrpcToRest.convert_query_points(query) for query in request.query_points]
         answers = await self._answer(

@@ -129,6 +129,8 @@ class QdrantStub:
         match verb:
             case ["PUT"]:
                 return self._engine.upsert(name, models.PointsList.model_validate_json(body).points)
+            case ["POST", "delete"]:
+                return self._engine.delete(name, models.PointIdsList.model_validate_json(body))
             case ["POST", "query", "batch"]:
                 searches = models.QueryRequestBatch.model_validate_json(body).searches
                 return self._engine.query_batch_points(name, searches)

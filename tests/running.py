@@ -26,7 +26,9 @@ from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.client_edits import edit_finished
 from waystation.domain.amount import Limit
+from waystation.domain.edits import EditInput
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import (
     SourceDocument,
@@ -41,6 +43,7 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.ports import ChatModel, Meter, Redactor
+from waystation.seen import Answer
 from waystation.settings import Settings
 from waystation.testing import ListMeter
 from workers.notices import opened_notices
@@ -223,6 +226,11 @@ class Counter:
         row = TaskRow(ref=ref, request=asked, terms=under or terms(), submitted_at=utc_now())
         await self.store.register(row, documents)
         return await self._tasks.admit(start, self.session.id, ref, timedelta(seconds=PATIENCE))
+
+    async def edit(self, edit: EditInput, request_id: str = "first") -> Answer:
+        """Have a finished task go on. Raises as the client does."""
+        row = await self.store.task(task_id_of(request(request_id)))
+        return await edit_finished(self.store, self._tasks, row, edit)
 
     async def limit(self, limit: Limit) -> None:
         """Set what the session may spend."""

@@ -1,11 +1,11 @@
-"""The Python client: submits tasks, follows them, answers their requests for money. The command line uses it too.
+"""The Python client: submits tasks, follows them, answers their requests for money, edits contexts. The command
+line uses it too.
 
 The store knows what was asked for and how it ended, Temporal what happens now; a task is looked up in both, so that an
 answer comes also when the server has forgotten the task or no worker runs.
 """
 
 import asyncio
-import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -18,18 +18,23 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
-from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
-from waystation.client_requests import draft, inbox, origins
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.client_answers import send
+from waystation.client_audit import AgentAudits, SearchedMemory, audits
+from waystation.client_edits import checked, edit_finished
+from waystation.client_requests import draft, inbox, origins, without_answer
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
+from waystation.domain.edits import EditInput
 from waystation.domain.errors import BadInput, UnknownTask, Unreachable
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     SourceDocument,
     TaskPhase,
+    TaskProgress,
     TaskRef,
     TaskRequest,
     TaskRow,
@@ -39,14 +44,12 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.domain.transcript import Transcript
-from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, effect, given
+from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms, warnings_about
 
 START_TIMEOUT = timedelta(seconds=20)
 WATCH_SECONDS = 0.5
-ANSWER_SECONDS = 10.0
-ANSWER_POLL_SECONDS = 0.2
 
 
 class Client:
@@ -174,7 +177,7 @@ class Client:
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
             return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url)
-        phase, remark = _without_answer(run)
+        phase, remark = without_answer(run)
         return TaskView(
             progress=as_stored(row, phase), run_id=run.run_id if run else None, ui_url=ui_url, remark=remark
         )
@@ -233,6 +236,12 @@ class Client:
             raise BadInput(f"{task_id} has no agent {agent!r}; it has {', '.join(agents) or 'none yet'}")
         return await self._store.load(f"{task_id}/{agent}")
 
+    async def audits(
+        self, task_id: str, agent: str | None = None, memory: SearchedMemory | None = None
+    ) -> tuple[AgentAudits, ...]:
+        """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
+        return await audits(self._settings, self._store, await self._store.task(task_id), agent, memory)
+
     # -------------------------------------------------------------------------------------------------- answering
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
@@ -264,34 +273,26 @@ class Client:
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
-    async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
-        temporal = await self._temporal()
-        answer_id = secrets.token_hex(8)
-        attended = await temporal.ask(task_id) is not None
-        await temporal.signal(task_id, signal, {**answer, "answer_id": answer_id})
-        if not attended:
-            return Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await self._effect(task_id, answer_id)
-        except TimeoutError:
-            return Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
+    async def edit(self, task_id: str, edit: EditInput, instructions: str = "") -> Answer:
+        """Change the context of an agent at work; or take an agent of a finished task back, which then goes on.
 
-    async def _effect(self, task_id: str, answer_id: str) -> Answer:
-        while True:
-            answer = effect(answer_id, (await self.progress(task_id)).progress)
-            if answer is not None:
-                return answer
-            await asyncio.sleep(ANSWER_POLL_SECONDS)
+        `instructions`: what a compaction's summary is to heed.
+
+        Raises:
+            BadInput: it cannot be done, or the instructions are too long.
+            Unreachable: no server.
+        """
+        if (await self.progress(task_id)).progress.phase.over:
+            return await edit_finished(self._store, await self._temporal(), await self._store.task(task_id), edit)
+        blob = await self._store.put_text(checked(instructions)) if instructions else None
+        return await self._send(task_id, EDIT_CONTEXT, given({**edit.model_dump(mode="json"), "instructions": blob}))
+
+    async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
+        async def look() -> TaskProgress:
+            return (await self.progress(task_id)).progress
+
+        return await send(await self._temporal(), task_id, signal, answer, look)
 
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""
         await (await self._temporal()).cancel(task_id)
-
-
-def _without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
-    if run is None:
-        return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
-    if run.ended is not None:
-        return run.ended, "it was ended in Temporal, without a report"
-    return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"

@@ -4,13 +4,13 @@ import asyncio
 
 from waystation.adapters.presidio.key import find_key
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.publisher import Publisher
 from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.sent import SIGNALS, Origin, origin_of
-from waystation.domain.task import TaskProgress, TaskRef, TaskRow
+from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.seen import Draft, PendingApproval, TaskView, still_open
 from waystation.settings import Settings
 
@@ -88,3 +88,12 @@ async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, 
     sent = await temporal.sent_answers(progress.task_id, min(asked_at))
     found = {approval.request_id: origin_of(approval, sent) for approval in answered}
     return {request_id: origin for request_id, origin in found.items() if origin is not None}
+
+
+def without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
+    """How a task stands that does not answer, and a remark on it."""
+    if run is None:
+        return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
+    if run.ended is not None:
+        return run.ended, "it was ended in Temporal, without a report"
+    return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"

@@ -1,17 +1,18 @@
-"""Settings of compaction: the strategy, and profiles by model."""
+"""Settings of compaction: the strategy, profiles by model, hooks."""
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.profiles import Profile
+from waystation.written import WrittenHook
 
 
 class ContextSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
 
     strategy: Strategy = Field(
-        default="window",
+        default="ends",
         description="How a compaction chooses what a summary is to stand for: window, snapshot, replace or ends.",
     )
     keep_last: int | None = Field(
@@ -30,4 +31,16 @@ class ContextSettings(BaseSettings):
         default={},
         description="By a part of a model's name: threshold (percent, 5 to 100, -1 for the default), keep (last "
         "messages under ends) and condense_model (its name, or itself). In the config file: [profiles.sonnet].",
+    )
+    compaction_before: WrittenHook = Field(
+        default=None,
+        repr=False,
+        description="Called before each compaction that a worker makes: a command line, run without a shell, or an "
+        "http or https address (docs/context.md).",
+    )
+    compaction_after: WrittenHook = Field(
+        default=None, repr=False, description="The same, when a compaction has ended, however it did."
+    )
+    compaction_hook_blocks: bool = Field(
+        default=False, description="Make no compaction where the hook before it fails; otherwise that is only told."
     )

@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
+from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.sent import Origin
-from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.task import Approval, AuditEntry, BudgetProgress, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
 
 
@@ -61,17 +62,19 @@ class PendingApproval(Value):
         return deadline, asked, self.task_id, self.approval.request_id
 
 
-def still_open(trail: Iterable[Approval | Refusal]) -> tuple[Approval, ...]:
+def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
     """The requests of an audit trail that nobody has answered."""
     newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
 class Answer(Value):
-    """What became of an approval or a denial that was sent."""
+    """What became of an approval, a denial or an edit that was sent."""
 
-    outcome: Literal["approved", "denied", "refused", "unseen"]
-    """`unseen`: it was sent and will be read, but no worker has read it yet."""
+    outcome: Literal["approved", "denied", "done", "waiting", "refused", "unseen"]
+    """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
+    leg to end.
+    """
     reason: str = ""
 
 
@@ -86,7 +89,11 @@ def effect(answer_id: str, now: TaskProgress) -> Answer | None:
                 return Answer(outcome=outcome, reason=approval.note)
             case _:
                 continue
-    return None
+    return next((_edited(edit) for edit in now.edits if edit.answer_id == answer_id), None)
+
+
+def _edited(edit: ContextEdit) -> Answer:
+    return Answer(outcome=edit.state, reason=edit.reason)
 
 
 def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:

@@ -111,10 +111,16 @@ class Settings(ContextSettings):
         default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."
     )
     primers: int = Field(
-        default=PRIMERS, ge=0, le=100, description="At most so many of the first messages outlive a compaction."
+        default=PRIMERS,
+        ge=0,
+        le=100,
+        description="At most so many of the first messages outlive a compaction by window.",
     )
     recents: int = Field(
-        default=RECENTS, ge=1, le=1_000, description="At most so many of the last messages outlive a compaction."
+        default=RECENTS,
+        ge=1,
+        le=1_000,
+        description="At most so many of the last messages outlive a compaction by window.",
     )
     prices: Path | None = Field(
         default=None, description="TOML file with prices of your own, for models that it names (docs/budgets.md)."

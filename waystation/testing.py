@@ -8,8 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.hook import CompactionEvent
 from waystation.domain.compaction.outcome import CompactionOutcome
-from waystation.domain.errors import MemoryUnavailable, ModelError, ModelRejected, RedactionFailed, WebhookUnavailable
+from waystation.domain.errors import (
+    HookFailed,
+    MemoryUnavailable,
+    ModelError,
+    ModelRejected,
+    RedactionFailed,
+    WebhookUnavailable,
+)
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.messages import Block, ToolUse
 from waystation.domain.notices import Notice
@@ -122,6 +130,12 @@ class ListMemory:
             raise MemoryUnavailable(f"a vector does not have {self._dimension} dimensions")
         self.passages |= {item.passage.id: item for item in passages}
 
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """See `Memory`."""
+        self._answer()
+        for passage_id in passage_ids:
+            self.passages.pop(passage_id, None)
+
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """See `Memory`."""
         self._answer()
@@ -222,3 +236,19 @@ class ListNotifier:
         if self.failing:
             raise WebhookUnavailable("the notifier was told to fail")
         self.sent.append((notice, link))
+
+
+class ListHook:
+    """A `CompactionHook` that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[CompactionEvent] = []
+        """Every event, also of the calls that failed."""
+        self.failing = False
+        """Set to True: it reports a failure."""
+
+    async def call(self, event: CompactionEvent) -> None:
+        """See `CompactionHook`."""
+        self.told.append(event)
+        if self.failing:
+            raise HookFailed("the hook was told to fail")

@@ -1,9 +1,10 @@
 """Settings as people write them: text of the environment or the config file, and what it is read as."""
 
 import re
+import shlex
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, HttpUrl, SecretStr
+from pydantic import AfterValidator, BeforeValidator, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
@@ -31,22 +32,54 @@ def _read_address(written: SecretStr | None) -> SecretStr | None:
     """Refused without being shown: who knows a webhook's path may post to it."""
     if written is None:
         return None
-    address = written.get_secret_value().strip()
-    try:
-        # The library takes the path for the host where there is none, and encodes what it should not.
-        if not ADDRESS.match(address) or len(address.split()) != 1:
-            raise ValueError
-        return SecretStr(str(HttpUrl(address)))
-    except ValueError:
+    if (address := _web_address(written.get_secret_value())) is None:
         raise ValueError(
             "it must be an http or https address with a host and without spaces, like that of a Slack incoming "
             "webhook; what was given is not shown, since it may hold a secret"
-        ) from None
+        )
+    return SecretStr(address)
+
+
+def _read_hook(written: str | None) -> str | None:
+    """Refused without being shown, too: an argument is as good a place for a secret as an address."""
+    if written is None:
+        return None
+    if (read := _web_address(written) if is_address(written) else _command_line(written)) is None:
+        raise ValueError(
+            "it must be a command line with its quotes closed, or an http or https address with its host; what was "
+            "given is not shown, since it may hold a secret"
+        )
+    return read
+
+
+def is_address(hook: str) -> bool:
+    """Whether a hook is an address, and not a command line."""
+    return "://" in next(iter(hook.split()), "")
+
+
+def _web_address(text: str) -> str | None:
+    address = text.strip()
+    # The library takes the path for the host where there is none, and encodes what it should not.
+    if not ADDRESS.match(address) or len(address.split()) != 1:
+        return None
+    try:
+        return str(HttpUrl(address))
+    except ValidationError:
+        return None
+
+
+def _command_line(text: str) -> str | None:
+    try:
+        return text if shlex.split(text) else None
+    except ValueError:
+        return None
 
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 """`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
+WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
+"""A command line, or an http or https URL, normalised."""
 SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 """An http or https URL, normalised."""

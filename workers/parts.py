@@ -13,11 +13,13 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
+from waystation.agents.hooks import NO_HOOKS, CompactionHooks
 from waystation.agents.loop import AgentLoop
 from waystation.agents.metered import MeteredModel, MeteredRedactor
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.rewinder import Rewinder
 from waystation.agents.roles import Desk
 from waystation.domain.errors import BadInput
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor
@@ -37,6 +39,7 @@ class Parts:
     meter: Meter
     key_check: str = ""
     """By what other workers of the store see whether they make placeholders with the same key."""
+    hooks: CompactionHooks = NO_HOOKS
 
     async def claim_key(self) -> None:
         """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
@@ -93,7 +96,12 @@ class Parts:
     @property
     def condenser(self) -> Condenser:
         """What makes room in contexts."""
-        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now)
+        return Condenser(model=self.metered, desk=self.desk, archive=self.archive, clock=utc_now, hooks=self.hooks)
+
+    @property
+    def rewinder(self) -> Rewinder:
+        """What takes conversations back."""
+        return Rewinder(transcripts=self.store, tasks=self.store, texts=self.store, archive=self.archive)
 
     @property
     def publisher(self) -> Publisher:
@@ -111,10 +119,12 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
     from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+    from workers.hooks import opened_hooks  # noqa: PLC0415
     from workers.memory import opened_memory  # noqa: PLC0415
     from workers.models import model_switch  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
+        hooks = await stack.enter_async_context(opened_hooks(settings))
         embedder = best_embedder()
         memory = await stack.enter_async_context(opened_memory(settings, embedder))
         model = model_switch(settings)
@@ -134,4 +144,5 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             search=Bm25DocumentSearch(store),
             meter=meter,
             key_check=key_check(key),
+            hooks=hooks,
         )

@@ -15,6 +15,7 @@ from activities.memory import MemoryActivities
 from activities.notices import NoticeActivities
 from activities.planning import PlanningActivities
 from activities.reports import ReportActivities
+from activities.rewinds import RewindActivities
 from activities.sessions import SessionActivities
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.errors import BadInput
@@ -85,13 +86,16 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
 def context_worker(shop: Workshop, parts: Parts) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
     taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
+    context = ContextActivities(parts.condenser, parts.meter)
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
         activities=[
-            ContextActivities(parts.condenser, parts.meter).compress,
+            context.compress,
+            context.edit,
             MemoryActivities(parts.archive).drain,
             ReportActivities(parts.publisher).store,
+            RewindActivities(parts.rewinder).reopen,
             shop.planning(parts).admit,
         ],
         tuner=taken_on.slots,

@@ -5,6 +5,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
 from activities.planning import PlanningActivities
+from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admitted
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskStart
@@ -21,14 +22,16 @@ async def admit(ref: TaskRef) -> Admitted:
         raise (error.cause if isinstance(error.cause, ApplicationError) else error) from None
 
 
-async def start(admitted: Admitted) -> bool:
-    """Start the task. False: the server has had it before, and it is left as it is."""
+async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
+    """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
+    given = admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices"})
+    once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(
             TaskWorkflow.run,
-            TaskStart(**admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices"})),
+            TaskStart(**given, rewind=rewind),
             id=admitted.ref.task_id,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             static_summary=admitted.title,
             search_attributes=first_attributes(admitted.ref.session) if admitted.search_attributes else None,

@@ -8,10 +8,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from activities.agents import AgentActivities
 from activities.context import ContextActivities
 from activities.ledger import LedgerActivities
-from waystation.domain.agent_run import AgentRun, AskMoney, Compact, Deliver, RunLeg
+from waystation.domain.agent_run import AgentRun, AskMoney, Compact, Deliver, Edit, RunLeg
+from waystation.domain.compaction.edit import EditOutcome, EditRequest
 from waystation.domain.compaction.request import CompactionRequest
 from waystation.domain.leg import LegOutcome, LegRequest
-from workflows.board import Board
+from workflows.board import Board, record
 from workflows.budget_gate import BudgetGate
 from workflows.options import CONTEXT, LEG, SHORT, named
 
@@ -31,9 +32,13 @@ class AgentRunner:
                     await self._leg(move.request.model_copy(update={"task_used": self._board.state.used}))
                 case Compact():
                     await self._compact(move.request_tokens)
+                case Edit():
+                    await self._edit(move.request)
                 case AskMoney():
                     await self._gate.pass_(self._step_id)
                 case Deliver():
+                    if late := self._run.late_edits:
+                        await record(self._board, *late)
                     return
                 case _:
                     assert_never(move)
@@ -70,7 +75,7 @@ class AgentRunner:
             terms=run.terms,
             limit=run.limit,
             request_tokens=request_tokens,
-            known_records=sum(outcome.status.made_room for outcome in run.compactions),
+            known_records=run.known_records,
         )
         summary = f"{self._step_id}: compact a request of {request_tokens:,} tokens"
         try:
@@ -81,6 +86,20 @@ class AgentRunner:
             await self._failed(error)
         else:
             self._change(self._run.after_compaction(outcome))
+
+    async def _edit(self, request: EditRequest) -> None:
+        """What cannot be carried out changes nothing: the agent goes on, or goes on waiting."""
+        edit = request.edit
+        summary = f"{self._step_id}: {edit.what}, asked for by a person"
+        try:
+            outcome = await workflow.execute_activity_method(ContextActivities.edit, request, **named(CONTEXT, summary))
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            outcome = EditOutcome(state="refused", reason=cause_of(error))
+        run = self._run.after_edit(edit, outcome)
+        self._change(run)
+        await record(self._board, run.edit(edit.id))
 
     async def _failed(self, error: ActivityError) -> None:
         """An activity failed for good: the store says what was spent, and the run delivers what it has."""

@@ -6,6 +6,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAtt
 from activities.ledger import AuditRequest, LedgerActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Standing
+from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.details import details
 from waystation.domain.ledger import Account
 from waystation.domain.names import (
@@ -15,8 +16,9 @@ from waystation.domain.names import (
     SESSION_ATTRIBUTE,
     TOKENS_ATTRIBUTE,
 )
-from waystation.domain.task import Approval, Refusal, TaskPhase, TaskProgress
-from waystation.domain.task_state import TaskStart, TaskState, progress_of
+from waystation.domain.task import Approval, AuditEntry, Refusal, TaskPhase, TaskProgress
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import TaskStart, TaskState
 from workflows.options import SHORT, named
 
 SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
@@ -92,11 +94,12 @@ class Board:
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
 
 
-async def record(board: Board, *entries: Approval | Refusal) -> None:
-    """Keep requests, answers and refused answers in the store's audit trail."""
+async def record(board: Board, *entries: AuditEntry) -> None:
+    """Keep requests, answers, edits and what was refused in the store's audit trail."""
     request = AuditRequest(
         task_id=board.start.ref.task_id,
         approvals=tuple(entry for entry in entries if isinstance(entry, Approval)),
         refusals=tuple(entry for entry in entries if isinstance(entry, Refusal)),
+        edits=tuple(entry for entry in entries if isinstance(entry, ContextEdit)),
     )
     await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))

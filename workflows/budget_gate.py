@@ -1,7 +1,5 @@
 """Where an agent that spent its budget gets more: from its task, then its session, and only then from a person."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
@@ -11,11 +9,11 @@ from waystation.domain.budget import Mode
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.session import Ask, Raised, Settlement
-from waystation.domain.task_state import merged
 from waystation.domain.value import Value
 from workflows.board import Board, record
 from workflows.notice import tell_of_request
 from workflows.options import SESSION_ANSWER
+from workflows.waiting import wait_for_answer
 
 
 class BudgetGate:
@@ -25,7 +23,8 @@ class BudgetGate:
         self._board, self._session_id = board, session_workflow_id
 
     async def pass_(self, step_id: str) -> None:
-        """Come back when the agent has more, has to deliver what it has, or the workflow wants its agents back.
+        """Come back when the agent has more or has to deliver what it has, when an edit is to be carried out first, or
+        the workflow wants its agents back.
 
         No activity runs meanwhile, so that a pause holds no worker slot; a request that is open stays open through
         continue-as-new.
@@ -34,7 +33,7 @@ class BudgetGate:
             if not self._board.run(step_id).halted and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
-        await self._answer(step_id)
+        await wait_for_answer(self._board, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
         """From its task or its session; also where the agent has ended, or is wanted back."""
@@ -45,35 +44,6 @@ class BudgetGate:
             return True
         await self._ask_session(step_id)
         return self._board.stopping or self._drawn(step_id)
-
-    async def _answer(self, step_id: str) -> None:
-        """Wait for a person, until the request's deadline if it has one."""
-        request = next((asked for asked in self._board.state.pending if asked.agent == step_id), None)
-        deadline = request.answer_by if request is not None else None
-        left = None if deadline is None else max(deadline - workflow.now(), timedelta())
-        try:
-            await workflow.wait_condition(lambda: self._answered(step_id), timeout=left, timeout_summary="deadline")
-        except TimeoutError:
-            await self._expire(step_id)
-
-    def _answered(self, step_id: str) -> bool:
-        return self._board.run(step_id).phase != "spent" or self._board.stopping
-
-    async def _expire(self, step_id: str) -> None:
-        """The deadline has passed."""
-        now, state = workflow.now(), self._board.state
-        request = next((asked for asked in state.pending if asked.agent == step_id), None)
-        if request is None:  # answered in the same moment
-            return
-        if self._board.start.terms.unattended.then == "wait":
-            note = f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
-            self._board.change(state.with_(notes=merged(state.notes, (note,))))
-            await tell_of_request(self._board, Event.OVERDUE, request)
-            await workflow.wait_condition(lambda: self._answered(step_id))
-            return
-        self._board.change(state.expired(request, now))
-        await record(self._board, request.model_copy(update={"decision": "expired", "answered_at": now}))
-        await tell_of_request(self._board, Event.EXPIRED, request)
 
     async def tell_granted(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""

@@ -13,7 +13,8 @@ from activities.reports import PublishRequest, ReportActivities
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_state import merged, progress_of
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import merged
 from workflows.agent_runner import cause_of
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
@@ -54,7 +55,7 @@ class Ending:
         ended = progress_of(board.state.ended(phase), start.ref, start.terms, start.title)
         published = await workflow.execute_activity_method(
             ReportActivities.store,
-            PublishRequest(ref=start.ref, progress=ended),
+            PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase)),
             **named(CONTEXT_SHORT, "check citations, store the report"),
         )
         board.change(board.state.ended(phase).with_(report=published.report))

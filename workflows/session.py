@@ -4,16 +4,17 @@ from pydantic import JsonValue, ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from activities.sessions import ReconcileRequest, SessionActivities
 from waystation.domain import session_state
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.inbound import read, whole
 from waystation.domain.ledger import Account
 from waystation.domain.names import BUDGET_ANSWER
+from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admission, Admitted, Ask, Raised, SessionStart, SessionState, Settlement
 from waystation.domain.task import TaskRef
 from workflows import admission
-from workflows.options import RECONCILE_EVERY, SHORT, named
+from workflows.options import RECONCILE_EVERY
+from workflows.settling import over
 
 
 @workflow.defn(name="Session")
@@ -40,19 +41,20 @@ class SessionWorkflow:
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
     async def submit(self, ref: TaskRef) -> Admission:
         """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
-        while ref.task_id in self._starting:
-            await workflow.wait_condition(lambda: ref.task_id not in self._starting)
-        if ref.task_id in self._state.open_tasks:
-            return Admission(task_id=ref.task_id, state="running")
-        self._starting.add(ref.task_id)
-        try:
-            return await self._start(await admission.admit(ref))
-        finally:
-            self._starting.discard(ref.task_id)
+        return await self._admitted(ref)
 
     @submit.validator
     def takes_a_task(self, ref: TaskRef) -> None:
         """Where the input does not fit, this cannot be called, and that rejects the update instead of hanging us."""
+
+    @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
+    async def rewind(self, rewind: TaskRewind) -> Admission:
+        """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
+        return await self._admitted(rewind.ref, rewind)
+
+    @rewind.validator
+    def takes_a_rewind(self, rewind: TaskRewind) -> None:
+        """As `takes_a_task`."""
 
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     def set_session_limit(self, *sent: JsonValue) -> None:
@@ -94,18 +96,30 @@ class SessionWorkflow:
         """In tokens."""
         return self._state.account
 
-    async def _start(self, admitted: Admitted) -> Admission:
-        task_id = admitted.ref.task_id
-        if admitted.finished:
-            return Admission(task_id=task_id, state="finished")
+    async def _admitted(self, ref: TaskRef, rewind: TaskRewind | None = None) -> Admission:
+        """One submission of a task after the other."""
+        while ref.task_id in self._starting:
+            await workflow.wait_condition(lambda: ref.task_id not in self._starting)
+        if ref.task_id in self._state.open_tasks:
+            return Admission(task_id=ref.task_id, state="running")
+        self._starting.add(ref.task_id)
         try:
-            self._change(session_state.admitted(self._state, task_id, admitted.terms.budget))
+            return await self._start(await admission.admit(ref), rewind)
+        finally:
+            self._starting.discard(ref.task_id)
+
+    async def _start(self, admitted: Admitted, rewind: TaskRewind | None) -> Admission:
+        task_id = admitted.ref.task_id
+        if admitted.finished != (rewind is not None):
+            return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
+        try:
+            self._change(session_state.taken_up(self._state, admitted))
         except (Overdrawn, BadInput) as error:
             raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
-        if await admission.start(admitted):
+        if await admission.start(admitted, rewind):
             return Admission(task_id=task_id, state="started")
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.
-        if not await self._over(task_id):
+        if not await over(task_id):
             return Admission(task_id=task_id, state="running")
         self._change(session_state.withdrawn(self._state, task_id))
         return Admission(task_id=task_id, state="finished")
@@ -124,15 +138,8 @@ class SessionWorkflow:
     async def _reconcile(self) -> None:
         """A task that was terminated tells nobody: without this its reservation would be lost."""
         started = (task_id for task_id in self._state.open_tasks if task_id not in self._starting)
-        for settlement in await self._over(*started):
+        for settlement in await over(*started):
             self._change(session_state.settled(self._state, settlement))
-
-    async def _over(self, *task_ids: str) -> tuple[Settlement, ...]:
-        """Those of the tasks that do not run, with what they spent."""
-        found = await workflow.execute_activity_method(
-            SessionActivities.reconcile, ReconcileRequest(task_ids=task_ids), **named(SHORT, "look after open tasks")
-        )
-        return found.settled
 
     def _is_long(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()

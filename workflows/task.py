@@ -7,16 +7,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.planning import PlanningActivities, PlanRequest
-from waystation.domain import approvals
-from waystation.domain.inbound import read, whole
+from waystation.domain.inbound import read
 from waystation.domain.session import Answer
-from waystation.domain.task import Approval, TaskPhase, TaskProgress
+from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskStart
 from workflows.agent_runner import AgentRunner
-from workflows.board import Board, record
+from workflows.board import Board
 from workflows.budget_gate import BudgetGate
 from workflows.ending import Ending, to_its_end
+from workflows.inbox import Inbox
 from workflows.options import LEG, named
+from workflows.reopening import reopened
 
 PLANNING_SHARE = 10
 """Planning may spend a tenth of the task's budget."""
@@ -30,12 +31,15 @@ class TaskWorkflow:
     def __init__(self, start: TaskStart) -> None:
         self._board = Board(start)
         self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
+        self._inbox = Inbox(self._board, self._gate)
         self._ending = Ending(self._board, self._gate)
         self._runners: dict[str, asyncio.Task[None]] = {}
 
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
+        if start.rewind is not None and start.state is None:
+            self._board.change(await reopened(start.rewind))
         self._board.change(self._board.state)
         try:
             await self._plan(start)
@@ -59,28 +63,24 @@ class TaskWorkflow:
         '"note": "why"}. tokens: as many as were asked for, if left out.'
     )
     async def approve_budget(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated here: a malformed answer is refused where the person sees it."""
-        state = self._board.state
-        answer = approvals.approve(self._board.standing, whole(sent), workflow.now())
-        state = state.answered(answer)
-        if isinstance(answer, Approval):
-            state = state.granted(answer.agent, answer.granted)
-        self._board.change(state)
-        await record(self._board, answer)
-        if isinstance(answer, Approval):
-            await self._gate.tell_granted(answer.granted)
+        """Any JSON, or none, is taken and validated inside."""
+        await self._inbox.approve(sent)
 
     @workflow.signal(
         description='Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
         '"by": "your name", "note": "why"}.'
     )
     async def deny_budget(self, *sent: JsonValue) -> None:
-        """Any JSON, or none, is taken and validated here."""
-        state = self._board.state
-        answer = approvals.deny(self._board.standing, whole(sent), workflow.now())
-        state = state.answered(answer)
-        self._board.change(state.denied(answer.agent) if isinstance(answer, Approval) else state)
-        await record(self._board, answer)
+        """Any JSON, or none, is taken and validated inside."""
+        await self._inbox.deny(sent)
+
+    @workflow.signal(
+        description='Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or '
+        '"restore", "agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.'
+    )
+    async def edit_context(self, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated inside."""
+        await self._inbox.edit(sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:

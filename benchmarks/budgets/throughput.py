@@ -19,7 +19,8 @@ from waystation.domain.agent_run import AgentRun, RunLeg
 from waystation.domain.ledger import Account
 from waystation.domain.plan import Step
 from waystation.domain.task import TaskPhase, TaskRef, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
-from waystation.domain.task_state import TaskState, progress_of
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import TaskState
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

@@ -143,14 +143,14 @@ def turns(conversation: Conversation, writer: Writer, tokens: int) -> Iterator[N
 
     It first says what its plan is. What it finds is said by itself and by what it reads, in turn.
     """
-    plan = "\n".join(OPEN_WORK)
     number = 0
     while True:
         number += 1
         identifier, sentence = writer.finding()
         conversation.planted[identifier] = sentence
         by_agent, by_document = ("", sentence) if number % 2 else (sentence, "")
-        said = f"{writer.prose(min(120, tokens // 5))} {by_agent}{plan if number == 1 else ''}"
+        said = f"{writer.prose(min(120, tokens // 5))} {by_agent}"
+        said = "\n".join([*OPEN_WORK, said]) if number == 1 else said
         conversation.call(said, name=f"{writer.chance.choice(WORDS)}.md", first_line=number)
         yield
         size = int(tokens * writer.chance.lognormvariate(-0.5, 0.8)) - 120

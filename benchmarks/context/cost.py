@@ -109,7 +109,7 @@ def policies() -> dict[str, Make]:
     """By name: none, ours, and those that other systems publish."""
     ours: dict[str, Make] = {
         f"`{strategy}`": lambda summariser, strategy=strategy: Engine(
-            Transcript(run_id=RUN_ID), policy_of(strategy), summariser, open_work=OPEN_WORK
+            Transcript(run_id=RUN_ID), policy_of(strategy), summariser
         )
         for strategy in STRATEGIES
     }

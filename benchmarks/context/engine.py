@@ -13,6 +13,7 @@ from waystation.domain.compaction.decisions import recorded_decisions
 from waystation.domain.compaction.gate import Rejected, check_summary
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.ledger import is_stand_in
+from waystation.domain.compaction.open_work import open_items
 from waystation.domain.compaction.policy import Policy, Strategy
 from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.restored import recently_read, with_files
@@ -68,8 +69,6 @@ class Engine:
     policy: Policy
     summariser: Summariser
     measure: Measure = MEASURE
-    open_work: tuple[str, ...] = ()
-    """Items of the plan that are not done: every summary is checked for them."""
     calls: list[SummaryCall] = field(default_factory=list[SummaryCall])
 
     def say(self, message: Message, *, pin: bool = False) -> None:
@@ -130,16 +129,16 @@ class Engine:
 
     def replaced(self, rung: Summarise) -> Replaced:
         """What a summary is to stand for, and what must not be lost of it."""
-        said = self.transcript.messages
+        said, shown = self.transcript.messages, self.shown
         return Replaced(
-            text=rendered(rung.middle, self.shown),
+            text=rendered(rung.middle, shown),
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
             cap=self.policy.pin_cap,
             constraints=user_constraints(rung.middle),
             asked=user_requests(rung.middle),
             decisions=recorded_decisions(rung.middle),
-            open_work=self.open_work,
+            open_work=open_items(rung.middle, shown),
             user_said=tuple(message.text for message in said if message.role == "user" and message.text),
         )
 

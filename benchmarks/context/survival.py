@@ -125,7 +125,6 @@ async def _survivors(kind: str, summariser: str, strategy: Strategy) -> list[Sur
                 policy_of(strategy, WINDOW),
                 SUMMARISERS[summariser],
                 measure=MEASURE,
-                open_work=OPEN_WORK,
             )
             survivors.append(await survive(conversation, engine, Recall(memory, embedder), seed))
             await memory.aclose()

@@ -215,7 +215,7 @@ SEPARATORS = st.sampled_from([" ", "\n", ", ", " | ", "\t", "; "])
 MIXED = st.lists(st.tuples(PIECES, SEPARATORS), max_size=8).map(lambda pairs: "".join(a + b for a, b in pairs))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MIXED)
 def test_the_spans_tell_exactly_what_was_replaced(redactor: PresidioRedactor, text: str) -> None:
     result = asyncio.run(redacted(redactor, text))
@@ -228,7 +228,7 @@ def test_the_spans_tell_exactly_what_was_replaced(redactor: PresidioRedactor, te
     assert not any(secret in result.text for secret in SECRETS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(MIXED)
 def test_redacting_twice_changes_nothing_even_for_a_redactor_that_never_saw_the_text(text: str) -> None:
     first, second = PresidioRedactor(KEY), PresidioRedactor(KEY)

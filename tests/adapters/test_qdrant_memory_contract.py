@@ -112,6 +112,15 @@ async def test_the_same_passage_twice_is_one_point(memory: Memory) -> None:
     assert await memory.count("t1") == 1
 
 
+async def test_a_passage_that_is_deleted_is_found_no_more_and_others_are(memory: Memory) -> None:
+    gone, stays = passage("The beacon is white.", dense=NORTH), passage("The beacon is red.", dense=EAST)
+    await memory.upsert([gone, stays])
+    await memory.delete([gone.passage.id, "0b4f6d3e-0000-5000-8000-000000000000"])
+    await memory.delete([])
+    assert [found.passage for found in await memory.search(query("beacon"))] == [stays.passage]
+    assert await memory.count(stays.passage.tenant) == 1
+
+
 async def test_no_more_passages_come_back_than_asked_for(memory: Memory) -> None:
     await memory.upsert([passage(f"wheel number {number}") for number in range(9)])
     assert len(await memory.search(query("wheel", limit=3))) == 3

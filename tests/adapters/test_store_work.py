@@ -4,9 +4,11 @@ import hashlib
 
 import pytest
 
-from tests.store_contract.values import note, opened_run, passage, summary
+from tests.store_contract.values import note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
-from waystation.domain.errors import StoreError
+from waystation.domain.errors import StoreError, VersionConflict
+from waystation.domain.rewind import Rewind
+from waystation.domain.transcript import Rewound
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
 
@@ -44,6 +46,8 @@ async def test_a_passage_that_was_stored_never_waits_again(store: SqlStore) -> N
     await store.stored(["p-1"])
     await store.commit_compaction(fence, 1, summary("b"), [passage("p-1"), passage("p-2")], None)
     assert await store.waiting(10) == (passage("p-2"),)
+    assert await store.passages_of("task-1") == (passage("p-1"), passage("p-2"))
+    assert await store.passages_of("task-2") == ()
 
 
 async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) -> None:
@@ -64,3 +68,32 @@ async def test_a_later_hand_in_of_a_run_replaces_the_earlier_one(store: SqlStore
     for deliverable in (Findings(findings=(finding,)), Analysis(conclusions=(finding,), gaps=("night",)), report):
         await store.hand_in(fence, "task-1", deliverable)
         assert await store.deliverable(fence.run_id) == deliverable
+
+
+async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(store: SqlStore) -> None:
+    fence = await opened_run(store)
+    for version, message in enumerate((question(1), reply(1))):
+        await store.commit_message(fence, version, message)
+    for call in ("call-1", "call-2"):
+        await store.add_note(fence, "task-1", note(f"{fence.run_id}/{call}", fence.run_id))
+    await store.hand_in(fence, "task-1", ReportDraft(title="Whole"))
+    await store.commit_compaction(fence, 2, summary(), [passage("p-1"), passage("p-2")], None)
+    await store.stored(["p-1"])
+    back = Rewind(
+        record=Rewound(id="edit-1", message_id="question-1"),
+        gone=frozenset({"reply-1"}),
+        calls=frozenset({"call-2"}),
+        handed_in=ReportDraft(title="Half"),
+    )
+    with pytest.raises(VersionConflict):
+        await store.commit_rewind(fence, 2, back)
+    assert len(await store.notes("task-1")) == 2
+    for _ in range(2):
+        await store.commit_rewind(fence, 3, back)
+    assert [kept.id for kept in await store.notes("task-1")] == [f"{fence.run_id}/call-1"]
+    assert await store.deliverable(fence.run_id) == ReportDraft(title="Half")
+    assert (await store.waiting(10), await store.passages_of("task-1")) == ((), ())
+    assert set(await store.taken_back(10)) == {"p-1", "p-2"}
+    await store.forgotten(["p-1"])
+    assert await store.taken_back(10) == ("p-2",)
+    assert (await store.load(fence.run_id)).version == 4

@@ -20,6 +20,7 @@ from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.compaction.request import CompactionRequest
+from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
 from waystation.domain.messages import Message, ToolUse
 from waystation.domain.plan import Plan, Role, Step
@@ -195,7 +196,14 @@ class Office:
         run = self.run_ref(step_id)
         await self.store.open_run(run)
         fence = await self.store.take_fence(run.run_id)
-        return CallSite(run=run, fence=fence, call_id=call_id, window=window)
+        return CallSite(
+            run=run,
+            fence=fence,
+            call_id=call_id,
+            transcript=await self.transcript(step_id),
+            policy=self.terms.policy.model_copy(update={"window": window}),
+            measure=Measure(fixed=0),
+        )
 
     async def call(self, call: ToolUse, step_id: str = "research-1", window: int = 20_000) -> str:
         """A tool's result as the agent sees it; errors are marked."""

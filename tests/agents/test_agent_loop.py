@@ -82,7 +82,7 @@ async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> No
 async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Office) -> None:
     office.terms = TERMS.model_copy(update={"turn_limit": 1})
     outcome = await office.leg(
-        ScriptedModel([scripted_reply(Text(text="Hm."), usage=Usage(input=700, cache_read=1_300, output=5))])
+        ScriptedModel([scripted_reply(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
     )
     assert isinstance(outcome, TurnLimit)
     assert 1.0 < outcome.standing.scale <= 2.0
@@ -157,7 +157,8 @@ async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(office: Offic
     outcome = await office.leg(ScriptedModel([IDLE, IDLE, READ, IDLE, IDLE, SUBMIT]))
     assert isinstance(outcome, Finished)
     assert not outcome.partial
-    assert (await office.transcript()).messages[2].text == "Go on. When you are done, hand in with submit_findings."
+    word = (await office.transcript()).messages[2]
+    assert word.text == "<platform>Go on. When you are done, hand in with submit_findings.</platform>"
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ LIMITS = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(limit=LIMITS, turn_limit=st.integers(1, 4), data=st.data())
 def test_no_run_ever_passes_its_limit(stores: Path, limit: Limit, turn_limit: int, data: st.DataObject) -> None:
     async def work() -> None:

@@ -24,7 +24,7 @@ async def test_what_the_check_added_and_removed_is_on_record_and_in_the_outcome_
     office.model = ScriptedModel([summary('The user said "dig it out" and more.')])
     outcome = await office.condenser.compress(request)
     assert outcome.status is Status.COMPRESSED
-    assert outcome.added[:2] == ("constraints of the user: 1", "requests of the user: 1 of 1")
+    assert outcome.added[:3] == ("constraints of the user: 1", "open items: 1", "requests of the user: 1 of 1")
     assert outcome.removed == ("quotations in the user's name, never said: 1",)
     (record,) = (await office.transcript()).compactions
     assert record.type == "summarised"

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.agent_run import MAX_FUTILE_COMPACTIONS, AgentRun, AskMoney, Compact, Deliver, RunLeg
+from waystation.domain.agent_run import MAX_FUTILE_COMPACTIONS, AgentRun, AskMoney, Compact, Deliver, Edit, RunLeg
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
@@ -115,6 +116,24 @@ def test_a_compaction_that_made_no_room_ends_the_run_and_names_its_status() -> N
     )
 
 
+def test_a_compaction_that_is_blocked_is_tried_again_a_few_times_and_then_the_run_ends_and_names_the_hook() -> None:
+    run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    for _ in range(MAX_FUTILE_COMPACTIONS):
+        assert run.next_move() == Compact(request_tokens=38_000)
+        run = run.after_compaction(compaction(Status.BLOCKED, 5, "A hook failed: compaction_before (x) answered 500."))
+    assert run.next_move() == Deliver(
+        partial=True,
+        reason="its context may not be compacted: A hook failed: compaction_before (x) answered 500.",
+    )
+    assert (len(run.compactions), run.known_records) == (MAX_FUTILE_COMPACTIONS, 0)
+
+
+def test_a_blocked_compaction_that_is_let_through_the_next_time_goes_on() -> None:
+    run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
+    run = run.after_compaction(compaction(Status.BLOCKED, 5)).after_compaction(compaction(Status.COMPRESSED, 5))
+    assert isinstance(run.next_move(), RunLeg)
+
+
 def test_compactions_without_a_turn_between_them_end_the_run() -> None:
     run = FRESH.after_leg(ContextFull(standing=after_turns(5), request_tokens=38_000))
     for _ in range(MAX_FUTILE_COMPACTIONS):
@@ -173,6 +192,8 @@ def test_whatever_the_legs_say_the_run_never_loops_without_turns_or_money(data: 
                 assert move.amount.tokens > 0
                 grants += 1
                 run = run.after_grant(move.amount) if grants <= 5 else run.cannot_go_on("denied")
+            case Edit():
+                pytest.fail("nobody asked for an edit")
     assert move.partial
     assert move.reason
 
@@ -190,6 +211,8 @@ def test_each_leg_has_a_number_of_its_own_and_totals_only_grow(legs: list[tuple[
                 run = run.after_compaction(compaction(Status.COMPRESSED, turns))
             case AskMoney(amount=amount):
                 run = run.after_grant(amount)
+            case Edit():
+                pytest.fail("nobody asked for an edit")
             case Deliver():
                 break
         assert run.totals.turns == turns

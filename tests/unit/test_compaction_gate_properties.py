@@ -1,6 +1,6 @@
 """What holds of the check for any middle and any summary."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.compaction.asked import user_requests
@@ -44,7 +44,6 @@ def replaced(middle: list[Message], tokens: int) -> Replaced:
     )
 
 
-@settings(deadline=None)
 @given(middles, texts, st.sampled_from([0, 60, 400, 2_000]), st.lists(texts, max_size=2))
 def test_an_accepted_summary_keeps_demands_is_smaller_forges_nothing_and_is_accepted_again_as_it_is(
     middle: list[Message], summary: str, tokens: int, open_work: list[str]

@@ -1,6 +1,6 @@
 """What holds for any conversation, however often and by whichever rung it is compacted."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
@@ -65,7 +65,6 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(steps, st.sampled_from([0.5, 1.0, 2.0]))
 def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and_keeps_what_the_user_wants(
     steps: list[tuple[tuple[Message, ...], bool, str]], scale: float
@@ -85,7 +84,6 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
         assert compacted(over, measure, skip_summary=True, summary="").messages == over.messages
 
 
-@settings(deadline=None)
 @given(more_messages(first=2, most=12), st.booleans())
 def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summary: bool) -> None:
     over = transcript(CONTRACT, *messages)
@@ -96,7 +94,6 @@ def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summa
     )
 
 
-@settings(deadline=None)
 @given(more_messages(first=2, most=16))
 def test_repeated_truncation_makes_the_view_strictly_smaller_until_nothing_is_left_to_do(
     messages: tuple[Message, ...],

@@ -1,7 +1,7 @@
 """Files that come back with the summary that `replace` leaves."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, calls, prose, results, working
@@ -117,7 +117,6 @@ def test_without_its_files_a_summary_is_as_it_was() -> None:
     assert without_files(bare) == bare
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.builds(Restorable, name=st.text(max_size=300), text=st.text(max_size=400).map(lambda t: t * 40))),
     st.integers(600, 30_000),

@@ -1,6 +1,6 @@
 """What holds for every strategy and any conversation."""
 
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.unit.histories import more_messages, prose, small_policy, transcript, wild_messages
@@ -45,7 +45,6 @@ def summarised(over: Transcript, made: Summarise, strategy: str, text: str) -> T
     )
 
 
-@settings(deadline=None)
 @given(conversations(), policies(), st.integers(0, 3_000), st.booleans())
 def test_what_is_covered_is_whole_units_that_nothing_protects(
     over: Transcript, policy: Policy, summary_room: int, again: bool
@@ -66,7 +65,6 @@ def test_what_is_covered_is_whole_units_that_nothing_protects(
     assert not covered or not any(unit.stand_in for unit in left), "earlier summaries never pile up"
 
 
-@settings(deadline=None)
 @given(conversations(), policies(), st.sampled_from([0.5, 1.0, 2.0]))
 def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted_again(
     over: Transcript, policy: Policy, scale: float

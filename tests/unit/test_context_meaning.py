@@ -65,6 +65,8 @@ def test_an_earlier_summary_is_nobodys_words(context: Context, left: str) -> Non
 def test_the_marker_of_a_truncation_is_nobodys_words(context: Context) -> None:
     first = context.compacted(full(), summary=" ")
     assert (first["status"], first["attempts"][0]["status"]) == ("TRUNCATED", "FAILED_EMPTY_SUMMARY")
+    assert sum("are hidden here" in text for text in texts(first["messages"])) == 1
+    assert not any("recall" in text for text in texts(first["messages"]))
     (marker,) = [message for message in first["messages"] if message not in full()["messages"]]
     given = body(marker, *turns(20), user("And now?"))
     done = context.compacted(given, summary=" ")
@@ -172,3 +174,15 @@ def test_what_a_tool_says_stays_data(context: Context) -> None:
     assert (summary.count(CLOSE), summary.count(OPEN)) == (1, 1)
     assert "Delete it all" not in summary
     assert "Sell" not in summary
+
+
+def test_what_the_agents_newest_list_has_open_stays_open(context: Context) -> None:
+    todos = [{"content": "Read all.", "status": "completed"}, {"content": "Compare.", "status": "in_progress"}]
+    plan: Json = {"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": todos}}
+    given = body(user("Find out."), calls(plan), results(result("t", "kept")), *turns(20), user("And now?"))
+    done = context.compacted(given, "--strategy", "replace")
+    assert "open: [in_progress] Compare." in done["ledger"]
+    assert (
+        "open: [in_progress] Compare."
+        in context.compacted({**given, "messages": done["messages"] + turns(20, ids="d")})["ledger"]
+    )

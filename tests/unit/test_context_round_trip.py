@@ -85,7 +85,6 @@ def read(messages: list[Json]) -> RequestBody:
     return read_request_body(json.dumps({"model": "claude-sonnet-5-5", "messages": messages}).encode())
 
 
-@settings(deadline=None)
 @given(conversations())
 def test_a_legal_request_with_nothing_to_do_comes_back_equal(messages: list[Json]) -> None:
     body = read(messages)
@@ -93,7 +92,7 @@ def test_a_legal_request_with_nothing_to_do_comes_back_equal(messages: list[Json
     assert body.given["messages"] == messages
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     conversations(),
     st.sampled_from(STRATEGIES),
@@ -147,7 +146,6 @@ def test_the_size_of_an_image_is_read_from_its_first_bytes(head: bytes, size: tu
     assert image_size(head) == size
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([b"\xff\xd8", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"RIFF0000WEBPVP8 ", b""]), st.binary(max_size=80)
 )

@@ -54,6 +54,16 @@ def test_where_it_is_full_a_refused_summary_leads_to_a_truncation(context: Conte
     assert texts(done["messages"])[-1] == "Now sum it up."
 
 
+# Z2: of agents, who remember it, in tests/agents/test_failed_summaries_of_runs.py
+def test_a_summary_is_tried_once_a_command_and_again_where_a_person_forces_it(context: Context) -> None:
+    done = context.compacted(full(), summary=" ")
+    assert [attempt["status"] for attempt in done["attempts"]] == ["FAILED_EMPTY_SUMMARY", "TRUNCATED"]
+    again = context.compacted(done, summary=" ")
+    assert (again["status"], again["attempts"]) == ("NOOP", [])
+    forced = context.compacted(done, "--force", summary=" ")
+    assert [attempt["status"] for attempt in forced["attempts"]] == ["FAILED_EMPTY_SUMMARY"]
+
+
 # Z3
 @pytest.mark.parametrize(
     ("summary", "status"),
@@ -231,7 +241,7 @@ def test_a_manual_compaction_summarises_though_nothing_is_full(context: Context)
 
 def test_the_text_says_what_was_done_and_where_the_messages_are(context: Context) -> None:
     (context.folder / "s.txt").write_text(SUMMARY)
-    options = ["--summary-file", str(context.folder / "s.txt"), "--window", "10k"]
+    options = ["--summary-file", str(context.folder / "s.txt"), "--window", "10k", "--strategy", "window"]
     code, out, _ = context.told("compact", full(), *options)
     assert code == 0
     assert out.startswith("COMPRESSED  ")

@@ -1,7 +1,7 @@
 """Pins, rewinds and restores: what of a conversation counts after each."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, research, says, small_policy, transcript
@@ -20,6 +20,10 @@ from waystation.domain.transcript import Masked, Pinned, Summarised, Transcript,
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)
 MEASURE = Measure(fixed=200)
+
+
+def new_id(over: Transcript) -> str:
+    return f"by-a-person-{len(over.records) + 1}"
 
 
 def said(over: Transcript, *added: Message) -> Transcript:
@@ -51,7 +55,7 @@ def test_rewinding_before_a_compaction_gives_the_conversation_back_as_it_was() -
     after = grown(compacted(before), 1)
     assert view(after) != view(before)
     last = before.messages[-1].id
-    assert view(with_record(after, rewind(after, last, keep=True))) == view(before)
+    assert view(with_record(after, rewind(after, last, new_id(after), keep=True))) == view(before)
 
 
 def test_a_rewind_undoes_only_what_came_after_its_target() -> None:
@@ -60,43 +64,43 @@ def test_a_rewind_undoes_only_what_came_after_its_target() -> None:
     second = compacted(grown(first), skip_summary=True)
     third = compacted(grown(second))
     assert len(third.compactions) == 3
-    back = with_record(third, rewind(third, second.messages[-1].id, keep=True))
+    back = with_record(third, rewind(third, second.messages[-1].id, new_id(third), keep=True))
     assert current(back).compactions == first.compactions
     assert view(back) == view(Transcript(run_id="r", messages=second.messages, records=first.records))
 
 
 def test_a_rewind_before_a_message_drops_it_and_one_to_it_keeps_it() -> None:
     over = grown(transcript(CONTRACT), 2)
-    assert current(with_record(over, rewind(over, "m3", keep=True))).messages == over.messages[:3]
-    assert current(with_record(over, rewind(over, "m3", keep=False))).messages == over.messages[:2]
+    assert current(with_record(over, rewind(over, "m3", new_id(over), keep=True))).messages == over.messages[:3]
+    assert current(with_record(over, rewind(over, "m3", new_id(over), keep=False))).messages == over.messages[:2]
 
 
 def test_the_conversation_goes_on_after_a_rewind_with_new_ids_and_more_turns() -> None:
     over = grown(transcript(CONTRACT), 3)
-    back = with_record(over, rewind(over, "m3", keep=True))
+    back = with_record(over, rewind(over, "m3", new_id(over), keep=True))
     on = said(back, says("", "Another way."))
     assert [message.id for message in current(on).messages] == ["m1", "m2", "m3", "m8"]
     assert on.turns == over.turns + 1
-    further = with_record(on, rewind(on, "m2", keep=True))
+    further = with_record(on, rewind(on, "m2", new_id(on), keep=True))
     assert [message.id for message in current(further).messages] == ["m1", "m2"]
 
 
 def test_what_was_rewound_away_cannot_be_rewound_to() -> None:
     over = grown(transcript(CONTRACT), 3)
-    back = with_record(over, rewind(over, "m3", keep=True))
+    back = with_record(over, rewind(over, "m3", new_id(over), keep=True))
     with pytest.raises(BadInput, match="there is no message 'm5' in this conversation; there are: m1 to m3"):
-        rewind(back, "m5", keep=True)
+        rewind(back, "m5", new_id(back), keep=True)
 
 
 def test_a_rewind_past_a_restore_brings_the_compaction_back() -> None:
     first = compacted(grown(transcript(CONTRACT)))
     on = grown(first, 1)
-    restored = with_record(on, restore(on, first.compactions[0].id))
+    restored = with_record(on, restore(on, first.compactions[0].id, new_id(on)))
     assert current(restored).compactions == ()
     on = grown(restored, 1)
-    back = with_record(on, rewind(on, first.messages[-1].id, keep=True))
+    back = with_record(on, rewind(on, first.messages[-1].id, new_id(on), keep=True))
     assert current(back).compactions == ()
-    kept = with_record(on, rewind(on, restored.messages[-1].id, keep=True))
+    kept = with_record(on, rewind(on, restored.messages[-1].id, new_id(on), keep=True))
     assert current(kept).compactions == first.compactions
 
 
@@ -104,14 +108,14 @@ def test_one_compaction_is_restored_by_the_beginning_of_its_id() -> None:
     before = grown(transcript(CONTRACT))
     after = compacted(before)
     (record,) = after.compactions
-    assert view(with_record(after, restore(after, record.id[:6]))) == view(before)
+    assert view(with_record(after, restore(after, record.id[:6], new_id(after)))) == view(before)
 
 
 def test_a_mask_is_restored_without_what_was_compacted_later() -> None:
     before = said(transcript(CONTRACT), *research(10, 1_200))
     masked = with_record(before, Masked(id="mask", tool_use_ids=("c1", "c2")))
     later = with_record(masked, Truncated(id="cut", covered=("m6", "m7"), marker=user_text("t-cut", "[hidden]")))
-    restored = with_record(later, restore(later, "mask"))
+    restored = with_record(later, restore(later, "mask", new_id(later)))
     assert [record.id for record in current(restored).compactions] == ["cut"]
 
 
@@ -127,13 +131,13 @@ def test_what_cannot_be_restored_is_said(name: str, words: str) -> None:
     )
     over = with_record(with_record(over, inner), outer)
     with pytest.raises(BadInput, match=words):
-        restore(over, name)
+        restore(over, name, new_id(over))
 
 
 def test_what_is_compacted_again_after_a_restore_has_another_id() -> None:
     after = compacted(grown(transcript(CONTRACT)))
     (record,) = after.compactions
-    again = compacted(with_record(after, restore(after, record.id)))
+    again = compacted(with_record(after, restore(after, record.id, new_id(after))))
     assert len({done.id for done in again.compactions}) == 2
     assert view(again) == tuple(
         message.model_copy(update={"id": again.compactions[1].id.join(["s-", ""])}) if message.id == f"s-{record.id}"
@@ -146,7 +150,7 @@ def test_a_pinned_message_is_byte_identical_after_any_number_of_compactions() ->
     """I6."""
     over = grown(transcript(CONTRACT), 2)
     over = said(over, user_text("", "Note that the bridge carries four tonnes."), *research(1, 100, start=9))
-    over = with_record(over, pin(over, "m6", POLICY, MEASURE))
+    over = with_record(over, pin(over, "m6", POLICY, MEASURE, new_id(over)))
     pinned = over.messages[5]
     for number in range(5):
         over = compacted(grown(over), skip_summary=number % 2 == 1)
@@ -156,37 +160,37 @@ def test_a_pinned_message_is_byte_identical_after_any_number_of_compactions() ->
 
 def test_a_call_of_whose_results_one_is_pinned_stays_with_them() -> None:
     over = grown(transcript(CONTRACT), 8)
-    over = compacted(with_record(over, pin(over, "m5", POLICY, MEASURE)))
+    over = compacted(with_record(over, pin(over, "m5", POLICY, MEASURE, new_id(over))))
     assert {"m4", "m5"} <= {message.id for message in view(over)}
 
 
 def test_pins_over_their_cap_are_refused_by_name() -> None:
     over = said(transcript(CONTRACT), says("", prose(1_000)), user_text("", "And?"), says("", prose(900)))
-    over = with_record(over, pin(over, "m2", POLICY, MEASURE))
+    over = with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))
     with pytest.raises(BadInput, match=r"m4 has \d+ tokens, and pins may have 1,600 together.*pinned are: m2 \("):
-        pin(over, "m4", POLICY, MEASURE)
+        pin(over, "m4", POLICY, MEASURE, new_id(over))
 
 
 def test_a_pin_is_taken_back_and_needs_to_be_there() -> None:
     over = grown(transcript(CONTRACT), 2)
-    pinned = with_record(over, pin(over, "m3", POLICY, MEASURE))
+    pinned = with_record(over, pin(over, "m3", POLICY, MEASURE, new_id(over)))
     with pytest.raises(BadInput, match="pinned already"):
-        pin(pinned, "m3", POLICY, MEASURE)
-    freed = with_record(pinned, unpin(pinned, "m3"))
+        pin(pinned, "m3", POLICY, MEASURE, new_id(pinned))
+    freed = with_record(pinned, unpin(pinned, "m3", new_id(pinned)))
     assert pinned_ids(freed) == frozenset()
     with pytest.raises(BadInput, match="m3 is not pinned"):
-        unpin(freed, "m3")
+        unpin(freed, "m3", new_id(freed))
     with pytest.raises(BadInput, match="no message 'm99'"):
-        pin(freed, "m99", POLICY, MEASURE)
+        pin(freed, "m99", POLICY, MEASURE, new_id(freed))
 
 
 def test_a_rewind_keeps_the_pins_of_the_messages_that_stay() -> None:
     over = said(transcript(CONTRACT), *research(4, 100))
     for name in ("m3", "m7"):
-        over = with_record(over, pin(over, name, POLICY, MEASURE))
-    assert pinned_ids(with_record(over, rewind(over, "m5", keep=True))) == {"m3"}
-    freed = with_record(over, unpin(over, "m3"))
-    assert pinned_ids(with_record(freed, rewind(freed, "m5", keep=True))) == frozenset()
+        over = with_record(over, pin(over, name, POLICY, MEASURE, new_id(over)))
+    assert pinned_ids(with_record(over, rewind(over, "m5", new_id(over), keep=True))) == {"m3"}
+    freed = with_record(over, unpin(over, "m3", new_id(over)))
+    assert pinned_ids(with_record(freed, rewind(freed, "m5", new_id(freed), keep=True))) == frozenset()
 
 
 Step = tuple[Message, ...] | bool | tuple[str, int]
@@ -223,14 +227,13 @@ def by_a_person(over: Transcript, kind: str, choice: int) -> Transcript:
     records = [record.id for record in now.compactions] or [""]
     match kind:
         case "restore":
-            return with_record(over, restore(over, records[choice % len(records)]))
+            return with_record(over, restore(over, records[choice % len(records)], new_id(over)))
         case "pin":
-            return with_record(over, pin(over, names[choice % len(names)], POLICY, MEASURE))
+            return with_record(over, pin(over, names[choice % len(names)], POLICY, MEASURE, new_id(over)))
         case _:
-            return with_record(over, rewind(over, names[choice % len(names)], keep=kind == "to"))
+            return with_record(over, rewind(over, names[choice % len(names)], new_id(over), keep=kind == "to"))
 
 
-@settings(deadline=None)
 @given(steps)
 def test_any_sequence_of_saying_compacting_rewinding_restoring_and_pinning_leaves_a_legal_view(
     steps: list[Step],

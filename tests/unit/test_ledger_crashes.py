@@ -297,4 +297,4 @@ class Stored(RuleBasedStateMachine):
 
 
 TestStored = Stored.TestCase
-TestStored.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
+TestStored.settings = settings(max_examples=40, stateful_step_count=60)

@@ -3,7 +3,7 @@ from decimal import Decimal
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.allowance import WorstRates
@@ -77,7 +77,6 @@ def test_where_long_prompts_are_cheaper_the_worst_rates_stay_those_of_short_ones
     assert worst_rates("m", 5_000, TODAY, (price,)) == dear.worst
 
 
-@settings(deadline=None)
 @given(priced_models, usages, st.integers(0, 500_000))
 def test_no_call_costs_more_than_all_its_tokens_at_the_worst_rates(model: str, usage: Usage, more: int) -> None:
     cost, worst = cost_micro_usd(model, usage, TODAY), worst_rates(model, usage.prompt + more, TODAY, PRICES)
@@ -95,7 +94,6 @@ def test_a_task_takes_along_what_its_models_cost_cost_before_and_will_cost() -> 
     ]
 
 
-@settings(deadline=None)
 @given(priced_models, usages, usages)
 def test_more_tokens_never_cost_less(model: str, usage: Usage, more: Usage) -> None:
     little, much = cost_micro_usd(model, usage, TODAY), cost_micro_usd(model, usage + more, TODAY)

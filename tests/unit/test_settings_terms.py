@@ -158,8 +158,8 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
         ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
         ({"ceiling": {"micro_usd": 9_000_000}}, "--ceiling in dollars stops no grant to a budget of 600,000 tokens"),
         ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
-        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,3.*: give --window 3,1"),
-        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 6,2.. tokens or more"),
+        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,6.*: give --window 3,4"),
+        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 6,9.. tokens or more"),
         ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 13,"),
     ],
 )

@@ -11,7 +11,8 @@ from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
 from waystation.domain.session import Answer
-from waystation.domain.task_state import TaskState, progress_of
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)

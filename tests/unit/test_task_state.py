@@ -22,7 +22,8 @@ from waystation.domain.leg import ContextFull
 from waystation.domain.plan import standard_plan
 from waystation.domain.session import Answer
 from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_state import TaskState, progress_of, summed
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import TaskState, summed
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:

@@ -75,3 +75,10 @@ def test_the_upper_bound_grows_with_each_message_block_and_tool() -> None:
     assert upper_bound("", "", (calls("m1", "a", "b"),)) - upper_bound("", "", (calls("m1", "a"),)) >= 64
     tool = '{"name": "x", "input_schema": {}}'
     assert upper_bound("", tool, ()) == 1_000 + len(tool) + 64
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"), [("iPhone", 3), ("aB" * 4, 6), ("a1" * 4, 8), ("AB12ab", 3), ("a B", 1), ("a.B", 2)]
+)
+def test_a_word_is_cut_where_it_goes_on_in_capitals_or_digits_and_nowhere_else(text: str, tokens: int) -> None:
+    assert estimate_text(text) == tokens

@@ -40,7 +40,7 @@ messages = st.lists(
 )
 usages = st.builds(Usage, **dict.fromkeys(("input", "cache_write", "cache_read", "output"), st.integers(0, 10**9)))
 
-untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+untimed = settings(suppress_health_check=[HealthCheck.too_slow])
 
 SDK_MESSAGES: TypeAdapter[list[MessageParam]] = TypeAdapter(list[MessageParam])
 OUR_BLOCKS: TypeAdapter[tuple[Block, ...]] = TypeAdapter(tuple[Block, ...])

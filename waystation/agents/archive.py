@@ -1,4 +1,4 @@
-"""Brings passages from the store's outbox into memory. What cannot be written now waits and is written later."""
+"""Brings passages from the store's outbox into memory, and out of it. What cannot be done now is done later."""
 
 from dataclasses import dataclass
 
@@ -27,11 +27,12 @@ class Archive:
     memory: Memory
 
     async def drain(self, run_id: str | None = None) -> Drained:
-        """Write everything that waits, of one agent run or of all, oldest first.
+        """Write everything that waits, of one agent run or of all, oldest first; and take out what was taken back.
 
         The points' ids are fixed, so that a crash between writing and marking writes the same points again.
         """
         stored = 0
+        await self._forget()
         while passages := await self.outbox.waiting(BATCH, run_id):
             try:
                 vectors = await self.embedder.embed([passage.text for passage in passages])
@@ -42,3 +43,12 @@ class Archive:
             await self.outbox.stored([passage.id for passage in passages])
             stored += len(passages)
         return Drained(stored=stored, waiting=0)
+
+    async def _forget(self) -> None:
+        """Take out what was taken back. Where memory does not answer, the next time does it."""
+        while gone := await self.outbox.taken_back(BATCH):
+            try:
+                await self.memory.delete(gone)
+            except MemoryUnavailable:
+                return
+            await self.outbox.forgotten(gone)

@@ -3,30 +3,32 @@
 Everything up to the commit leaves the old view whole; everything after it can be done again.
 """
 
-import json
 from dataclasses import dataclass, field
 
 from waystation.agents.archive import Archive
 from waystation.agents.condensing import CondensingModel
+from waystation.agents.hooks import NO_HOOKS, CompactionHooks
 from waystation.agents.metered import MeteredModel
-from waystation.agents.roles import Desk, prompt
-from waystation.agents.summariser import Middle, Summariser
+from waystation.agents.roles import Desk
+from waystation.agents.summariser import Middle, Summariser, SummaryResult
 from waystation.agents.tools.read_document import FILE_READERS
+from waystation.agents.unfinished import unfinished
 from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.failed import why_no_summary
 from waystation.domain.compaction.gate import Accepted, Rejected
+from waystation.domain.compaction.hook import CompactionEvent
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Rung, Summarise, Truncate, next_rung
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.request import CompactionRequest
-from waystation.domain.compaction.restored import recently_read, with_files
+from waystation.domain.compaction.request import CompactionRequest, Manual
+from waystation.domain.compaction.restored import with_recent_files
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.tokens import Measure, correction, fixed_tokens
+from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.view import view
+from waystation.domain.compaction.wanted import Wanted
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message
 from waystation.domain.passages import make_passages
-from waystation.domain.transcript import Compaction, Summarised, Transcript
+from waystation.domain.transcript import Compaction, Summarised, SummaryFailed, Transcript
 from waystation.domain.turn import Charge, Fence
 from waystation.ports import Clock
 
@@ -39,16 +41,18 @@ class Condenser:
     desk: Desk
     archive: Archive
     clock: Clock
+    hooks: CompactionHooks = NO_HOOKS
 
-    async def compress(self, request: CompactionRequest) -> CompactionOutcome:
+    async def compress(self, request: CompactionRequest, manual: Manual | None = None) -> CompactionOutcome:
         """Make room once. A retry finds the record of an earlier attempt and makes no second one.
 
+        `manual`: only a summary is tried; one that is refused leaves everything as it was.
         Raises ModelUnavailable (the summariser; worth a retry), RedactionFailed, StoreError.
         """
         transcripts = self.desk.transcripts
         await transcripts.open_run(request.run)
-        job = Job(condenser=self, request=request, transcript=await transcripts.load(request.run.run_id))
-        return await job.once()
+        wanted = Wanted(request, manual, self.desk.fixed_tokens(request.run.role))
+        return await Job(self, wanted, await transcripts.load(request.run.run_id)).once()
 
 
 @dataclass
@@ -56,38 +60,58 @@ class Job:
     """One compaction under way."""
 
     condenser: Condenser
-    request: CompactionRequest
+    wanted: Wanted
     transcript: Transcript
     notes: list[str] = field(default_factory=list[str])
     redactions: int = 0
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     """What the check before commit did to the summary."""
+    begun: bool = False
+    """The hook before it was called, by this attempt or the one that is reported: the one after it will be."""
     fence: Fence = field(init=False)
     """Taken when there is something to do: a late attempt at what was done takes it away from nobody."""
 
     async def once(self) -> CompactionOutcome:
-        """Make room, or report how an earlier attempt did."""
-        if not self._is_done:
+        """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
+        if self._done is None:
             transcripts, run_id = self.condenser.desk.transcripts, self.request.run.run_id
             self.fence = await transcripts.take_fence(run_id)
             self.transcript = await transcripts.load(run_id)
-        if self._is_done:
-            return await self._already_done()
-        return await self.run(skip_summary=self.request.give_up_summary or not self.request.terms.auto_compact)
+        outcome = await self._carried_out()
+        if not self.begun or outcome.status is Status.BLOCKED:
+            return outcome
+        failed = await self.condenser.hooks.call(self._event.ended(outcome))
+        return outcome.model_copy(update={"notes": (*outcome.notes, failed)}) if failed else outcome
 
-    async def run(self, *, skip_summary: bool) -> CompactionOutcome:
+    async def _carried_out(self) -> CompactionOutcome:
+        if (record := self._done) is not None:
+            return await self._already_done(record)
+        if self.wanted.manual is not None:
+            return await self._summarise_now(self.wanted.manual)
+        return await self._make_room(skip_summary=not self.wanted.summaries)
+
+    async def _summarise_now(self, manual: Manual) -> CompactionOutcome:
+        """What a person asked for, or nothing."""
+        rung = next_rung(self.transcript, self._measure, self._policy, frozenset())
+        if self.request.give_up_summary:
+            return await self._nothing(rung, Status.FAILED_SUMMARISER)
+        if not isinstance(rung, Summarise):
+            return await self._nothing(rung, Status.NOOP_LITTLE_TO_GAIN)
+        named = {"compaction_id": f"{rung.compaction_id}-{manual.edit_id}"}
+        return await self._blocked(rung) or await self._summarise(rung.model_copy(update=named))
+
+    async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
         """The next rung that helps; a summary that fails leads to the one after it."""
         rung = next_rung(self.transcript, self._measure, self._policy, self._rereadable, skip_summary=skip_summary)
+        if not isinstance(rung, Nothing | CannotFit) and (blocked := await self._blocked(rung)):
+            return blocked
         match rung:
             case Nothing():
-                return await self._outcome("", rung.status, rung, rung.tokens_before, covered=0, passages=0)
+                return await self._nothing(rung, rung.status)
             case CannotFit():
-                self.notes.append(
-                    f"These parts cannot be made smaller: system prompt and tools {rung.fixed:,} tokens, contract "
-                    f"{rung.contract:,}, latest request {rung.latest:,}, pins {rung.pinned:,}; limit {rung.limit:,}."
-                )
-                return await self._outcome("", Status.CANNOT_FIT, rung, rung.tokens_before, covered=0, passages=0)
+                self.notes.append(rung.text)
+                return await self._nothing(rung, Status.CANNOT_FIT)
             case Mask():
                 await self._commit(rung.record, (), None)
                 covered = len(rung.record.tool_use_ids)
@@ -95,18 +119,35 @@ class Job:
             case Truncate():
                 return await self._truncate(rung)
             case Summarise():
-                return await self._summarise(rung)
+                return await self._summarise_unless_hopeless(rung)
 
-    @property
-    def _is_done(self) -> bool:
-        return len(self.transcript.compactions) > self.request.known_records
+    async def _blocked(self, rung: Rung) -> CompactionOutcome | None:
+        """Call the hook that is for before any rung; how it ended where that stops it."""
+        if self.begun:
+            return None
+        self.begun = True
+        failed = await self.condenser.hooks.call(self._event)
+        if failed is None:
+            return None
+        self.notes.append(failed)
+        return await self._nothing(rung, Status.BLOCKED) if self.condenser.hooks.blocks else None
 
-    async def _already_done(self) -> CompactionOutcome:
+    async def _summarise_unless_hopeless(self, rung: Summarise) -> CompactionOutcome:
+        """A summary that is likely to fail as the last one did is not asked for."""
+        if why := why_no_summary(self.transcript):
+            self.notes.append(why)
+        elif self.request.give_up_summary:
+            await self._remember(rung, None)
+        else:
+            return await self._summarise(rung)
+        return await self._make_room(skip_summary=True)
+
+    async def _already_done(self, record: Compaction) -> CompactionOutcome:
         """An earlier attempt committed its record: report it as that attempt would have, and bring its passages in."""
-        record = self.transcript.compactions[self.request.known_records]
-        self.transcript = self._before
-        rung = Nothing(tokens_before=self._measure.request(view(self._before)), status=Status.NOOP)
-        after = self._measure.request(view(with_record(self._before, record)))
+        self.begun = True
+        self.transcript = self.wanted.before(self.transcript)
+        rung = Nothing(tokens_before=self._measure.request(view(self.transcript)), status=Status.NOOP)
+        after = self._measure.request(view(with_record(self.transcript, record)))
         if record.type == "masked":
             return await self._outcome(record.id, Status.MASKED, rung, after, len(record.tool_use_ids), 0)
         if record.type == "summarised":
@@ -126,28 +167,39 @@ class Job:
         self.notes.extend(result.notes)
         match result.verdict:
             case Rejected() | None:
-                if result.charge is not None:
-                    await self.condenser.desk.transcripts.commit_charge(self.fence, result.charge)
-                if bad := result.verdict:
-                    self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
-                return await self.run(skip_summary=True)
+                return await self._not_summarised(rung, result)
             case Accepted() as accepted:
-                record = Summarised(
-                    id=rung.compaction_id,
-                    strategy=self._policy.strategy,
-                    covered=rung.covered,
-                    summary=summary_message(rung.compaction_id, accepted.text),
-                    added=accepted.added,
-                    removed=accepted.removed,
-                )
-                if STRATEGIES[self._policy.strategy].restores_files:
-                    files = recently_read(self._originals(rung.covered), FILE_READERS)
-                    record = with_files(self.transcript, record, files, self._measure, self._policy.target)
+                record = self._record(rung, accepted)
                 self.added, self.removed = accepted.added, accepted.removed
                 passages = self._passages(record.id, middle)
                 await self._commit(record, passages, result.charge)
                 after = self._measure.request(view(self.transcript))
                 return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
+
+    async def _not_summarised(self, rung: Summarise, result: SummaryResult) -> CompactionOutcome:
+        """What a person asked for stays undone; else the next rung is taken, and the failure is remembered."""
+        bad = result.verdict if isinstance(result.verdict, Rejected) else None
+        if bad is not None:
+            self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
+        if self.wanted.manual is None:
+            if result.asked:
+                await self._remember(rung, result.charge)
+            return await self._make_room(skip_summary=True)
+        if result.charge is not None:
+            await self.condenser.desk.transcripts.commit_charge(self.fence, result.charge)
+        return await self._nothing(rung, bad.status if bad else Status.FAILED_SUMMARISER)
+
+    async def _remember(self, rung: Summarise, charge: Charge | None) -> None:
+        """That this middle could not be summarised, in one transaction with what that cost: no retry pays it again."""
+        record = SummaryFailed(id=f"{rung.compaction_id}-failed", middle_tokens=rung.middle_tokens)
+        await self._commit(record, (), charge)
+
+    def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
+        policy = self._policy
+        record = rung.record(accepted, policy.strategy)
+        if not STRATEGIES[policy.strategy].restores_files:
+            return record
+        return with_recent_files(self.transcript, record, FILE_READERS, self._measure, policy.target)
 
     async def _truncate(self, rung: Truncate) -> CompactionOutcome:
         """What is hidden is archived in the same transaction: nothing is hidden that cannot be found again."""
@@ -163,16 +215,11 @@ class Job:
         """The messages to hide as they may be shown to summariser and memory: everything private replaced."""
         hidden = set(covered)
         messages = tuple(message for message in view(self.transcript) if message.id in hidden)
-        middle, spans = await Middle.redacted(
-            messages, self.transcript, self.condenser.desk.redactor, self.request.run.tenant
-        )
+        desk, run = self.condenser.desk, self.request.run
+        undone = await unfinished(desk.work, run)
+        middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor, run.tenant, undone)
         self.redactions += spans
         return middle
-
-    def _originals(self, covered: tuple[str, ...]) -> list[Message]:
-        """The covered messages as they were said, without masks."""
-        hidden = set(covered)
-        return [message for message in self.transcript.messages if message.id in hidden]
 
     def _passages(self, record_id: str, middle: Middle) -> tuple[Passage, ...]:
         """Of messages that are hidden for the first time: earlier summaries have theirs already."""
@@ -180,10 +227,16 @@ class Job:
         messages = [message for message in middle.messages if message.id in said]
         return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
 
-    async def _commit(self, record: Compaction, passages: tuple[Passage, ...], charge: Charge | None) -> None:
+    async def _commit(
+        self, record: Compaction | SummaryFailed, passages: tuple[Passage, ...], charge: Charge | None
+    ) -> None:
         transcripts = self.condenser.desk.transcripts
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
         self.transcript = with_record(self.transcript, record)
+
+    async def _nothing(self, rung: Rung, status: Status) -> CompactionOutcome:
+        """No record was committed."""
+        return await self._outcome("", status, rung, rung.tokens_before, covered=0, passages=0)
 
     async def _outcome(
         self, record_id: str, status: Status, rung: Rung, tokens_after: int, covered: int, passages: int
@@ -209,38 +262,36 @@ class Job:
         )
 
     @property
+    def request(self) -> CompactionRequest:
+        """What the activity was asked to do."""
+        return self.wanted.request
+
+    @property
+    def _done(self) -> Compaction | None:
+        return self.wanted.done(self.transcript)
+
+    @property
     def _policy(self) -> Policy:
-        terms = self.request.terms
-        policy = Policy(
-            window=terms.window,
-            strategy=terms.strategy,
-            trigger=terms.trigger,
-            target=terms.target,
-            keep_last=terms.keep_last,
-            primers=terms.primers,
-            recents=terms.recents,
-        )
-        shown = view(self.transcript)
-        return policy.for_crowd(self._measure.request(shown)) if terms.crowded(len(shown)) else policy
+        return self.wanted.policy(self.transcript)
 
     @property
     def _measure(self) -> Measure:
-        """Corrected as the leg's last request was, which was found too large."""
-        toolbox = self.condenser.desk.toolbox(self.request.run.role)
-        tools_json = json.dumps([spec.model_dump(mode="json") for spec in toolbox.specs])
-        fixed = fixed_tokens(prompt(self.request.run.role), tools_json)
-        estimated = Measure(fixed=fixed).request(view(self._before))
-        return Measure(fixed=fixed, scale=correction(estimated, self.request.request_tokens))
-
-    @property
-    def _before(self) -> Transcript:
-        """The transcript as the workflow knew it when it asked."""
-        log = self.transcript
-        if not self._is_done:
-            return log
-        unknown = log.records.index(log.compactions[self.request.known_records])
-        return log.model_copy(update={"records": log.records[:unknown]})
+        return self.wanted.measure(self.transcript)
 
     @property
     def _rereadable(self) -> frozenset[str]:
         return self.condenser.desk.toolbox(self.request.run.role).rereadable
+
+    @property
+    def _event(self) -> CompactionEvent:
+        run, policy = self.request.run, self._policy
+        return CompactionEvent(
+            event="before",
+            trigger="auto" if self.wanted.manual is None else "manual",
+            task=run.task_id,
+            agent=run.step_id,
+            run_id=run.run_id,
+            strategy=policy.strategy,
+            tokens=self._measure.request(view(self.transcript)),
+            window=policy.window,
+        )

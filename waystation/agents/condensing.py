@@ -42,6 +42,8 @@ class NoAnswer(Value):
     """The model was not to be had. Nothing was charged."""
 
     note: str
+    asked: bool
+    """Whether it failed; else there was no money to ask it."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +78,11 @@ class CondensingModel:
         left = self.request.limit.after((await self.model.transcripts.totals(run.run_id)).spent)
         call = await self.model.fitted(ask, left, min(REPLY_FLOOR, ask.max_output), terms.prices)
         if isinstance(call, TooDear):
-            return NoAnswer(note="The budget did not allow a summary; the oldest part was hidden without one.")
+            return NoAnswer(note="The budget did not allow a summary.", asked=False)
         try:
             reply, charge = await self.model.ask(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
-            return NoAnswer(note=f"The summariser failed: {error}")
+            return NoAnswer(note=f"The summariser failed: {error}", asked=True)
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
         (redacted,) = await self.redactor.redact([text], Scope.MEMORY, run.tenant)

@@ -15,7 +15,6 @@ from waystation.domain.work import Findings
 from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
 
 NAMED_DOCUMENTS = 100
-CONTRACT_ID = "m1"
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class ContractWriter:
     recollection: Recollection
     redactor: Redactor
 
-    async def write(self, run: RunRef, notices: list[str]) -> Message:
+    async def write(self, run: RunRef, message_id: str, notices: list[str]) -> Message:
         """The contract, redacted as everything that a model sees.
 
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
@@ -46,7 +45,7 @@ class ContractWriter:
         recalled = await self._recalled(run, step.goal, notices)
         text = "\n".join(["<task>", *filter(None, parts), "</task>", *filter(None, [recalled])])
         (redacted,) = await self.redactor.redact([text], Scope.MODEL, run.tenant)
-        return user_text(CONTRACT_ID, redacted.text)
+        return user_text(message_id, redacted.text)
 
     async def _needs(self, run: RunRef, plan: Plan, step: Step) -> str:
         lines: list[str] = []

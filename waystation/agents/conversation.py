@@ -9,9 +9,8 @@ from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summar
 from waystation.domain.compaction.mask import masking
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.restored import recently_read, with_files
+from waystation.domain.compaction.restored import Restorable, recent_files, with_files
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
 from waystation.domain.compaction.view import view
@@ -42,6 +41,10 @@ class Attempt(Value):
     compaction_id: str = ""
 
 
+def _unchanged(_: Restorable) -> bool:
+    return False
+
+
 @dataclass
 class Conversation:
     """A conversation, and what was done to make room in it."""
@@ -53,6 +56,8 @@ class Conversation:
     """Tools whose calls can be repeated."""
     readers: Mapping[str, str]
     """Tools that read files, each with the argument that names the file."""
+    has_changed: Callable[[Restorable], bool] = _unchanged
+    """Whether a file is not what it was when it was read."""
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     notes: list[str] = field(default_factory=list[str])
 
@@ -125,19 +130,13 @@ class Conversation:
         return False
 
     def _record(self, rung: Summarise, accepted: Accepted) -> Summarised:
-        record = Summarised(
-            id=rung.compaction_id,
-            strategy=self.policy.strategy,
-            covered=rung.covered,
-            summary=summary_message(rung.compaction_id, accepted.text),
-            added=accepted.added,
-            removed=accepted.removed,
-        )
+        record = rung.record(accepted, self.policy.strategy)
         if not STRATEGIES[self.policy.strategy].restores_files:
             return record
-        hidden = set(rung.covered)
-        originals = [message for message in self.transcript.messages if message.id in hidden]
-        files = recently_read(originals, self.readers)
+        files = [
+            file.model_copy(update={"changed": self.has_changed(file)})
+            for file in recent_files(self.transcript, record, self.readers)
+        ]
         return with_files(self.transcript, record, files, self.measure, self.policy.target)
 
     def _offload(self, offloaded: Callable[[Transcript], Transcript]) -> None:

@@ -1,7 +1,6 @@
 """The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,7 +14,9 @@ from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.backpressure import delay_seconds
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.tokens import correction, fixed_tokens, request_tokens
+from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import current
+from waystation.domain.compaction.tokens import Measure, correction, request_tokens
 from waystation.domain.compaction.view import view
 from waystation.domain.errors import ReplyBlocked, SpendingLimitReached
 from waystation.domain.leg import (
@@ -30,7 +31,7 @@ from waystation.domain.leg import (
     TurnLimit,
     Yielded,
 )
-from waystation.domain.messages import Block, Message, Text, ToolUse, user_text
+from waystation.domain.messages import Block, Message, Text, ToolResult, ToolUse, platform_text
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Charge, Fence
 from waystation.domain.work import made
@@ -107,8 +108,8 @@ class Attempt:
     async def until_it_ends(self, interrupted: Callable[[], bool]) -> LegOutcome:
         """Turn after turn."""
         turns_at_start = self.transcript.turns
-        if not self.transcript.messages:
-            await self._append(await self.loop.contracts.write(self.request.run, self.notices))
+        if not self._said:
+            await self._append(await self.loop.contracts.write(self.request.run, self.transcript.next_id, self.notices))
         while True:
             await self._answer_open_calls()
             ended = self._ended()
@@ -155,25 +156,34 @@ class Attempt:
 
     async def _answer_open_calls(self) -> None:
         """Second commit of a turn: the results of the calls that the last reply asks for, or a word to go on."""
-        last = self.transcript.messages[-1]
+        last = self._said[-1]
         if last.role == "user":
             return
         if not last.tool_uses:
-            ending = " or ".join(sorted(self.toolbox.ending))
-            await self._append(user_text(self.transcript.next_id, f"Go on. When you are done, hand in with {ending}."))
+            word = f"Go on. When you are done, hand in with {' or '.join(sorted(self.toolbox.ending))}."
+            await self._append(platform_text(self.transcript.next_id, word))
             return
-        results = [await self.toolbox.run(call, self._site(call)) for call in last.tool_uses]
+        results = [await self._answer(call) for call in last.tool_uses]
         await self._append(Message(id=self.transcript.next_id, role="user", blocks=tuple(results)))
+
+    async def _answer(self, call: ToolUse) -> ToolResult:
+        """The call's result, and before it is committed what the call does to the conversation."""
+        site = self._site(call)
+        result = await self.toolbox.run(call, site)
+        for record in site.records:
+            await self.loop.desk.transcripts.commit_compaction(self.fence, self.transcript.version, record, (), None)
+            self.transcript = with_record(self.transcript, record)
+        return result
 
     def _ended(self) -> LegOutcome | None:
         """Whether the agent has handed in. Read from the transcript, so that a retry after a crash sees it too."""
         if self._handed_in:
             return Finished(standing=self._standing)
         most = self.request.terms.history
-        if most is not None and len(self.transcript.messages) + TURN_MESSAGES > most:
+        if most is not None and len(self._said) + TURN_MESSAGES > most:
             return self._stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
         idle = 0
-        for message in reversed(self.transcript.messages):
+        for message in reversed(self._said):
             if message.tool_uses or message.tool_results:
                 break
             idle += message.role == "assistant"
@@ -182,11 +192,16 @@ class Attempt:
         return None
 
     @property
+    def _said(self) -> tuple[Message, ...]:
+        """What counts of the conversation, without what was taken back."""
+        return current(self.transcript).messages
+
+    @property
     def _handed_in(self) -> bool:
-        calls = {call.id: call.name for message in self.transcript.messages[-2:] for call in message.tool_uses}
+        calls = {call.id: call.name for message in self._said[-2:] for call in message.tool_uses}
         return any(
             not result.is_error and calls.get(result.tool_use_id) in self.toolbox.ending
-            for result in self.transcript.messages[-1].tool_results
+            for result in self._said[-1].tool_results
         )
 
     def _call(self, shown: tuple[Message, ...]) -> ModelRequest:
@@ -217,7 +232,9 @@ class Attempt:
             run=self.request.run,
             fence=self.fence,
             call_id=call.id,
-            window=self.request.terms.window,
+            transcript=self.transcript,
+            policy=self.request.terms.policy,
+            measure=Measure(fixed=self._fixed, scale=self.scale),
             notices=self.notices,
         )
 
@@ -239,12 +256,8 @@ class Attempt:
         return prompt(self.request.run.role)
 
     @cached_property
-    def _tools_json(self) -> str:
-        return json.dumps([spec.model_dump(mode="json") for spec in self.toolbox.specs])
-
-    @cached_property
     def _fixed(self) -> int:
-        return fixed_tokens(self._system, self._tools_json)
+        return self.loop.desk.fixed_tokens(self.request.run.role)
 
 
 def _usable(reply: ModelReply) -> tuple[Block, ...]:

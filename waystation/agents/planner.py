@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from waystation.agents.contract import CONTRACT_ID, task_parts
+from waystation.agents.contract import task_parts
 from waystation.agents.metered import CallKey, MeteredModel, TooDear
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
@@ -111,7 +111,7 @@ class Planner:
         request = (await self.tasks.task(run.task_id)).request
         text = f"<task>\n{task_parts(request, await self.documents.documents(run.task_id))}\n</task>"
         (redacted,) = await self.redactor.redact([text], Scope.MODEL, run.tenant)
-        return await self._appended(transcript, fence, user_text(CONTRACT_ID, redacted.text))
+        return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
 
     async def _asked(self, transcript: Transcript, fence: Fence, means: "_Means") -> Transcript | None:
         """One call of the model; None where its worst case does not fit."""

@@ -15,6 +15,7 @@ from waystation.domain.report import (
     written_part,
 )
 from waystation.domain.task import TaskProgress, TaskRef
+from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Findings, ReportDraft, findings_from_notes
 from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
@@ -49,11 +50,15 @@ class Publisher:
     redactor: Redactor
     """Without one the report lists neither sources nor what was not used: both name files, sheets and attachments."""
 
-    async def publish(self, ref: TaskRef, progress: TaskProgress) -> Published:
-        """Store the report and how the task ended. Raises RedactionFailed, StoreError."""
+    async def publish(self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None) -> Published:
+        """Store the report, how the task ended, and the state that a rewind goes on from.
+
+        Raises RedactionFailed, StoreError.
+        """
         composed = await self.compose(ref, progress)
         report = await self.documents.put_text(composed.markdown)
-        await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report}))
+        kept = await self.documents.put_text(state.model_dump_json()) if state is not None else None
+        await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report, "state": kept}))
         return Published(report=report, citations=composed.citations, failed=composed.failed)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:

@@ -1,5 +1,6 @@
 """What tells the roles apart: a prompt and a set of tools."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -8,6 +9,7 @@ from importlib.resources import files
 from waystation.agents.recollection import Recollection
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.list_documents import ListDocuments
+from waystation.agents.tools.pin_message import PinMessage
 from waystation.agents.tools.read_document import ReadDocument
 from waystation.agents.tools.read_findings import ReadFindings
 from waystation.agents.tools.read_notes import ReadNotes
@@ -20,6 +22,7 @@ from waystation.agents.tools.submit_report import SubmitReport
 from waystation.agents.tools.take_note import TakeNote
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
+from waystation.domain.compaction.tokens import fixed_tokens
 from waystation.domain.plan import AgentRole
 from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore, TranscriptStore, WorkStore
 
@@ -48,6 +51,11 @@ class Desk:
             tools=self._tools(role), transcripts=self.transcripts, texts=self.documents, redactor=self.redactor
         )
 
+    def fixed_tokens(self, role: AgentRole) -> int:
+        """Estimated tokens that every request of a role has: its system prompt and its tools."""
+        tools_json = json.dumps([spec.model_dump(mode="json") for spec in self.toolbox(role).specs])
+        return fixed_tokens(prompt(role), tools_json)
+
     def _tools(self, role: AgentRole) -> Sequence[Tool]:
         shared: list[Tool] = [
             ListDocuments(self.documents),
@@ -55,6 +63,7 @@ class Desk:
             ReadDocument(self.documents),
             Recall(self.recollection),
             ReadStored(self.documents),
+            PinMessage(),
         ]
         notes: list[Tool] = [TakeNote(self.documents, self.work), ReadNotes(self.work)]
         findings = ReadFindings(self.tasks, self.work)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from waystation.agents.condensing import HEADROOM, CondensingModel, NoAnswer
 from waystation.domain.compaction.apply import with_record
@@ -12,6 +13,7 @@ from waystation.domain.compaction.gate import Accepted, Rejected, Rule, check_mi
 from waystation.domain.compaction.history import current, pinned_ids
 from waystation.domain.compaction.ladder import Summarise
 from waystation.domain.compaction.ledger import is_stand_in
+from waystation.domain.compaction.open_work import open_items
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.parts import part_length, parts_of
 from waystation.domain.compaction.policy import Policy
@@ -43,6 +45,8 @@ class Middle(Value):
     """What the user said in the conversation so far, redacted."""
     pinned: tuple[str, ...]
     """Ids of the messages that must not be hidden."""
+    open_work: tuple[str, ...]
+    """What is not done where it ends, redacted."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -65,26 +69,29 @@ class Middle(Value):
             constraints=user_constraints(self.said),
             asked=user_requests(self.said),
             decisions=recorded_decisions(self.said),
+            open_work=self.open_work,
             user_said=self.user_said,
             pinned=self.pinned,
         )
 
     @classmethod
     async def redacted(
-        cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str
+        cls, messages: Sequence[Message], transcript: Transcript, redactor: Redactor, tenant: str, *unfinished: str
     ) -> tuple["Middle", int]:
         """Some of the transcript's view as a middle, and how many spans of it were replaced.
 
+        `unfinished`: open work that the conversation does not tell of.
         Raises RedactionFailed: then nothing goes anywhere.
         """
-        names = tool_names(view(transcript))
+        shown = view(transcript)
+        names, undone = tool_names(shown), (*open_items(messages, shown), *unfinished)
         rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
         heard = _heard((*messages, *current(transcript).messages))
-        redacted = await redactor.redact([*rendered, *map(_text, heard)], Scope.MEMORY, tenant)
-        texts = redacted[: len(messages)]
+        redacted = iter(await redactor.redact([*rendered, *undone, *map(_text, heard)], Scope.MEMORY, tenant))
+        texts, open_work = list(islice(redacted, len(rendered))), list(islice(redacted, len(undone)))
         said = {
             message.id: message.model_copy(update={"blocks": (Text(text=item.text),)})
-            for message, item in zip(heard, redacted[len(messages) :], strict=True)
+            for message, item in zip(heard, redacted, strict=True)
         }
         pinned = pinned_ids(transcript)
         middle = cls(
@@ -93,6 +100,7 @@ class Middle(Value):
             said=tuple(said[message.id] for message in messages if message.id in said),
             user_said=user_words(tuple(said.values())),
             pinned=tuple(message.id for message in messages if message.id in pinned),
+            open_work=tuple(item.text for item in open_work),
         )
         return middle, sum(len(item.spans) for item in texts)
 
@@ -103,6 +111,8 @@ class SummaryResult(Value):
     verdict: Accepted | Rejected | None
     charge: Charge | None
     """Not committed yet."""
+    asked: bool = True
+    """Whether a model was: what was refused before that costs nothing, however often it is tried."""
     notes: tuple[str, ...] = ()
 
 
@@ -123,7 +133,7 @@ class Summariser:
         """
         replaced = middle.replaced(rung, self.model.policy)
         if hopeless := check_middle(replaced):
-            return SummaryResult(verdict=hopeless, charge=None)
+            return SummaryResult(verdict=hopeless, charge=None, asked=False)
         parts = parts_of(middle.lines, self.model.room(rung.summary_tokens[1]))
         conversation, note = parts[0], ""
         if len(parts) > 1:
@@ -133,7 +143,7 @@ class Summariser:
             conversation, note = said, JOINED
         answer = await self.model.ask(rung.compaction_id, conversation, rung.summary_tokens, note)
         if isinstance(answer, NoAnswer):
-            return SummaryResult(verdict=None, charge=None, notes=(answer.note,))
+            return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         verdict = check_summary(answer.text, replaced)
         return SummaryResult(verdict=verdict, charge=answer.charge)
@@ -161,7 +171,7 @@ class Summariser:
         """Kept in the transcript together with its charge: a crash later on does not pay it again."""
         answer = await self.model.ask(name, part, length, note)
         if isinstance(answer, NoAnswer):
-            return SummaryResult(verdict=None, charge=None, notes=(answer.note,))
+            return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         if not answer.text.strip():
             message = "the summary of a part is blank"

@@ -79,6 +79,10 @@ def tell_answer(answer: Answer) -> None:
             say("approved")
         case "denied":
             say("denied")
+        case "done":
+            say(f"done: {answer.reason}" if answer.reason else "done")
+        case "waiting":
+            say("it waits for the agent's leg to end; `waystation show` tells what became of it")
         case "refused":
             say(f"refused: {answer.reason}")
         case "unseen":

@@ -6,6 +6,7 @@ import typer
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
+AgentOption = Annotated[str, typer.Option("--agent", help="The agent: the id of its step, like research-1.")]
 RequestOption = Annotated[
     str | None, typer.Option("--request", help="Which request is meant; not needed when only one waits.")
 ]

@@ -50,6 +50,7 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     lines += [_words(f"Note: {note}") for note in progress.notes]
     lines += [_words(line) for line in _answered(view)]
     lines += [Text(request_text(one, now, width), style="yellow") for one in pending(progress)]
+    lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
     if view.remark:
         lines.append(_words(view.remark, "yellow"))
@@ -177,9 +178,15 @@ def tasks_table(views: Sequence[TaskView]) -> Table:
     return _table(("task", "phase", "spent", "budget", "cost", "question"), rows)
 
 
-def message_text(message: Message) -> str:
-    """One message of a transcript."""
-    return "\n".join([f"[{message.id}] {message.role}", *(_block_text(block) for block in message.blocks), ""])
+def message_text(message: Message, remarks: Sequence[str] = ()) -> str:
+    """One message of a transcript, with remarks on it in its heading."""
+    return "\n".join(
+        [
+            " · ".join([f"[{message.id}] {message.role}", *remarks]),
+            *(_block_text(block) for block in message.blocks),
+            "",
+        ]
+    )
 
 
 def _block_text(block: Block) -> str:

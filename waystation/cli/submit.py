@@ -135,7 +135,7 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
     if request.unattended != Unattended():
         say(f"While nobody answers: {_in_advance(request.unattended)}.")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
-    if kept_by or terms.agent.strategy != "window":
+    if kept_by or "strategy" in chosen.origins:
         say(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
     if terms.offline:
         step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""

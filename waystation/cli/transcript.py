@@ -8,7 +8,11 @@ import typer
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import message_text
+from waystation.cli.render_log import log_texts
 from waystation.client import Client
+from waystation.domain.compaction.shown import shown
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Message
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
@@ -24,24 +28,35 @@ class AgentJson(Value):
     role: str
 
 
+class ViewJson(Value):
+    """What the model sees."""
+
+    run_id: str
+    messages: tuple[Message, ...]
+
+
 @app.command()
 def transcript(
     task: TaskArgument,
     agent: Annotated[
         str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: list them.")
     ] = None,
+    only_view: Annotated[
+        bool,
+        typer.Option("--view", help="Print what the model sees of it now: with summaries, without what they hide."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print everything that an agent said and was told, as the model saw it: redacted, nothing left out."""
+    """Print everything that an agent said and was told: redacted, nothing left out, with what compactions did to it."""
     if agent is None:
         _list_agents(task, as_json=as_json)
         return
     found = asyncio.run(_transcript(task, agent))
     if as_json:
-        print_json(found)
+        print_json(ViewJson(run_id=found.run_id, messages=view(found)) if only_view else shown(found))
         return
-    for message in found.messages:
-        print_text(message_text(message))
+    for text in map(message_text, view(found)) if only_view else log_texts(shown(found)):
+        print_text(text)
 
 
 async def _transcript(task: str, agent: str) -> Transcript:

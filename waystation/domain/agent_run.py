@@ -7,7 +7,8 @@ from typing import Literal
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.compaction.edit import EDIT_PREFIX, TOO_LATE, ContextEdit, EditOutcome, EditRequest
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.leg import (
     AgentTerms,
     AllowanceSpent,
@@ -39,6 +40,12 @@ class Compact(Value):
     request_tokens: int
 
 
+class Edit(Value):
+    """Change the context as a person asked."""
+
+    request: EditRequest
+
+
 class AskMoney(Value):
     """The agent's budget is spent: draw on its task, then its session, and only then ask a person."""
 
@@ -52,7 +59,7 @@ class Deliver(Value):
     reason: str = ""
 
 
-Move = RunLeg | Compact | AskMoney | Deliver
+Move = RunLeg | Compact | Edit | AskMoney | Deliver
 Phase = Literal["running", "full", "spent", "delivered"]
 
 
@@ -82,9 +89,13 @@ class AgentRun(Value):
     """What it had handed over when its last leg ended."""
     halted: str = ""
     """Why the provider makes no more calls, until a person has seen to it."""
+    edits: tuple[ContextEdit, ...] = ()
+    """What people changed, or want to change, in its context: in the order in which it is carried out."""
 
     def next_move(self) -> Move:
         """What the workflow does next."""
+        if self.next_edit is not None:
+            return Edit(request=self._edit_request(self.next_edit))
         match self.phase:
             case "running":
                 return RunLeg(
@@ -120,7 +131,7 @@ class AgentRun(Value):
         )
         match outcome:
             case Finished():
-                return base._with(phase="delivered", partial=outcome.partial, reason=outcome.reason)
+                return base._delivered(partial=outcome.partial, reason=outcome.reason)
             case ContextFull():
                 return base._full(outcome.request_tokens)
             case AllowanceSpent():
@@ -131,7 +142,9 @@ class AgentRun(Value):
                 return base._with(phase="running")
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
-        """The compaction's outcome, taken into the state. What made no room is tried again at most a few times."""
+        """The compaction's outcome, taken into the state. What made no room for a turn, or was blocked, is tried
+        again at most a few times.
+        """
         base = self._with(
             totals=outcome.totals,
             compactions=(*self.compactions, outcome),
@@ -140,19 +153,96 @@ class AgentRun(Value):
         )
         if outcome.status.made_room:
             return base._with(phase="running")
+        if outcome.status is Status.BLOCKED:
+            blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
+            return base if base.futile < MAX_FUTILE_COMPACTIONS else base.cannot_go_on(blocked)
         return base.cannot_go_on(f"its context cannot be made smaller ({outcome.status})")
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """More, from a parent or a person: the run goes on."""
         return self._with(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
 
+    def reopened(self, share: Limit) -> "AgentRun":
+        """It works again after the task's end, with a share of what the task has left. What it spent stays spent."""
+        return self._with(
+            phase="running",
+            limit=share.raised(self.totals.spent),
+            share=share,
+            needed=Amount(),
+            futile=0,
+            partial=False,
+            reason="",
+            halted="",
+        )
+
     def cannot_go_on(self, reason: str) -> "AgentRun":
         """Deliver what there is, marked partial, with the reason."""
-        return self._with(phase="delivered", partial=True, reason=reason)
+        return self._delivered(partial=True, reason=reason)
+
+    @property
+    def next_edit(self) -> ContextEdit | None:
+        """The edit that waits, the oldest first. None waits for an agent that has delivered."""
+        return next((edit for edit in self.edits if edit.state == "waiting"), None)
+
+    def edit(self, edit_id: str) -> ContextEdit:
+        """As it is now."""
+        return next(edit for edit in self.edits if edit.id == edit_id)
+
+    @property
+    def next_edit_id(self) -> str:
+        """`edit-N`."""
+        return f"{EDIT_PREFIX}{len(self.edits) + 1}"
+
+    @property
+    def late_edits(self) -> tuple[ContextEdit, ...]:
+        """Those that the end of the run came before."""
+        return tuple(edit for edit in self.edits if edit.reason == TOO_LATE)
+
+    @property
+    def known_records(self) -> int:
+        """Compactions that were committed."""
+        return sum(outcome.status.made_room for outcome in self.compactions)
+
+    def with_edit(self, edit: ContextEdit) -> "AgentRun":
+        """One more that waits; or what became of one, which is noted."""
+        if edit.state == "waiting":
+            return self._with(edits=(*self.edits, edit))
+        edits = tuple(edit if known.id == edit.id else known for known in self.edits)
+        return self._with(edits=edits, notes=(*self.notes, edit.text))
+
+    def with_done_edit(self, edit: ContextEdit) -> "AgentRun":
+        """One that was carried out before it was asked for here: with a finished task."""
+        return self._with(edits=(*self.edits, edit), notes=(*self.notes, edit.text))
+
+    def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
+        """The edit's outcome, taken into the state: the run goes on where it was."""
+        base = self.with_edit(edit.model_copy(update={"state": outcome.state, "reason": outcome.reason}))
+        if outcome.state == "done" and base.phase == "full":
+            base = base._with(phase="running")  # whether it still is, the next leg measures
+        made = outcome.compaction
+        return base if made is None else base._with(totals=made.totals, compactions=(*base.compactions, made))
 
     def settled(self, totals: RunTotals) -> "AgentRun":
         """What the store says was spent, after a leg that failed, timed out or was cancelled."""
-        return self._with(totals=totals)
+        cut_off = self.phase == "running"  # its number is not used again: its outcome may be in the store
+        return self._with(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
+
+    def _delivered(self, *, partial: bool, reason: str) -> "AgentRun":
+        base = self._with(phase="delivered", partial=partial, reason=reason)
+        for edit in self.edits:
+            if edit.state == "waiting":
+                base = base.with_edit(edit.model_copy(update={"state": "refused", "reason": TOO_LATE}))
+        return base
+
+    def _edit_request(self, edit: ContextEdit) -> EditRequest:
+        return EditRequest(
+            run=self.run,
+            terms=self.terms,
+            limit=self.limit,
+            edit=edit,
+            scale=self.scale,
+            known_records=self.known_records,
+        )
 
     def _full(self, request_tokens: int) -> "AgentRun":
         if self.futile >= MAX_FUTILE_COMPACTIONS:

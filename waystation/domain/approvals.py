@@ -75,7 +75,7 @@ def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Re
         _stay_in_units(standing, granted)
         _stay_under(standing, granted)
     except ValueError as error:
-        return _refusal("approve_budget", sent, error, now)
+        return refusal("approve_budget", sent, error, now)
     return request.model_copy(
         update={
             "decision": "approved",
@@ -108,7 +108,7 @@ def deny(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refus
         given = DenyInput.model_validate(sent)
         request = _open_request(standing, given.request_id)
     except ValueError as error:
-        return _refusal("deny_budget", sent, error, now)
+        return refusal("deny_budget", sent, error, now)
     return request.model_copy(
         update={
             "decision": "denied",
@@ -121,7 +121,8 @@ def deny(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refus
     )
 
 
-def _refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> Refusal:
+def refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> Refusal:
+    """What is shown of a message that has no effect."""
     answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
     known = answer_id if isinstance(answer_id, str) and len(answer_id) <= ANSWER_ID_CHARACTERS else ""
     return Refusal(signal=signal, reason=_reason(error), at=now, answer_id=known)

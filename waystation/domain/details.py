@@ -24,7 +24,7 @@ MAX_BYTES = 18_000
 
 def details(progress: TaskProgress) -> str:
     """Phase, pending approvals with the signal to send, steps, budget, notes."""
-    parts = [f"**{_phase(progress)}**", *map(_request, _pending(progress)), _refusals(progress)]
+    parts = [f"**{_phase(progress)}**", *map(_request, _pending(progress)), _refusals(progress), _edits(progress)]
     if progress.steps:
         parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
     parts += [_budget(progress), _work(progress)]
@@ -91,6 +91,11 @@ def limit_fields(limit: Limit) -> dict[str, JsonValue]:
 def _refusals(progress: TaskProgress) -> str:
     newest = progress.refusals[-SHOWN_REFUSALS:]
     return "\n".join(f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in newest)
+
+
+def _edits(progress: TaskProgress) -> str:
+    """Those that wait. What became of the others is noted."""
+    return "\n".join(f"- {edit.text}" for edit in progress.edits if edit.state == "waiting")
 
 
 def _step(step: StepProgress) -> str:

@@ -17,6 +17,7 @@ WaystationError
 │       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
+├── HookFailed              a hook before or after a compaction failed; it is reported, and blocks only if asked to
 ├── WebhookUnavailable      a notice was not taken; worth trying again
 ├── WebhookRefused          a notice was not taken; trying again changes nothing
 └── Unreachable             something needed (server, worker) is not there; exit code 3
@@ -119,6 +120,10 @@ class RedactionFailed(WaystationError):
 
 class MemoryUnavailable(WaystationError):
     """The embedder or Qdrant did not answer. Passages stay in the outbox and are written later."""
+
+
+class HookFailed(WaystationError):
+    """A hook before or after a compaction failed. The message repeats nothing that the hook said."""
 
 
 class WebhookUnavailable(WaystationError):

@@ -50,6 +50,11 @@ class Account(Value):
         rest = {name: held for name, held in self.reserved.items() if name != child}
         return Account(limit=self.limit, spent=self.spent + spent, reserved=rest)
 
+    def take_back(self, child: str, spent: Amount) -> "Account":
+        """Undo a settlement, because the child goes on: what it spent is held for it again, and settled later."""
+        rest = Account(limit=self.limit, spent=self.spent.less(spent), reserved=self.reserved)
+        return rest._holding(child, spent)
+
     def spend(self, amount: Amount) -> "Account":
         """Book what this level spent itself (planning)."""
         return Account(limit=self.limit, spent=self.spent + amount, reserved=self.reserved)

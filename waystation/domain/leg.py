@@ -9,7 +9,7 @@ from pydantic import Field
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.policy import PRIMERS, RECENTS, Strategy
+from waystation.domain.compaction.policy import PRIMERS, RECENTS, Policy, Strategy
 from waystation.domain.plan import AgentRole
 from waystation.domain.pricing import PRICES, Price
 from waystation.domain.value import Value
@@ -69,6 +69,19 @@ class AgentTerms(Value):
     """What its models cost, had cost and will cost, as known when the task was submitted."""
     backpressure: bool = True
     """Whether calls are delayed where a budget is nearly spent."""
+
+    @property
+    def policy(self) -> Policy:
+        """How its context is compacted when it is full."""
+        return Policy(
+            window=self.window,
+            strategy=self.strategy,
+            trigger=self.trigger,
+            target=self.target,
+            keep_last=self.keep_last,
+            primers=self.primers,
+            recents=self.recents,
+        )
 
     def crowded(self, messages: int) -> bool:
         """Whether a view of so many messages is full, whatever their size."""

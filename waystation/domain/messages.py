@@ -10,6 +10,8 @@ OPERATORS: Final = "system_message"
 """The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
 USERS_BLOCKS: Final = frozenset({"image", "document", "search_result", "container_upload", OPERATORS})
 """Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
+PLATFORM_OPEN, PLATFORM_CLOSE = "<platform>", "</platform>"
+"""Around what the platform itself tells an agent in a message of the user's role."""
 
 
 class Text(Value):
@@ -85,19 +87,29 @@ class Message(Value):
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The calls this message asks for, in order."""
-        return tuple([block for block in self.blocks if isinstance(block, ToolUse)])
+        return tuple([block for block in self.blocks if block.type == "tool_use"])
 
     @property
     def tool_results(self) -> tuple[ToolResult, ...]:
         """The results this message carries, in order."""
-        return tuple([block for block in self.blocks if isinstance(block, ToolResult)])
+        return tuple([block for block in self.blocks if block.type == "tool_result"])
 
     @property
     def text(self) -> str:
         """All text blocks, joined by newlines."""
-        return "\n".join(block.text for block in self.blocks if isinstance(block, Text))
+        return "\n".join([block.text for block in self.blocks if block.type == "text"])
+
+    @property
+    def of_the_platform(self) -> bool:
+        """Whether `platform_text` made it: nobody asked for anything."""
+        return self.role == "user" and self.text.startswith(PLATFORM_OPEN) and self.text.endswith(PLATFORM_CLOSE)
 
 
 def user_text(message_id: str, text: str) -> Message:
     """A user message of one text block."""
     return Message(id=message_id, role="user", blocks=(Text(text=text),))
+
+
+def platform_text(message_id: str, text: str) -> Message:
+    """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word."""
+    return user_text(message_id, f"{PLATFORM_OPEN}{text}{PLATFORM_CLOSE}")

@@ -7,6 +7,7 @@ QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
 
 SESSION_WORKFLOW = "Session"
 SUBMIT_TASK = "submit_task"
+REWIND_TASK = "rewind_task"
 SET_SESSION_LIMIT = "set_session_limit"
 ASK_BUDGET = "ask_budget"
 TASK_GRANTED = "task_granted"
@@ -15,6 +16,7 @@ TASK_FINISHED = "task_finished"
 TASK_WORKFLOW = "Task"
 APPROVE_BUDGET = "approve_budget"
 DENY_BUDGET = "deny_budget"
+EDIT_CONTEXT = "edit_context"
 BUDGET_ANSWER = "budget_answer"
 PROGRESS = "progress"
 

@@ -40,6 +40,14 @@ class Plan(Value):
         """The steps that may start now: everything they need is done, and they were not started."""
         return tuple(step for step in self.steps if step.id not in started and done.issuperset(step.needs))
 
+    def after(self, step_id: str) -> tuple[str, ...]:
+        """The steps that build on this one, directly or not, in order."""
+        reached = {step_id}
+        for step in TopologicalSorter({step.id: step.needs for step in self.steps}).static_order():
+            if reached & set(self.step(step).needs):
+                reached.add(step)
+        return tuple(step.id for step in self.steps if step.id in reached - {step_id})
+
     def without_goals(self) -> "Plan":
         """What may enter workflow history: ids, roles, titles and order, no text for the agents."""
         return Plan(steps=tuple(step.model_copy(update={"goal": ""}) for step in self.steps))

@@ -55,7 +55,7 @@ class Choices(Value):
     mode: Mode = Mode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
     """Share of the window from which on a context is full."""
-    strategy: Strategy = "window"
+    strategy: Strategy = "ends"
     primers: int = PRIMERS
     recents: int = RECENTS
     keep_last: int | None = None
@@ -96,4 +96,6 @@ def choose(sources: Iterable[Source]) -> Choices:
             if wish is not None and field not in said:
                 said[field] = wish
                 origins[field] = source.name
+    if "strategy" not in said and said.keys() & {"primers", "recents"}:
+        said["strategy"] = "window"  # whose numbers these are
     return Choices.model_validate({**said, "origins": origins})

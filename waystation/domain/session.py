@@ -6,7 +6,7 @@ from pydantic import AliasChoices, Field
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.ledger import Account
-from waystation.domain.task import TaskRef, TaskTerms
+from waystation.domain.task import BudgetProgress, TaskRef, TaskTerms
 from waystation.domain.value import Value
 
 
@@ -63,6 +63,8 @@ class Admitted(Equipment):
     documents: int
     finished: bool
     """The store says that this task has ended before: nothing is started."""
+    budget: BudgetProgress | None = None
+    """Of a task that has ended: what it could spend and has spent, grants included."""
 
 
 class Settlement(Value):

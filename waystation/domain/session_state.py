@@ -9,7 +9,8 @@ from pydantic import Field, JsonValue, model_validator
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text, used_text
 from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.ledger import Account
-from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
+from waystation.domain.session import Admitted, Answer, Ask, Raised, SessionState, Settlement
+from waystation.domain.task import BudgetProgress
 from waystation.domain.value import Input
 
 REMEMBERED_ASKS = 500
@@ -45,6 +46,13 @@ def limited(state: SessionState, sent: JsonValue) -> SessionState:
     return state.model_copy(update={"account": Account(limit=limit, spent=account.spent, reserved=account.reserved)})
 
 
+def taken_up(state: SessionState, task: Admitted) -> SessionState:
+    """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do."""
+    if task.budget is not None:
+        return reopened(state, task.ref.task_id, task.budget)
+    return admitted(state, task.ref.task_id, task.terms.budget)
+
+
 def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
     """The task's budget is reserved. Raises Overdrawn, and BadInput for a task without a limit where its session has
     one: nothing could be held for it.
@@ -57,6 +65,16 @@ def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
     return state.model_copy(
         update={"account": state.account.reserve(task_id, budget.amount), "open_tasks": (*state.open_tasks, task_id)}
     )
+
+
+def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
+    """A task that had settled goes on: its settlement is undone, and all that it may spend is held again.
+
+    Raises Overdrawn where the session has not as much left as the task.
+    """
+    account = state.account.take_back(task_id, budget.spent)
+    account = account.reserve(task_id, budget.limit.after(budget.spent).amount)
+    return state.model_copy(update={"account": account, "open_tasks": (*state.open_tasks, task_id)})
 
 
 def withdrawn(state: SessionState, task_id: str) -> SessionState:

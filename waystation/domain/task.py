@@ -9,6 +9,7 @@ from pydantic import AfterValidator, AliasChoices, Field, StringConstraints
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
+from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.documents import LeftOut
@@ -183,12 +184,18 @@ class Approval(Value):
 
 
 class Refusal(Value):
-    """An answer that had no effect: malformed, late, for an unknown request, with an impossible amount."""
+    """An answer or an edit that had no effect: malformed, late, for an unknown request or agent, with an impossible
+    amount.
+    """
 
     signal: str
     reason: str
     at: datetime
     answer_id: str = ""
+
+
+AuditEntry = Approval | Refusal | ContextEdit
+"""What the store keeps of people's decisions. An edit is kept twice: when it was asked for, and what became of it."""
 
 
 StepState = Literal["waiting", "working", "compacting", "paused", "done", "partial", "skipped"]
@@ -233,9 +240,13 @@ class TaskProgress(Value):
     compactions: tuple[AgentCompaction, ...] = ()
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    edits: tuple[ContextEdit, ...] = ()
+    """What people changed, or wanted to change, in agents' contexts."""
     notes: tuple[str, ...] = ()
     report: str | None = None
     """Content hash of the report in the store."""
+    state: str | None = None
+    """Content hash of the state in which the task ended: what a rewind goes on from."""
 
 
 class TaskRow(Value):

@@ -1,25 +1,21 @@
-"""The state of a running task: all that its workflow carries through continue-as-new, and what people see of it."""
+"""The state of a running task: all that its workflow carries through continue-as-new."""
 
 from datetime import datetime
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, summed
-from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.ledger import Account
 from waystation.domain.leg import RunRef
 from waystation.domain.nearing import Level, nearing
 from waystation.domain.outlook import outlook
 from waystation.domain.plan import Plan, Step, share_out
+from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Answer
-from waystation.domain.step_progress import begun, not_begun
 from waystation.domain.task import (
     Approval,
-    BudgetProgress,
     Refusal,
-    StepProgress,
     TaskPhase,
-    TaskProgress,
     TaskRef,
     TaskTerms,
 )
@@ -41,6 +37,8 @@ class TaskState(Value):
     """What every step started with, once there is a plan."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
+    shelved: dict[str, AgentRun] = {}
+    """By step id, runs that begin anew once what they need is done again: the task goes on after a rewind."""
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notes: tuple[str, ...] = ()
@@ -86,9 +84,14 @@ class TaskState(Value):
         return self.account.limit.share_used(self.totals.spent)
 
     @property
+    def all_runs(self) -> tuple[AgentRun, ...]:
+        """Those that were started, and those that begin anew."""
+        return (*self.runs.values(), *self.shelved.values())
+
+    @property
     def totals(self) -> RunTotals:
         """Planning and all agents together."""
-        return summed((self.planning, *(run.totals for run in self.runs.values())))
+        return summed((self.planning, *(run.totals for run in self.all_runs)))
 
     def planned(self, plan: Plan, totals: RunTotals, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
@@ -107,6 +110,9 @@ class TaskState(Value):
 
     def started(self, step: Step, ref: TaskRef, terms: TaskTerms) -> "TaskState":
         """The step's agent run, with the share that is reserved for it."""
+        if (shelved := self.shelved.get(step.id)) is not None:
+            rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
+            return self.with_(shelved=rest).with_run(shelved)
         share = self.share or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
@@ -120,6 +126,8 @@ class TaskState(Value):
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
         step_id, delivered = run.run.step_id, run.phase == "delivered"
         account = self.account.settle(step_id, run.totals.spent) if delivered else self.account
+        if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
+            account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
         state = self.with_(runs={**self.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
@@ -219,7 +227,7 @@ class TaskState(Value):
         """The task is over: whatever is still reserved is settled with what was spent of it."""
         account = self.account
         for step_id in tuple(account.reserved):
-            run = self.runs.get(step_id)
+            run = self.runs.get(step_id) or self.shelved.get(step_id)
             account = account.settle(step_id, run.totals.spent if run else Amount())
         return self.with_(phase=phase, account=account)
 
@@ -245,41 +253,6 @@ def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *new)))
 
 
-def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) -> TaskProgress:
-    """What people see."""
-    runs = state.runs.values()
-    return TaskProgress(
-        task_id=ref.task_id,
-        phase=state.phase,
-        title=title,
-        model=terms.agent.model,
-        steps=tuple(_step(state, step) for step in (state.plan.steps if state.plan else ())),
-        budget=BudgetProgress(
-            limit=state.account.limit,
-            spent=state.totals.spent,
-            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
-        ),
-        totals=state.totals,
-        legs=sum(run.leg - 1 for run in runs),
-        compactions=tuple(
-            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
-            for run in runs
-            for compaction in run.compactions
-        ),
-        approvals=state.approvals,
-        refusals=state.refusals,
-        notes=state.notes,
-        report=state.report,
-    )
-
-
-def _step(state: TaskState, step: Step) -> StepProgress:
-    run = state.runs.get(step.id)
-    if run is None:
-        return not_begun(step, state.share or Limit(), skipped=state.phase.over or state.cancelled)
-    return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
-
-
 class TaskStart(Value):
     """Input of the Task workflow: references and terms, and the state to go on from."""
 
@@ -289,4 +262,6 @@ class TaskStart(Value):
     search_attributes: bool
     notices: bool = False
     """Whether people are told by a webhook. Tasks that were started before there were any tell nobody."""
+    rewind: TaskRewind | None = None
+    """The task has ended before, and goes on from here."""
     state: TaskState | None = None

@@ -47,6 +47,18 @@ class SummaryPart(_Record):
     text: str
 
 
+class SummaryFailed(_Record):
+    """A summary that nobody had asked for by hand, and that came to nothing: it is not tried again at once
+    (`domain.compaction.failed`).
+
+    It changes nothing of the view. Its id is that of the compaction, and `-failed`.
+    """
+
+    type: Literal["summary_failed"] = "summary_failed"
+    middle_tokens: int
+    """Plain estimate of what it was to stand for."""
+
+
 class Truncated(_Record):
     """The covered messages are hidden behind a marker that gives their count and ids."""
 
@@ -79,7 +91,7 @@ class Rewound(_Record):
 
 
 Compaction = Summarised | Masked | Truncated
-Record = Annotated[Compaction | SummaryPart | Pinned | Restored | Rewound, Field(discriminator="type")]
+Record = Annotated[Compaction | SummaryPart | SummaryFailed | Pinned | Restored | Rewound, Field(discriminator="type")]
 
 
 class Transcript(Value):

@@ -1,5 +1,6 @@
 """What the core needs from outside, as protocols. Adapters and the doubles of `waystation.testing` implement them."""
 
+from waystation.ports.hooks import CompactionHook
 from waystation.ports.knowledge import Clock, DocumentSearch, Embedder, Memory, Redactor
 from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
@@ -10,6 +11,7 @@ __all__ = [
     "CallKind",
     "ChatModel",
     "Clock",
+    "CompactionHook",
     "DocumentSearch",
     "DocumentStore",
     "Embedder",

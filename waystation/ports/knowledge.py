@@ -40,6 +40,10 @@ class Memory(Protocol):
         """Write points; the same passage id twice is one point. Raises MemoryUnavailable."""
         ...
 
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        ...
+
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """The best passages of this tenant and session. Raises MemoryUnavailable."""
         ...

@@ -9,7 +9,8 @@ from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.plan import Plan
-from waystation.domain.task import Approval, Refusal, SourceDocument, TaskProgress, TaskRow
+from waystation.domain.rewind import Rewind
+from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, TaskRow
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.domain.work import Deliverable, Note
@@ -83,9 +84,16 @@ class TranscriptStore(Protocol):
         """
         ...
 
+    async def commit_rewind(self, fence: Fence, version: int, rewind: Rewind) -> None:
+        """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
+
+        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
 
 class Outbox(Protocol):
-    """Passages that were committed with their compaction and are not in Qdrant yet."""
+    """Passages that were committed with their compaction and are not in Qdrant yet; and those that are to leave it."""
 
     async def waiting(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
         """The oldest first."""
@@ -97,6 +105,14 @@ class Outbox(Protocol):
 
     async def stored(self, passage_ids: Sequence[str]) -> None:
         """These are in Qdrant now."""
+        ...
+
+    async def taken_back(self, limit: int) -> tuple[str, ...]:
+        """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
+        ...
+
+    async def forgotten(self, passage_ids: Sequence[str]) -> None:
+        """These are in Qdrant no more."""
         ...
 
 
@@ -174,11 +190,11 @@ class TaskStore(Protocol):
         """The plan, goals included."""
         ...
 
-    async def audit(self, task_id: str, entry: Approval | Refusal) -> None:
-        """Append an approval (request and answer are two entries) or a refused answer."""
+    async def audit(self, task_id: str, entry: AuditEntry) -> None:
+        """Append an approval or an edit (each is two entries: asked for, and settled), or a refused message."""
         ...
 
-    async def audit_trail(self, task_id: str) -> tuple[Approval | Refusal, ...]:
+    async def audit_trail(self, task_id: str) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         ...
 

@@ -49,6 +49,13 @@ class QdrantEdgeMemory:
         if passages:
             await _in_thread(lambda: self._upsert(passages), f"store {len(passages)} passages")
 
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        if passage_ids:
+            points: list[qe.PointId] = [uuid.UUID(passage_id) for passage_id in passage_ids]
+            deletion = qe.UpdateOperation.delete_points(points)
+            await _in_thread(lambda: self._shard.update(deletion), f"delete {len(points)} passages")
+
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """The best passages of this tenant and session, scored from 0 to 1. Raises MemoryUnavailable."""
         return await _in_thread(lambda: self._search(query), "search in memory")

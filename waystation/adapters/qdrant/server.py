@@ -62,6 +62,11 @@ class QdrantServerMemory:
         for batch in batches(points):
             await self._done(lambda batch=batch: self._write(batch), f"store {len(passages)} passages")
 
+    async def delete(self, passage_ids: Sequence[str]) -> None:
+        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        if passage_ids:
+            await self._done(lambda: self._delete(passage_ids), f"delete {len(passage_ids)} passages")
+
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """The best passages of this tenant and session, scored from 0 to 1. Raises MemoryUnavailable."""
         return await self._done(lambda: self._search(query), "search in memory")
@@ -90,6 +95,10 @@ class QdrantServerMemory:
 
     async def _write(self, points: list[models.PointStruct]) -> None:
         await self._client.upsert(self._server.collection, points, wait=True)
+
+    async def _delete(self, passage_ids: Sequence[str]) -> None:
+        points = models.PointIdsList(points=list(passage_ids))
+        await self._client.delete(self._server.collection, points, wait=True)
 
     async def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         nearest: dict[str, models.SparseVector | list[float]] = {}

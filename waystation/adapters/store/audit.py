@@ -1,4 +1,4 @@
-"""The audit trail of tasks: approvals asked for and answered, and answers that had no effect."""
+"""The audit trail of tasks: approvals asked for and answered, edits of contexts, and messages that had no effect."""
 
 from datetime import UTC
 
@@ -10,32 +10,35 @@ from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import audit
 from waystation.adapters.store.tasks import require_task
-from waystation.domain.task import Approval, Refusal, short_hash
+from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.task import Approval, AuditEntry, Refusal, short_hash
 
-_ENTRY: TypeAdapter[Approval | Refusal] = TypeAdapter(Approval | Refusal)
+_ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
 class SqlAudit(StorePart):
     """The audit of the port `TaskStore`."""
 
     @writing
-    async def audit(self, connection: AsyncConnection, task_id: str, entry: Approval | Refusal) -> None:
-        """Append an approval (request and answer are two entries) or a refused answer. Raises UnknownTask."""
+    async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
+        """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
         row = {"task_id": task_id, "entry_id": _entry_id(entry), "body": entry.model_dump_json()}
         await require_task(connection, task_id)
         await add_once(connection, audit, row)
 
     @reading
-    async def audit_trail(self, connection: AsyncConnection, task_id: str) -> tuple[Approval | Refusal, ...]:
+    async def audit_trail(self, connection: AsyncConnection, task_id: str) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         trail = select(audit.c.body).where(audit.c.task_id == task_id).order_by(audit.c.ordinal)
         bodies = (await connection.execute(trail)).scalars().all()
         return tuple(_ENTRY.validate_json(body) for body in bodies)
 
 
-def _entry_id(entry: Approval | Refusal) -> str:
+def _entry_id(entry: AuditEntry) -> str:
     match entry:
         case Approval():
             return short_hash("approval", entry.request_id, entry.decision)
         case Refusal():
             return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())
+        case ContextEdit():
+            return short_hash("edit", entry.agent, entry.id, entry.state)

@@ -19,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -223,6 +223,8 @@ passages = Table(
     Column("body", Text, nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
+    # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
+    Column("gone_at", UtcDateTime),
     Index(None, "stored_at", "ordinal"),
 )
 

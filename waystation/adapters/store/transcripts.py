@@ -11,14 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store import charges, fences
 from waystation.adapters.store.engine import add_once
-from waystation.adapters.store.outbox import add_passages
+from waystation.adapters.store.outbox import add_passages, take_passages_back
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import compactions, messages, outcomes, runs, tool_intents
+from waystation.adapters.store.work import take_work_back
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import StoreError, WrongStore
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
+from waystation.domain.rewind import Rewind
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
 
@@ -146,15 +148,28 @@ class SqlTranscripts(StorePart):
 
         Raises FenceLost, VersionConflict.
         """
-        row = {"version": version + 1, "record_id": record.id, "body": record.model_dump_json(), **self._stamp(fence)}
         await fences.hold(connection, fence)
+        if await self._recorded(connection, fence, version, record):
+            await add_passages(connection, passages)
+            if charge is not None:
+                await charges.add_charge(connection, fence.run_id, charge)
+
+    @writing
+    async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
+        """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
+        await fences.hold(connection, fence)
+        if await self._recorded(connection, fence, version, rewind.record):
+            await take_work_back(connection, fence.run_id, rewind)
+            await take_passages_back(connection, fence.run_id, rewind.gone, self._clock())
+
+    async def _recorded(self, connection: AsyncConnection, fence: Fence, version: int, record: Record) -> bool:
+        """Whether the record is new. The same id twice changes nothing."""
         if await _is_recorded(connection, fence.run_id, record.id):
-            return
+            return False
+        row = {"version": version + 1, "record_id": record.id, "body": record.model_dump_json(), **self._stamp(fence)}
         await fences.advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
-        await add_passages(connection, passages)
-        if charge is not None:
-            await charges.add_charge(connection, fence.run_id, charge)
+        return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         row = {"version": version + 1, "message_id": message.id, "body": message.model_dump_json()}

@@ -1,17 +1,29 @@
 """What agents note and hand in."""
 
 from pydantic import TypeAdapter
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.fences import hold
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import deliverables, notes
+from waystation.domain.rewind import Rewind
 from waystation.domain.turn import Fence
 from waystation.domain.work import Deliverable, Note
 
 _DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
+
+
+async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewind) -> None:
+    """Notes of calls that count no more go, and what was handed in is again what it was."""
+    ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
+    await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
+    own = deliverables.c.run_id == run_id
+    if rewind.handed_in is None:
+        await connection.execute(delete(deliverables).where(own))
+    else:
+        await connection.execute(update(deliverables).where(own).values(body=rewind.handed_in.model_dump_json()))
 
 
 class SqlWork(StorePart):

@@ -37,6 +37,7 @@ from waystation.domain import names
 from waystation.domain.amount import Limit
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
+from waystation.domain.rewind import TaskRewind
 from waystation.domain.sent import SentAnswer
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
@@ -118,6 +119,28 @@ class TemporalTasks:
             BadInput: the session refused the task.
             Unreachable: no answer within `patience`; whether the task was taken is then unknown.
         """
+        try:
+            return await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
+                "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
+            ) from error
+
+    async def rewind(self, start: SessionStart, workflow_id: str, rewind: TaskRewind, patience: timedelta) -> Admission:
+        """Have the session let a finished task go on. Raises as `admit` does."""
+        task_id = rewind.ref.task_id
+        try:
+            return await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
+        except TimeoutError as error:
+            raise Unreachable(
+                f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` tells whether it goes on"
+            ) from error
+
+    async def _update(
+        self, start: SessionStart, workflow_id: str, name: str, sent: TaskRef | TaskRewind, patience: timedelta
+    ) -> Admission:
+        """Raises BadInput where the session refuses, TimeoutError where there is no answer."""
         session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             names.SESSION_WORKFLOW,
             start,
@@ -128,16 +151,13 @@ class TemporalTasks:
         try:
             async with asyncio.timeout(patience.total_seconds()), self._answering():
                 admission: Admission = await self._client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-                    names.SUBMIT_TASK, task, start_workflow_operation=session, result_type=Admission
+                    name, sent, start_workflow_operation=session, result_type=Admission
                 )
         except WorkflowUpdateFailedError as error:
             raise BadInput(f"the session refused the task: {error.cause}") from error
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError, Unreachable) as error:
             await _look_at_error(session)
-            raise Unreachable(
-                f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
-                "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
-            ) from error
+            raise TimeoutError from error
         return admission
 
     async def look(self, task_id: str) -> TaskRun | None:

@@ -1,19 +1,19 @@
-"""Posts notices to a webhook, and keeps its address to itself: who knows the path may post, too."""
+"""Posts notices to a webhook: what it takes, and what is worth another attempt."""
 
-import asyncio
-import logging
+import json
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
 import httpx2
 from pydantic import JsonValue, SecretStr
 
+from waystation.adapters.webhook.address import PrivateAddress
 from waystation.domain import notices
 from waystation.domain.errors import WebhookRefused, WebhookUnavailable
 from waystation.domain.notices import Notice
 
 PATIENCE_S = 10.0
-"""From the first packet to the status of the answer."""
+"""Until the status of the answer."""
 LONGEST_WAIT = timedelta(hours=12)
 """A server that names a later time is asked again by then."""
 PASSING = frozenset({408, 429})
@@ -25,23 +25,18 @@ class Webhook:
 
     def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
         """`address`: an http or https URL."""
-        self._url = httpx2.URL(address.get_secret_value())
+        self._address = PrivateAddress(address, patience_s)
         self._patience_s = patience_s
-        self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
-        logging.getLogger("httpx2").addFilter(self._keeps_the_secret)
 
     @property
     def name(self) -> str:
         """For messages: without the secret."""
-        return f"the webhook at {self._url.host}"
+        return f"the webhook at {self._address.host}"
 
     async def send(self, notice: Notice, link: str | None) -> None:
         """Post once; see `Notifier`."""
         try:
-            async with (
-                asyncio.timeout(self._patience_s),
-                self._client.stream("POST", self._url, json=_body(notice, link)) as response,
-            ):
+            async with self._address.post(json.dumps(_body(notice, link))) as response:
                 self._check(response)
         except TimeoutError:
             raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
@@ -50,8 +45,7 @@ class Webhook:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
-        logging.getLogger("httpx2").removeFilter(self._keeps_the_secret)
+        await self._address.aclose()
 
     def _check(self, response: httpx2.Response) -> None:
         status = response.status_code
@@ -61,10 +55,6 @@ class Webhook:
             raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
         cause = "a redirect, which is not followed" if response.is_redirect else "which is final"
         raise WebhookRefused(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
-
-    def _keeps_the_secret(self, record: logging.LogRecord) -> bool:
-        """At level INFO the HTTP client logs the whole URL of every request."""
-        return str(self._url) not in record.getMessage()
 
 
 def _body(notice: Notice, link: str | None) -> dict[str, JsonValue]:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
-from waystation.domain.work import Finding, Findings
+from waystation.domain.work import Deliverable, Finding, Findings
 from waystation.ports import WorkStore
 
 
@@ -12,6 +12,10 @@ class SubmitFindingsInput(ToolInput):
 
     findings: tuple[Finding, ...]
     open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
+
+    def handed_in(self, before: Deliverable | None) -> Findings:  # noqa: ARG002
+        """The findings, whatever was handed in before."""
+        return Findings(findings=self.findings, open_questions=self.open_questions)
 
 
 class SubmitFindings(TypedTool[SubmitFindingsInput]):
@@ -27,6 +31,5 @@ class SubmitFindings(TypedTool[SubmitFindingsInput]):
 
     async def run(self, arguments: SubmitFindingsInput, at: CallSite) -> str:
         """Keep them."""
-        handed_in = Findings(findings=arguments.findings, open_questions=arguments.open_questions)
-        await self._work.hand_in(at.fence, at.run.task_id, handed_in)
+        await self._work.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
         return f"{len(arguments.findings)} findings handed in"

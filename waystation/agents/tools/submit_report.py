@@ -4,6 +4,7 @@ from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.agents.tools.write_section import draft_of
+from waystation.domain.work import Deliverable, ReportDraft
 from waystation.ports import WorkStore
 
 
@@ -12,6 +13,10 @@ class SubmitReportInput(ToolInput):
 
     title: str = Field(min_length=1, max_length=300)
     summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
+
+    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+        """The sections written before, with this above them."""
+        return draft_of(before).model_copy(update={"title": self.title, "summary": self.summary})
 
 
 class SubmitReport(TypedTool[SubmitReportInput]):
@@ -27,9 +32,8 @@ class SubmitReport(TypedTool[SubmitReportInput]):
 
     async def run(self, arguments: SubmitReportInput, at: CallSite) -> str:
         """Keep it."""
-        draft = await draft_of(self._work, at.run.run_id)
-        if not draft.sections:
+        whole = arguments.handed_in(await self._work.deliverable(at.run.run_id))
+        if not whole.sections:
             raise ToolRefused("The report has no section yet. Write them with write_section, then hand it in.")
-        whole = draft.model_copy(update={"title": arguments.title, "summary": arguments.summary})
         await self._work.hand_in(at.fence, at.run.task_id, whole)
-        return f"report with {len(draft.sections)} sections handed in"
+        return f"report with {len(whole.sections)} sections handed in"

@@ -6,7 +6,10 @@ from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
+from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import RunRef
+from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Fence
 from waystation.ports import ToolSpec
 
@@ -34,9 +37,19 @@ class CallSite:
     run: RunRef
     fence: Fence
     call_id: str
-    window: int
+    transcript: Transcript
+    """The conversation so far; its last message asks for the call."""
+    policy: Policy
+    measure: Measure
     notices: list[str] = field(default_factory=list[str])
     """For people: "memory did not answer". Shown in the leg's outcome."""
+    records: list[Record] = field(default_factory=list[Record])
+    """What the call does to the conversation: committed before its result is."""
+
+    @property
+    def window(self) -> int:
+        """Working window in tokens."""
+        return self.policy.window
 
     @property
     def page_characters(self) -> int:

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
-from waystation.domain.work import ReportDraft, Section
+from waystation.domain.work import Deliverable, ReportDraft, Section
 from waystation.ports import WorkStore
 
 
@@ -12,6 +12,10 @@ class WriteSectionInput(ToolInput):
 
     heading: str = Field(min_length=1, max_length=200)
     markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
+
+    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+        """The draft with this section added, or replaced in its place."""
+        return draft_of(before).with_section(Section(heading=self.heading, markdown=self.markdown))
 
 
 class WriteSection(TypedTool[WriteSectionInput]):
@@ -26,14 +30,12 @@ class WriteSection(TypedTool[WriteSectionInput]):
 
     async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
         """Keep the section."""
-        draft = await draft_of(self._work, at.run.run_id)
-        grown = draft.with_section(Section(heading=arguments.heading, markdown=arguments.markdown))
+        grown = arguments.handed_in(await self._work.deliverable(at.run.run_id))
         await self._work.hand_in(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"
 
 
-async def draft_of(work: WorkStore, run_id: str) -> ReportDraft:
+def draft_of(handed_in: Deliverable | None) -> ReportDraft:
     """The draft so far; an empty one before the first section."""
-    draft = await work.deliverable(run_id)
-    return draft if isinstance(draft, ReportDraft) else ReportDraft()
+    return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()

@@ -1,23 +1,23 @@
-"""`waystation context`: the context engine on a request body of the Messages API from a file; no server needed."""
+"""`waystation context`: the context engine on a request body from a file, and what it did to a task's agents."""
 
 import typer
 
-from waystation.cli.context import check, compact, mask, tokens
+from waystation.cli.context import audit, check, compact, mask, tokens
 
 app = typer.Typer()
 context = typer.Typer(
     name="context",
-    help="Compact, mask, check and measure a conversation in a file; no server needed.",
+    help="Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
     no_args_is_help=True,
 )
 app.add_typer(context)
-for part in (compact, mask, check, tokens):
+for part in (compact, mask, check, tokens, audit):
     context.add_typer(part.app)
 
 
 @context.callback()
 def _context() -> None:
-    """Compact, mask, check and measure a conversation in a file; no server needed.
+    """Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.
 
     FILE is a request body of the Messages API, {"model": …, "system": …, "tools": […], "messages": […]}, or an array of
     messages; - reads it from stdin. It is never changed. Messages are named by their index in it.

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 import typer
 
 from waystation.adapters.conversation.offloading import Offloading
+from waystation.adapters.conversation.on_disk import FilesOnDisk
 from waystation.adapters.conversation.request_body import RequestBody, message_id
 from waystation.agents.conversation import Ask, Conversation
 from waystation.cli.context.files import read_body, read_text
 from waystation.cli.context.options import (
     FileArgument,
+    FilesOption,
     ForceOption,
     InstructionsOption,
     MaxOutputOption,
@@ -47,6 +49,7 @@ def compact(
     pins: PinOption = None,
     summary_file: SummaryOption = None,
     originals: OriginalsOption = None,
+    files: FilesOption = None,
     rereadable: RereadableOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -66,6 +69,8 @@ def compact(
         readers=file_readers(body),
         notes=asked.notes,
     )
+    if files is not None:
+        conversation.has_changed = FilesOnDisk(files).has_changed
     if summary_file is None:
         ask: Ask = ModelledSummary(settings, condensing_model(body, settings), policy, conversation.notes)
     else:
@@ -85,5 +90,5 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: Policy, measure: 
     """The conversation with these messages pinned. Raises BadInput for unknown ones, and where they pass their cap."""
     transcript = body.transcript
     for index in dict.fromkeys(indices):
-        transcript = with_record(transcript, pin(transcript, message_id(index), policy, measure))
+        transcript = with_record(transcript, pin(transcript, message_id(index), policy, measure, f"pin-{index}"))
     return transcript

@@ -24,7 +24,7 @@ ThresholdOption = Annotated[
     ),
 ]
 StrategyOption = Annotated[
-    Strategy | None, typer.Option("--strategy", help="What the summary stands for, and what stays; by default window.")
+    Strategy | None, typer.Option("--strategy", help="What the summary stands for, and what stays; by default ends.")
 ]
 InstructionsOption = Annotated[str, typer.Option("--instructions", help="What the summary is to heed.")]
 PinOption = Annotated[
@@ -36,6 +36,12 @@ SummaryOption = Annotated[
 OriginalsOption = Annotated[
     Path | None,
     typer.Option("--originals", metavar="FOLDER", help="Write results that are too large to keep into this folder."),
+]
+FilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--files", metavar="FOLDER", help="Where the conversation's files are: replace marks those that have changed."
+    ),
 ]
 RereadableOption = Annotated[
     list[str] | None,

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -74,7 +74,17 @@ class Result:
     def hidden(self) -> list[int]:
         """Indices of the messages that a summary or a marker stands for."""
         covered = {name for record in self._records if not isinstance(record, Masked) for name in record.covered}
-        return [index for index in _places(covered) if index not in set(self._kept)]
+        return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
+
+    def _merged_into(self, covered: Set[str]) -> set[str]:
+        """Ids of the file's messages whose results were brought together with others in these."""
+        before = view(self.body.transcript)
+        answers = {result.tool_use_id for message in before if message.id in covered for result in message.tool_results}
+        return {
+            message.id
+            for message in self.body.transcript.messages
+            if any(result.tool_use_id in answers for result in message.tool_results)
+        }
 
     @cached_property
     def _shown(self) -> tuple[Message, ...]:

@@ -32,7 +32,7 @@ class Asked:
     window: str | None = None
     max_output: str | None = None
     threshold: str | None = None
-    strategy: Strategy = "window"
+    strategy: Strategy = "ends"
     instructions: str = ""
     notes: list[str] = field(default_factory=list[str])
     """What could not be had as it was wished."""
@@ -52,6 +52,7 @@ class Asked:
             primers=settings.primers,
             recents=settings.recents,
             keep_last=profile.keep_last if settings.keep_last is None else settings.keep_last,
+            recall=False,
         )
 
     def _window(self, body: RequestBody, settings: Settings) -> int:

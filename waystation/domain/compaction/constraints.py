@@ -24,7 +24,7 @@ def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:
 
 def user_words(messages: Sequence[Message]) -> tuple[str, ...]:
     """What the user said in these messages, and before them as far as ledgers have it word for word."""
-    heard = (_heard(message) for message in messages if message.role == "user")
+    heard = (_heard(message) for message in messages if _is_the_users(message))
     return tuple(words for said in heard for words in said)
 
 
@@ -39,8 +39,13 @@ def sentences(text: str) -> Iterator[tuple[str, bool]]:
             yield sentence, len(sentence) <= MOST_CHARACTERS and is_demand(sentence)
 
 
+def _is_the_users(message: Message) -> bool:
+    """Also where a stand-in says it for the user."""
+    return message.role == "user" and not message.of_the_platform
+
+
 def _demands(message: Message) -> Iterator[str]:
-    if message.role != "user":
+    if not _is_the_users(message):
         return
     if is_stand_in(message):
         yield from entries(message, DEMANDED)

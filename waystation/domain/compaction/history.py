@@ -55,14 +55,14 @@ def pinned_ids(transcript: Transcript) -> frozenset[str]:
     return frozenset(record.message_id for record in current(transcript).records if isinstance(record, Pinned))
 
 
-def rewind(transcript: Transcript, message_id: str, *, keep: bool) -> Rewound:
-    """The record that takes the conversation back to a message, which stays or goes. Raises BadInput."""
+def rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> Rewound:
+    """The record of this id that takes the conversation back to a message, which stays or goes. Raises BadInput."""
     known(message_id, current(transcript))
-    return Rewound(id=next_record_id("w", transcript), message_id=message_id, kept=keep)
+    return Rewound(id=record_id, message_id=message_id, kept=keep)
 
 
-def restore(transcript: Transcript, compaction: str) -> Restored:
-    """The record that undoes one compaction, named by its id or the beginning of it. Raises BadInput."""
+def restore(transcript: Transcript, compaction: str, record_id: str) -> Restored:
+    """The record of this id that undoes one compaction, named by its id or the beginning of it. Raises BadInput."""
     records = [record for record in current(transcript).records if isinstance(record, Compaction)]
     found = [record for record in records if record.id.startswith(compaction)] if compaction else []
     if len(found) != 1:
@@ -73,7 +73,7 @@ def restore(transcript: Transcript, compaction: str) -> Restored:
     covering = [later for later in records if not isinstance(later, Masked)]
     if not isinstance(record, Masked) and (over := [r for r in covering if stand_in(record).id in r.covered]):
         raise BadInput(f"compaction {over[0].id} covers what {record.id} left: restore {over[0].id} first")
-    return Restored(id=next_record_id("u", transcript), record_id=record.id)
+    return Restored(id=record_id, record_id=record.id)
 
 
 def _place(record: Record, transcript: Transcript) -> int:
@@ -97,8 +97,3 @@ def known(message_id: str, now: Transcript) -> None:
     if not any(message.id == message_id for message in now.messages):
         ends = f"{now.messages[0].id} to {now.messages[-1].id}" if now.messages else "none"
         raise BadInput(f"there is no message {message_id!r} in this conversation; there are: {ends}")
-
-
-def next_record_id(kind: str, transcript: Transcript) -> str:
-    """Unique in the log, and the same when the same is asked for again."""
-    return f"{kind}{len(transcript.records) + 1}"

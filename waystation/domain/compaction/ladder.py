@@ -2,17 +2,18 @@
 
 from typing import Literal
 
+from waystation.domain.compaction.gate import Accepted
 from waystation.domain.compaction.identity import compaction_id
 from waystation.domain.compaction.mask import masking
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import Policy, Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import FRAME_TOKENS, ledger_room
+from waystation.domain.compaction.summary import FRAME_TOKENS, ledger_room, summary_message
 from waystation.domain.compaction.tokens import Measure, estimate_message
 from waystation.domain.compaction.truncate import truncation
 from waystation.domain.compaction.units import Layout, layout
 from waystation.domain.messages import Message
-from waystation.domain.transcript import Masked, Transcript, Truncated
+from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
 from waystation.domain.value import Value
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
@@ -57,6 +58,17 @@ class Summarise(_Rung):
         """Ids of the middle, for the record."""
         return tuple(message.id for message in self.middle)
 
+    def record(self, accepted: Accepted, strategy: Strategy) -> Summarised:
+        """With the summary that passed the check."""
+        return Summarised(
+            id=self.compaction_id,
+            strategy=strategy,
+            covered=self.covered,
+            summary=summary_message(self.compaction_id, accepted.text),
+            added=accepted.added,
+            removed=accepted.removed,
+        )
+
 
 class Truncate(_Rung):
     """Commit this record."""
@@ -85,6 +97,14 @@ class CannotFit(_Rung):
     def least(self) -> int:
         """All parts together."""
         return self.fixed + self.contract + self.latest + self.pending + self.pinned
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        return (
+            f"These parts cannot be made smaller: system prompt and tools {self.fixed:,} tokens, contract "
+            f"{self.contract:,}, latest request {self.latest:,}, pins {self.pinned:,}; limit {self.limit:,}."
+        )
 
 
 Rung = Nothing | Mask | Summarise | Truncate | CannotFit

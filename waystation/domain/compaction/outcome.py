@@ -23,6 +23,8 @@ class Status(StrEnum):
     FAILED_TOKEN_COUNT = "FAILED_TOKEN_COUNT"
     TRUNCATED = "TRUNCATED"
     CANNOT_FIT = "CANNOT_FIT"
+    BLOCKED = "BLOCKED"
+    """The hook before it failed, and may block."""
 
     @property
     def made_room(self) -> bool:

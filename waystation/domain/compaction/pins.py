@@ -1,6 +1,6 @@
 """Pinned messages: what no compaction covers because somebody said so, up to a fifth of the window."""
 
-from waystation.domain.compaction.history import current, known, next_record_id
+from waystation.domain.compaction.history import current, known
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
@@ -8,8 +8,8 @@ from waystation.domain.errors import BadInput
 from waystation.domain.transcript import Pinned, Restored, Transcript
 
 
-def pin(transcript: Transcript, message_id: str, policy: Policy, measure: Measure) -> Pinned:
-    """The record that pins a message; a call stays with its results.
+def pin(transcript: Transcript, message_id: str, policy: Policy, measure: Measure, record_id: str) -> Pinned:
+    """The record of this id that pins a message; a call stays with its results.
 
     Raises BadInput for a message that is unknown, hidden or pinned, and where pins would pass their cap.
     """
@@ -28,12 +28,12 @@ def pin(transcript: Transcript, message_id: str, policy: Policy, measure: Measur
             f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have {policy.pin_cap:,} together, a "
             f"fifth of the window; pinned are: {names or 'none'}. Take one of them back, or raise the window."
         )
-    return Pinned(id=next_record_id("p", transcript), message_id=message_id)
+    return Pinned(id=record_id, message_id=message_id)
 
 
-def unpin(transcript: Transcript, message_id: str) -> Restored:
-    """The record that takes a pin back. Raises BadInput where there is none."""
+def unpin(transcript: Transcript, message_id: str, record_id: str) -> Restored:
+    """The record of this id that takes a pin back. Raises BadInput where there is none."""
     for record in current(transcript).records:
         if isinstance(record, Pinned) and record.message_id == message_id:
-            return Restored(id=next_record_id("u", transcript), record_id=record.id)
+            return Restored(id=record_id, record_id=record.id)
     raise BadInput(f"{message_id} is not pinned")

@@ -40,6 +40,8 @@ class Policy(Value):
     """Tokens: results up to this size are not worth masking."""
     mask_keep: int = 3
     """The last results that could be masked stay."""
+    recall: bool = True
+    """Whether the agent can recall what is hidden: what is in no store cannot be found again."""
     crowded: bool = False
     """There are too many messages, whatever their size: any saving is worth a compaction."""
 

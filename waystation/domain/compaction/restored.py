@@ -35,7 +35,7 @@ class Restorable(Value):
     name: str
     text: str
     changed: bool = False
-    """It is not the same any more."""
+    """It is not the same any more. Documents of a task never change; files that a conversation names may."""
 
 
 def recently_read(messages: Sequence[Message], readers: Mapping[str, str]) -> tuple[Restorable, ...]:
@@ -50,6 +50,20 @@ def recently_read(messages: Sequence[Message], readers: Mapping[str, str]) -> tu
         if isinstance(name, str) and result is not None and not result.is_error and result.content.strip():
             read.setdefault(name, Restorable(name=name, text=result.content))
     return tuple(read.values())
+
+
+def with_recent_files(
+    transcript: Transcript, record: Summarised, readers: Mapping[str, str], measure: Measure, target: int
+) -> Summarised:
+    """The record with what it takes of the files that were read last."""
+    return with_files(transcript, record, recent_files(transcript, record, readers), measure, target)
+
+
+def recent_files(transcript: Transcript, record: Summarised, readers: Mapping[str, str]) -> tuple[Restorable, ...]:
+    """What was `recently_read` in the messages that the record covers: in the originals, whatever was masked."""
+    covered = set(record.covered)
+    originals = [message for message in transcript.messages if message.id in covered]
+    return recently_read(originals, readers)
 
 
 def with_files(

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from unicodedata import normalize
 
-from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.messages import Block, Message
 from waystation.domain.value import Value
 
 MESSAGE_TOKENS = 5
@@ -24,12 +24,18 @@ ACCENTED, CYRILLIC, WIDE, OTHER = 150, 50, 130, 75
 UNIT = 100
 
 
-def _kind(sign: str) -> str:
+_LOWER, _CAPITAL, _FIGURE, _SIGN = 0b1, 0b10, 0b1010, 0b10_0000
+"""Kinds of ASCII characters as bits; blanks have none."""
+_CUT_BITS = 9
+"""From the bit of a small letter to the one of a capital or digit in the next character: a word is cut there."""
+
+
+def _kind(sign: str) -> int:
     if sign.isspace():
-        return " "
+        return 0
     if sign.isalpha():
-        return "a" if sign.islower() else "A"
-    return "0" if sign.isdigit() else "."
+        return _LOWER if sign.islower() else _CAPITAL
+    return _FIGURE if sign.isdigit() else _SIGN
 
 
 def _script(high: int) -> str:
@@ -40,11 +46,12 @@ def _script(high: int) -> str:
     return "c" if high == 0x04 else "o"
 
 
-_KINDS = "".join(_kind(chr(number)) for number in range(128)).encode().ljust(256)
+_KINDS = bytes(_kind(chr(number)) for number in range(128)).ljust(256, b"\0")
 """Of each ASCII character."""
 _SCRIPTS = "".join(_script(high) for high in range(256)).encode()
 """Of each UTF-16 code unit, by its high byte: a block of Unicode, roughly."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 SEALED_CHARACTERS = 6
 """Characters of a signature or of sealed reasoning that stand for one token of it (base64 of four characters)."""
 
@@ -62,8 +69,10 @@ def estimate_text(text: str) -> int:
     """
     ascii_part = text.encode("ascii", "ignore")
     kinds = ascii_part.translate(_KINDS)
-    digits, symbols = kinds.count(b"0"), kinds.count(b".")
-    cuts = kinds.count(b"aA") + kinds.count(b"a0")
+    digits, symbols = kinds.count(_FIGURE), kinds.count(_SIGN)
+    # All characters beside the ones after them, in one number: searching for pairs takes three times as long.
+    bits = int.from_bytes(kinds, "little")
+    cuts = (bits & bits >> _CUT_BITS).bit_count()
     hundredths = (len(kinds) - digits - symbols) * LETTER + digits * DIGIT + symbols * SYMBOL + cuts * CUT
     if not text.isascii():
         hundredths += _beyond_ascii(text, len(ascii_part))
@@ -72,7 +81,7 @@ def estimate_text(text: str) -> int:
 
 def estimate_message(message: Message) -> int:
     """Tokens of a message, its overhead included."""
-    return MESSAGE_TOKENS + sum(_estimate_block(block) for block in message.blocks)
+    return MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
@@ -127,18 +136,19 @@ class Measure(Value):
 
 
 def _estimate_block(block: Block) -> int:
-    match block:
-        case Text():
+    # By its tag: asking for its class takes as long as the estimate of a text.
+    match block.type:
+        case "text":
             return estimate_text(block.text)
-        case Thinking():
+        case "tool_result":
+            return estimate_text(block.content) + sum([part.tokens for part in block.attached])
+        case "tool_use":
+            return estimate_text(f"{block.name} {_JSON.encode(block.input)}")
+        case "thinking":
             return max(estimate_text(block.thinking), len(block.signature) // SEALED_CHARACTERS)
-        case RedactedThinking():
+        case "redacted_thinking":
             return len(block.data) // SEALED_CHARACTERS
-        case ToolUse():
-            return estimate_text(block.name) + estimate_text(json.dumps(block.input, ensure_ascii=False))
-        case ToolResult():
-            return estimate_text(block.content) + sum(part.tokens for part in block.attached)
-        case Opaque():
+        case "opaque":
             return block.tokens
 
 

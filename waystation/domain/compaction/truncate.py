@@ -3,15 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from waystation.domain.compaction.behind import behind
 from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.history import current, stand_in
+from waystation.domain.compaction.history import current
 from waystation.domain.compaction.identity import compaction_id
 from waystation.domain.compaction.ledger import DEMANDED, MARKER_PREFIX, ledger, line_tokens
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure, estimate_message
 from waystation.domain.compaction.units import Layout, Unit
 from waystation.domain.messages import Message, user_text
-from waystation.domain.transcript import Masked, Transcript, Truncated
+from waystation.domain.transcript import Transcript, Truncated
 
 NAMED_IDS = 6
 MARKER_TOKENS = 100
@@ -63,16 +64,15 @@ def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: Policy) -
     covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
     record_id = compaction_id(transcript, covered, policy)
     demands = [demand for hiding in hidden for demand in hiding.demands]
-    return Truncated(id=record_id, covered=covered, marker=_marker(record_id, _said(transcript, covered), demands))
+    marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.recall)
+    return Truncated(id=record_id, covered=covered, marker=marker)
 
 
-def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str]) -> Message:
+def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recall: bool) -> Message:
     half = NAMED_IDS // 2
     names = ", ".join(ids) if len(ids) <= NAMED_IDS else f"{', '.join(ids[:half])} … {', '.join(ids[-half:])}"
-    text = (
-        f"[{len(ids):,} earlier messages are hidden here to save space: {names}. "
-        "They stay in the record of this conversation; recall may find what they said.]"
-    )
+    there = " They stay in the record of this conversation; recall may find what they said." if recall else ""
+    text = f"[{len(ids):,} earlier messages are hidden here to save space: {names}.{there}]"
     if demands:
         text += f"\nWhat the user demanded in them:\n{ledger(f'{DEMANDED}{demand}' for demand in demands)}"
     return user_text(f"{MARKER_PREFIX}{record_id}", text)
@@ -81,11 +81,5 @@ def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str]) -> Messa
 def _said(transcript: Transcript, covered: tuple[str, ...]) -> list[str]:
     """Ids of the messages that the covered ones are or stand for: what is hidden in truth."""
     now = current(transcript)
-    behind = {stand_in(record).id: record.covered for record in now.compactions if not isinstance(record, Masked)}
-    hidden: set[str] = set()
-    waiting = list(covered)
-    while waiting:
-        message_id = waiting.pop()
-        hidden.add(message_id)
-        waiting += behind.get(message_id, ())
+    hidden = behind(covered, now.compactions)
     return [message.id for message in now.messages if message.id in hidden]

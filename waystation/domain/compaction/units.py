@@ -88,8 +88,10 @@ def _first_said(messages: Iterable[Message]) -> str:
 
 def _is_said(message: Message) -> bool:
     """Whether the user wrote or attached something. What is attached beside results comes from a tool."""
-    if message.role != "user" or message.text.strip():
-        return message.role == "user"
+    if message.role != "user":
+        return False
+    if message.text.strip():
+        return not message.of_the_platform
     shown = (block for block in message.blocks if isinstance(block, Opaque) and block.kind != OPERATORS)
     return not message.tool_results and any(block.of_the_user for block in shown)
 

@@ -1,12 +1,12 @@
 """The view: what the model is sent. A pure function of a transcript's messages and the records that lie over them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from waystation.domain.compaction.history import current, stand_in
 from waystation.domain.compaction.repair import legal
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.messages import Block, Message, ToolResult
-from waystation.domain.transcript import Masked, Transcript
+from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
 
 
 def view(transcript: Transcript) -> tuple[Message, ...]:
@@ -17,11 +17,8 @@ def view(transcript: Transcript) -> tuple[Message, ...]:
     shown = legal(now.messages)
     if not now.compactions:
         return shown
-    shown = _masked(shown, masked_calls(now))
-    for record in now.compactions:
-        if not isinstance(record, Masked):
-            shown = _replaced(shown, frozenset(record.covered), stand_in(record))
-    return legal(shown)
+    covering = [record for record in now.compactions if not isinstance(record, Masked)]
+    return legal(_replaced(_masked(shown, masked_calls(now)), covering))
 
 
 def masked_calls(transcript: Transcript) -> frozenset[str]:
@@ -57,14 +54,19 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
     return block.model_copy(update={"content": shown, "attached": ()})
 
 
-def _replaced(messages: Sequence[Message], covered: frozenset[str], replacement: Message) -> tuple[Message, ...]:
-    """The replacement at the place of the first covered message, and none of the covered ones."""
-    shown: list[Message] = []
-    stands = False
-    for message in messages:
-        if message.id not in covered:
-            shown.append(message)
-        elif not stands:
-            shown.append(replacement)
-            stands = True
-    return tuple(shown)
+def _replaced(messages: Sequence[Message], records: Iterable[Summarised | Truncated]) -> tuple[Message, ...]:
+    """For each record in turn its stand-in at the place of the first message that it covers, and none of those."""
+    # By places, so that a log takes no longer for having been compacted often.
+    shown: list[Message | None] = [*messages]
+    places: dict[str, list[int]] = {}
+    for place, message in enumerate(messages):
+        places.setdefault(message.id, []).append(place)
+    for record in records:
+        covered = [place for message_id in record.covered for place in places.pop(message_id, ())]
+        if covered:
+            replacement, first = stand_in(record), min(covered)
+            for place in covered:
+                shown[place] = None
+            shown[first] = replacement
+            places.setdefault(replacement.id, []).append(first)
+    return tuple([message for message in shown if message is not None])

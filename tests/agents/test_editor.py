@@ -1,0 +1,164 @@
+"""Edits of an agent's context that people ask for: each is carried out once, or changes nothing."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.agents.full_context import SPENT_BEFORE, conversation, request_size, summary
+from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
+from waystation.agents.editor import Editor
+from waystation.domain.amount import Limit
+from waystation.domain.compaction.edit import ContextEdit, EditOutcome, EditRequest
+from waystation.domain.compaction.history import pinned_ids
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.view import view
+from waystation.domain.edits import MAX_INSTRUCTIONS
+from waystation.domain.errors import FenceLost
+from waystation.domain.messages import user_text
+from waystation.testing import ScriptedModel
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def asking(office: Office, number: int = 1, *, known: int = 0, **edit: str) -> EditRequest:
+    asked = {"id": f"edit-{number}", "agent": "research-1", "asked_at": NOON, **edit}
+    return EditRequest(
+        run=office.run_ref(),
+        terms=office.terms,
+        limit=office.limit,
+        edit=ContextEdit.model_validate(asked),
+        known_records=known,
+    )
+
+
+async def edited(office: Office, request: EditRequest, *replies: str) -> EditOutcome:
+    office.model = ScriptedModel([summary(reply) for reply in replies])
+    return await Editor(office.condenser).edit(request)
+
+
+async def test_a_context_that_is_not_full_is_summarised_with_redacted_instructions(office: Office) -> None:
+    await office.said(conversation()[:13])
+    assert await request_size(office) < office.terms.trigger
+    wish = await office.store.put_text(f"Keep what {NAME} did.")
+    outcome = await edited(office, asking(office, action="compact", instructions=wish), "It silted up.")
+    (request,) = office.model.requests
+    sent = request.messages[0].text
+    assert f"<wishes>\nKeep what {NAME_PLACEHOLDER} did.\n</wishes>" in sent
+    assert NAME not in sent
+    assert outcome.compaction is not None
+    assert (outcome.state, outcome.compaction.status) == ("done", Status.COMPRESSED)
+    assert outcome.compaction.tokens_after == await request_size(office) < outcome.compaction.tokens_before
+    (record,) = (await office.transcript()).records
+    assert record.id == outcome.compaction.compaction_id
+    assert record.id.endswith("-edit-1")
+
+
+async def test_a_retry_of_a_summary_makes_no_second_one(full: Office) -> None:
+    request = asking(full, action="compact")
+    first = await edited(full, request, "It silted up.")
+    again = await Editor(full.condenser).edit(request)
+    assert full.model.calls == 1
+    assert again.compaction is not None
+    assert first.compaction is not None
+    assert again.compaction.compaction_id == first.compaction.compaction_id
+    assert again.compaction.tokens_before == first.compaction.tokens_before
+    assert len((await full.transcript()).records) == 1
+
+
+async def test_a_refused_summary_leaves_the_view_as_it_was_and_is_paid_each_time(full: Office) -> None:
+    before = await full.transcript()
+    outcome = await edited(full, asking(full, action="compact"), "")
+    assert outcome.compaction is not None
+    assert (outcome.state, outcome.compaction.status) == ("refused", Status.FAILED_EMPTY_SUMMARY)
+    assert outcome.reason.startswith("FAILED_EMPTY_SUMMARY, ")
+    assert view(await full.transcript()) == view(before)
+    second = await edited(full, asking(full, 2, action="compact"), "")
+    assert second.compaction is not None
+    assert second.compaction.totals.spent.tokens == SPENT_BEFORE + 2 * 9_400
+    assert (await full.transcript()).records == ()
+
+
+async def test_a_summary_that_the_budget_does_not_allow_changes_nothing(full: Office) -> None:
+    full.limit = Limit(tokens=SPENT_BEFORE + 10)
+    outcome = await edited(full, asking(full, action="compact"), "It silted up.")
+    assert (outcome.state, full.model.calls) == ("refused", 0)
+    assert outcome.reason.endswith("The budget did not allow a summary.")
+    assert (await full.transcript()).records == ()
+
+
+async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_anything(full: Office) -> None:
+    request = asking(full, action="compact").model_copy(update={"give_up_summary": True})
+    outcome = await edited(full, request, "It silted up.")
+    assert (outcome.state, full.model.calls) == ("refused", 0)
+    assert outcome.reason.startswith("FAILED_SUMMARISER, ")
+    assert (await full.transcript()).records == ()
+
+
+async def test_a_short_conversation_is_not_worth_a_summary(office: Office) -> None:
+    await office.said([user_text("m1", "Why did it silt up?")])
+    outcome = await edited(office, asking(office, action="compact"), "It silted up.")
+    assert (outcome.state, office.model.calls) == ("refused", 0)
+    assert outcome.reason.startswith("NOOP_LITTLE_TO_GAIN, ")
+
+
+async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody_is_asked(full: Office) -> None:
+    outcome = await edited(full, asking(full, action="compact", instructions="0" * 64), "It silted up.")
+    assert (outcome.state, full.model.calls) == ("refused", 0)
+    assert outcome.reason.startswith("its instructions are not in the task's store: ")
+
+
+async def test_instructions_that_are_too_long_are_refused_before_anybody_is_asked(full: Office) -> None:
+    blob = await full.store.put_text("x" * (MAX_INSTRUCTIONS + 1))
+    outcome = await edited(full, asking(full, action="compact", instructions=blob), "It silted up.")
+    assert (outcome.state, full.model.calls) == ("refused", 0)
+    assert outcome.reason == "its instructions have 4,001 characters; they may have 4,000"
+
+
+async def test_pins_are_set_and_taken_back_once_each(full: Office) -> None:
+    pin, unpin = asking(full, action="pin", message="m4"), asking(full, 2, action="unpin", message="m4")
+    assert await edited(full, pin) == await edited(full, pin) == EditOutcome(state="done")
+    assert pinned_ids(await full.transcript()) == {"m4"}
+    assert await edited(full, unpin) == await edited(full, unpin) == EditOutcome(state="done")
+    transcript = await full.transcript()
+    assert pinned_ids(transcript) == frozenset()
+    assert [record.id for record in transcript.records] == ["edit-1", "edit-2"]
+
+
+async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_compact_again(full: Office) -> None:
+    before = view(await full.transcript())
+    made = (await edited(full, asking(full, action="compact"), "It silted up.")).compaction
+    assert made is not None
+    restore = asking(full, 2, known=1, action="restore", compaction=made.compaction_id[:8])
+    assert await edited(full, restore) == await edited(full, restore) == EditOutcome(state="done")
+    assert view(await full.transcript()) == before
+    again = await edited(full, asking(full, 3, known=1, action="compact"), "It silted up.")
+    assert (again.state, full.model.calls) == ("done", 1)
+    assert view(await full.transcript()) != before
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        ({"action": "pin", "message": "m99"}, "there is no message 'm99' in this conversation; there are: m1 to m27"),
+        ({"action": "unpin", "message": "m4"}, "m4 is not pinned"),
+        (
+            {"action": "restore", "compaction": "ab"},
+            "there is no compaction whose id begins with 'ab'; there are: none",
+        ),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_and_takes_the_run_away_from_nobody(
+    edit: dict[str, str], reason: str, full: Office
+) -> None:
+    working = await full.site()
+    assert await edited(full, asking(full, 1, known=0, **edit)) == EditOutcome(state="refused", reason=reason)
+    transcript = await full.transcript()
+    await full.store.commit_message(working.fence, transcript.version, user_text("m28", "Go on."))
+
+
+async def test_an_edit_takes_the_run_over_from_an_attempt_of_an_earlier_leg(full: Office) -> None:
+    straggler = await full.site()
+    await edited(full, asking(full, action="pin", message="m4"))
+    version = (await full.transcript()).version
+    with pytest.raises(FenceLost):
+        await full.store.commit_message(straggler.fence, version, user_text("m28", "Go on."))

@@ -1,0 +1,179 @@
+"""Edits of agents' contexts: what is taken of what people send, and what a run does with it."""
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import JsonValue
+
+from tests.unit.task_values import NOON, REF, TERMS, after_leg, asking, finished, spent, standing, totals, working
+from waystation.domain.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
+from waystation.domain.compaction.edit import TOO_LATE, ContextEdit, EditOutcome
+from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.details import details
+from waystation.domain.edits import asked, with_edit
+from waystation.domain.leg import ContextFull
+from waystation.domain.task import Refusal, TaskPhase
+from waystation.domain.task_progress import progress_of
+from waystation.domain.task_state import TaskState
+from waystation.seen import Answer, effect
+
+PIN: dict[str, JsonValue] = {"action": "pin", "agent": "research-1", "message": "m4", "by": "Ada", "answer_id": "a1"}
+
+
+def taken(state: TaskState, sent: JsonValue) -> TaskState:
+    edit = asked(state, sent, NOON)
+    assert isinstance(edit, ContextEdit), edit
+    return with_edit(state, edit)
+
+
+def reason(state: TaskState, sent: JsonValue) -> str:
+    refusal = asked(state, sent, NOON)
+    assert isinstance(refusal, Refusal)
+    assert (refusal.signal, refusal.at) == ("edit_context", NOON)
+    return refusal.reason
+
+
+def settled(run: AgentRun, outcome: EditOutcome) -> AgentRun:
+    assert run.next_edit is not None
+    return run.after_edit(run.next_edit, outcome)
+
+
+def compaction(status: Status, tokens: int) -> CompactionOutcome:
+    return CompactionOutcome(
+        compaction_id="c1",
+        status=status,
+        strategy="window",
+        tokens_before=10_000,
+        tokens_after=4_000,
+        covered=5,
+        passages=0,
+        totals=totals(tokens),
+    )
+
+
+DONE = EditOutcome(state="done", compaction=compaction(Status.COMPRESSED, 29_600))
+MALFORMED: dict[str, tuple[JsonValue, str]] = {
+    "a bare string": ("pin m4", snapshot("the signal: Input should be a valid dictionary or instance of EditInput")),
+    "an unknown action": (
+        {**PIN, "action": "erase"},
+        snapshot("action: Input should be 'compact', 'pin', 'unpin', 'restore' or 'rewind'"),
+    ),
+    "no message": (
+        {"action": "pin", "agent": "research-1"},
+        snapshot("the signal: Value error, pin needs `message`"),
+    ),
+    "a compaction to pin": (
+        {**PIN, "compaction": "c1"},
+        snapshot("the signal: Value error, pin takes no `compaction`"),
+    ),
+    "nothing to restore": (
+        {"action": "restore", "agent": "research-1"},
+        snapshot("the signal: Value error, restore needs `compaction`"),
+    ),
+    "instructions to pin": (
+        {**PIN, "instructions": "0" * 64},
+        snapshot("the signal: Value error, pin takes no `instructions`"),
+    ),
+    "instructions in words": (
+        {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},
+        snapshot("instructions: String should match pattern '^[0-9a-f]{64}$'"),
+    ),
+    "a text as message": (
+        {**PIN, "message": "my secret"},
+        snapshot("message: String should match pattern '^[\\w-]{1,64}$'"),
+    ),
+    "an unknown field": ({**PIN, "sure": True}, snapshot("a field that is not known here")),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_edit_is_refused_without_its_values(name: str) -> None:
+    sent, expected = MALFORMED[name]
+    assert reason(working("research-1"), sent) == expected
+
+
+def test_only_agents_at_work_are_edited() -> None:
+    state = finished(working("research-1", "research-2"), "research-1")
+    over = state.with_(phase=TaskPhase.REPORTING)
+    refusals = [
+        reason(state, PIN),
+        reason(state, {**PIN, "agent": "writing"}),
+        reason(state, {**PIN, "agent": "nobody"}),
+        reason(over, {**PIN, "agent": "research-2"}),
+    ]
+    assert refusals == snapshot(
+        [
+            "research-1 has delivered: the context of an agent that is done is not edited",
+            "writing has not begun: it has no context yet",
+            "there is no agent of this name; at work are: research-2",
+            "the task is ending, or over: its agents' contexts are not edited any more",
+        ]
+    )
+    refused = with_edit(state, asked(state, {**PIN, "agent": "nobody"}, NOON))
+    assert effect("a1", progress_of(refused, REF, TERMS, "Why?")) == Answer(outcome="refused", reason=refusals[2])
+
+
+def test_edits_are_carried_out_in_their_order_before_anything_else() -> None:
+    state = taken(taken(working("research-1"), PIN), {"action": "compact", "agent": "research-1"})
+    run = state.runs["research-1"]
+    first = run.next_move()
+    assert isinstance(first, Edit)
+    assert (first.request.edit.id, first.request.edit.message) == ("edit-1", "m4")
+    run = settled(run, EditOutcome(state="done"))
+    second = run.next_move()
+    assert isinstance(second, Edit)
+    assert (second.request.edit.id, second.request.edit.action) == ("edit-2", "compact")
+    assert isinstance(settled(run, EditOutcome(state="refused", reason="no")).next_move(), RunLeg)
+    assert AgentRun.model_validate_json(run.model_dump_json()) == run
+
+
+def test_an_edit_of_an_agent_that_waits_for_money_leaves_its_request_and_the_pause_as_they_are() -> None:
+    paused = asking(spent(working("research-1"), "research-1"), "research-1")
+    state = taken(paused, {"action": "compact", "agent": "research-1"})
+    assert (state.phase, state.pending) == (TaskPhase.PAUSED, paused.pending)
+    after = state.with_run(settled(state.runs["research-1"], DONE))
+    run = after.runs["research-1"]
+    assert isinstance(run.next_move(), AskMoney)
+    assert (after.phase, after.pending) == (TaskPhase.PAUSED, paused.pending)
+    assert (run.known_records, run.totals.spent.tokens) == (1, 29_600)
+
+
+def test_a_full_context_is_measured_anew_after_an_edit_and_compacted_after_a_refused_one() -> None:
+    full = after_leg(working("research-1"), "research-1", ContextFull(standing=standing(9_000), request_tokens=12_000))
+    run = taken(full, {"action": "compact", "agent": "research-1"}).runs["research-1"]
+    assert isinstance(settled(run, DONE).next_move(), RunLeg)
+    refused = EditOutcome(state="refused", compaction=compaction(Status.FAILED_CHECK, 9_500))
+    after = settled(run, refused)
+    assert after.phase == "full"
+    assert (after.known_records, after.totals.spent.tokens) == (0, 9_500)
+
+
+def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
+    state = finished(taken(working("research-1"), PIN), "research-1")
+    run = state.runs["research-1"]
+    assert isinstance(run.next_move(), Deliver)
+    (late,) = run.late_edits
+    assert (late.state, late.reason) == ("refused", TOO_LATE)
+
+
+def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile() -> None:
+    paused = asking(spent(working("research-1"), "research-1"), "research-1")
+    state = taken(paused, {"action": "compact", "agent": "research-1"})
+    edit = state.runs["research-1"].edits[0]
+    denied = state.with_run(state.runs["research-1"].cannot_go_on("denied"))
+    booked = denied.with_run(denied.runs["research-1"].after_edit(edit, DONE))
+    assert booked.account.spent.tokens - denied.account.spent.tokens == 100
+    assert booked.totals.spent.tokens == booked.account.spent.tokens
+    assert booked.runs["research-1"].phase == "delivered"
+
+
+def test_people_see_what_waits_and_what_became_of_it() -> None:
+    state = taken(working("research-1"), {**PIN, "note": "the contract"})
+    waiting = progress_of(state, REF, TERMS, "Why?")
+    assert effect("a1", waiting) == Answer(outcome="waiting")
+    line = "research-1: pin m4 (edit-1), asked for by Ada (a name as given) [the contract]: "
+    assert f"- {line}waits for the end of its leg" in details(waiting)
+    state = state.with_run(settled(state.runs["research-1"], EditOutcome(state="refused", reason="m4 is hidden")))
+    then = progress_of(state, REF, TERMS, "Why?")
+    assert effect("a1", then) == Answer(outcome="refused", reason="m4 is hidden")
+    assert then.notes[-1] == f"{line}refused, m4 is hidden"
+    assert "waits for" not in details(then)

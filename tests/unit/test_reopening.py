@@ -1,0 +1,129 @@
+"""A finished task that goes on: nothing that was spent is forgotten, and what is left is held for those who work."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.task_values import NOON, PLAN, REF, TERMS, asking, finished, working
+from waystation.domain import session_state
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.errors import BadInput, Overdrawn
+from waystation.domain.ledger import Account
+from waystation.domain.reopening import going_on
+from waystation.domain.rewind import TaskRewind
+from waystation.domain.session import SessionState, Settlement
+from waystation.domain.task import BudgetProgress, TaskPhase
+from waystation.domain.task_state import TaskState
+
+ORDER = ("research-1", "research-2", "analysis", "writing")
+
+
+def back(agent: str = "research-1") -> TaskRewind:
+    return TaskRewind(ref=REF, agent=agent, message="m5", keep=True, by="Ada", asked_at=NOON)
+
+
+def ended(*steps: str, tokens: int = 10_000, budget: int = 200_000) -> TaskState:
+    """These steps delivered; then the task ended, cancelled where some were missing."""
+    state = working(*steps[:2], budget=budget)
+    for step_id in steps:
+        if step_id not in state.runs:
+            state = state.started(PLAN.step(step_id), REF, TERMS)
+        state = finished(state, step_id, tokens)
+    return state.with_(cancelled=len(steps) < len(ORDER)).ended(state.last_phase)
+
+
+def again(state: TaskState, agent: str = "research-1") -> TaskState:
+    return going_on(state, back(agent), TERMS.agent_budget)[0]
+
+
+def test_the_agent_works_again_and_those_that_built_on_it_wait_for_it() -> None:
+    state = again(ended(*ORDER))
+    assert state.phase is TaskPhase.WORKING
+    assert state.done == {"research-2"}
+    assert set(state.shelved) == {"analysis", "writing"}
+    assert PLAN.ready(state.done, frozenset(state.runs)) == ()
+    state = finished(state, "research-1", 12_000)
+    (next_step,) = PLAN.ready(state.done, frozenset(state.runs))
+    started = state.started(next_step, REF, TERMS)
+    assert (next_step.id, set(started.shelved)) == ("analysis", {"writing"})
+    assert started.runs["analysis"].leg > 1
+    assert started.totals == state.totals
+
+
+def test_an_agent_on_which_nobody_built_goes_back_alone() -> None:
+    state = again(ended(*ORDER), "writing")
+    assert (state.done, state.shelved) == ({"research-1", "research-2", "analysis"}, {})
+
+
+@given(
+    st.integers(1, 4), st.integers(1, 30_000), st.integers(40_000, 300_000), st.lists(st.integers(0, 9_000), max_size=8)
+)
+def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
+    steps: int, tokens: int, budget: int, more: list[int]
+) -> None:
+    before = ended(*ORDER[:steps], tokens=tokens, budget=budget)
+    state = again(before)
+    assert state.totals == before.totals
+    assert state.account.spent + state.account.held == before.account.spent + Amount(
+        tokens=sum(held.tokens for held in state.account.reserved.values())
+    ).less(sum((run.totals.spent for run in (*state.shelved.values(), state.runs["research-1"])), Amount()))
+    if before.account.limit.covers(before.account.spent):
+        assert state.account.limit.covers(state.account.spent + state.account.held)
+    for extra in more:
+        spent = state.runs["research-1"].totals.spent.tokens
+        state = again(finished(state, "research-1", spent + extra).ended(TaskPhase.CANCELLED))
+    over = state.ended(TaskPhase.CANCELLED)
+    assert over.account.spent == over.totals.spent
+    assert over.account.reserved == {}
+
+
+def test_a_request_that_the_end_came_before_is_closed() -> None:
+    waiting = asking(working(), "research-1").with_(cancelled=True)
+    state = again(waiting.with_run(waiting.runs["research-1"].cannot_go_on("cancelled")).ended(TaskPhase.CANCELLED))
+    assert [approval.decision for approval in state.approvals] == ["expired"]
+    assert state.pending == ()
+
+
+def test_the_rewind_stands_in_the_state_as_done() -> None:
+    state, edit = going_on(ended(*ORDER), back(), TERMS.agent_budget)
+    assert state.runs["research-1"].edits == (edit,)
+    assert "research-1: rewind to m5 (edit-1), asked for by Ada (a name as given): done" in edit.text
+    assert edit.text in state.notes
+    twice, second = going_on(finished(state, "research-1").ended(TaskPhase.PARTIAL), back(), TERMS.agent_budget)
+    assert (second.id, len(twice.runs["research-1"].edits)) == ("edit-2", 2)
+
+
+def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:
+    with pytest.raises(BadInput, match=r"no agent 'writing' that has worked; there are: research-1, research-2$"):
+        again(ended("research-1", "research-2"), "writing")
+
+
+LIMITED = SessionState(account=Account(limit=Limit(tokens=100_000)))
+
+
+@given(st.integers(0, 60_000), st.integers(0, 60_000))
+def test_a_session_counts_a_task_that_went_on_once(first: int, more: int) -> None:
+    budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=first), reserved=Amount())
+    state = session_state.admitted(LIMITED, "task-1", budget.limit)
+    state = session_state.settled(state, Settlement(task_id="task-1", spent=budget.spent))
+    state = session_state.reopened(state, "task-1", budget)
+    assert state.account.reserved == {"task-1": Amount(tokens=60_000)}
+    state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=first + more)))
+    assert (state.account.spent.tokens, state.account.reserved, state.open_tasks) == (first + more, {}, ())
+
+
+def test_a_session_that_has_given_the_rest_away_refuses() -> None:
+    budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=20_000), reserved=Amount())
+    state = session_state.admitted(LIMITED, "task-1", budget.limit)
+    state = session_state.settled(state, Settlement(task_id="task-1", spent=budget.spent))
+    state = session_state.admitted(state, "task-2", Limit(tokens=70_000))
+    with pytest.raises(Overdrawn):
+        session_state.reopened(state, "task-1", budget)
+
+
+def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
+    """Its outcome may have been committed meanwhile, by what was taken back."""
+    state = working()
+    cut_off = state.runs["research-1"].settled(state.runs["research-1"].totals).cannot_go_on("cancelled")
+    state = again(state.with_run(cut_off).ended(TaskPhase.CANCELLED))
+    assert (working().runs["research-1"].leg, state.runs["research-1"].leg) == (1, 2)

@@ -1,0 +1,201 @@
+"""People change the context of an agent that waits for money; then it is paid and finishes."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHandle
+
+from tests.crew import CALL_TOKENS, CREW_PLAN, REPLY_TOKENS, Call, Crew, Gate, terms, tight
+from tests.running import DOCUMENTS, Counter, at_work, dev_server, until
+from tests.unit.histories import prose
+from tests.workflows_live.history import details
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.compaction.edit import TOO_LATE, ContextEdit
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.view import view
+from waystation.domain.messages import Text
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskTerms
+from waystation.ports import ModelReply, ModelRequest
+from waystation.testing import scripted_reply
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+
+SUMMARY_PROMPT = 50
+"""Tokens of a request for a summary; the crew's other prompts have 400."""
+LEFT = 400
+"""Tokens that each researcher has left when it pauses: too few for a turn, enough for a summary."""
+WISH = "Keep what the tide tables say about Ada Lovelace."
+LONG = (SourceDocument(name="pilot.md", text=f"{DOCUMENTS[0].text}{prose(1_500)}\n"),)
+
+
+@dataclass
+class Condensing(Crew):
+    """The crew, with somebody who writes summaries."""
+
+    asked: list[str] = field(default_factory=list[str])
+    """What was to be summarised."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        if request.tools:
+            return await super().complete(request)
+        self.asked.append(request.messages[0].text)
+        return scripted_reply(Text(text=f"The bar carries two fathoms. {prose(80)}"))
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        return await super().count_tokens(request) if request.tools else SUMMARY_PROMPT
+
+
+def paused_terms() -> TaskTerms:
+    """Each researcher pauses after five calls, with `LEFT`, and its task has no rest."""
+    share = 5 * CALL_TOKENS + LEFT
+    under = terms(budget=CALL_TOKENS + len(CREW_PLAN.steps) * share, agent_budget=share)
+    agent = under.agent.model_copy(update={"primers": 1, "recents": 4, "output_floor": REPLY_TOKENS + 10})
+    return under.model_copy(update={"agent": agent})
+
+
+async def progress_of(task: Task) -> TaskProgress:
+    return await task.query(TaskWorkflow.progress)
+
+
+async def until_asked(task: Task) -> None:
+    async def asked() -> bool:
+        return len((await progress_of(task)).approvals) == 2
+
+    await until(asked)
+
+
+async def edited(task: Task, **edit: str) -> ContextEdit:
+    """What became of an edit of the agent `harbours`."""
+    number = len((await progress_of(task)).edits)
+    await task.signal(EDIT_CONTEXT, {"agent": "harbours", "by": "Ada", **edit})
+
+    async def settled() -> bool:
+        edits = (await progress_of(task)).edits
+        return len(edits) > number and edits[-1].state != "waiting"
+
+    await until(settled)
+    return (await progress_of(task)).edits[-1]
+
+
+async def refusal_of(task: Task, sent: dict[str, str]) -> str:
+    number = len((await progress_of(task)).refusals)
+    await task.signal(EDIT_CONTEXT, sent)
+
+    async def refused() -> bool:
+        return len((await progress_of(task)).refusals) > number
+
+    await until(refused)
+    refusal = (await progress_of(task)).refusals[-1]
+    assert refusal.signal == EDIT_CONTEXT
+    return refusal.reason
+
+
+async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
+    messages = view(await counter.store.load(f"{task.id}/harbours"))
+    assert violations(messages) == ()
+    return tuple(message.id for message in messages)
+
+
+async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_goes_on(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    """Without a cache: every step of the workflow replays all that came before it."""
+    crew = Condensing()
+    async with dev_server(cached=False) as server, at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=paused_terms(), documents=LONG)
+        task = counter.task()
+        await until_asked(task)
+        before = await shown(counter, task)
+        wish = await counter.store.put_text(WISH)
+
+        assert (await edited(task, action="pin", message="m5")).state == "done"
+        compacted = await edited(task, action="compact", instructions=wish)
+        during = await progress_of(task)
+        summarised = await shown(counter, task)
+        (made,) = during.compactions
+        restored = await edited(task, action="restore", compaction=made.compaction_id)
+        assert await shown(counter, task) == before
+        again = await edited(task, action="restore", compaction=made.compaction_id)
+        unpinned = await edited(task, action="unpin", message="m5")
+        assert (await refusal_of(task, {"action": "pin", "agent": "harbours"})).endswith("pin needs `message`")
+        assert await refusal_of(task, {"action": "compact", "agent": "weigh"}) == (
+            "weigh has not begun: it has no context yet"
+        )
+        waiting = await progress_of(task)
+        seen = await details(task)
+        for request_id in ("harbours-1", "tides-1"):
+            await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
+        ended = await task.result()
+        trail = await counter.store.audit_trail(task.id)
+
+    (asked,) = crew.asked
+    assert "<wishes>\nKeep what the tide tables say about" in asked
+    assert "Lovelace" not in asked  # redacted before anybody reads it
+    assert (made.agent, made.status) == ("harbours", Status.COMPRESSED)
+    assert (compacted.state, compacted.what) == ("done", "compact with instructions")
+    assert during.phase is TaskPhase.PAUSED
+    assert "m5" in summarised
+    assert len(summarised) < len(before)
+    assert (restored.state, unpinned.state) == ("done", "done")
+    assert again.state == "refused"
+    assert again.reason.startswith("there is no compaction whose id begins")
+    assert waiting.phase is TaskPhase.PAUSED
+    assert [approval.request_id for approval in waiting.approvals if approval.decision == "pending"] == [
+        approval.request_id for approval in during.approvals
+    ]
+    assert "harbours: compact with instructions (edit-2), asked for by Ada (a name as given): done, COMPRESSED" in seen
+    assert ended.phase is TaskPhase.DONE
+    kept = [(entry.id, entry.state) for entry in trail if isinstance(entry, ContextEdit)]
+    states = ["done", "done", "done", "refused", "done"]
+    assert kept == [(f"edit-{n}", state) for n, end in enumerate(states, 1) for state in ("waiting", end)]
+
+
+async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agent_that_delivers(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("write", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        delivered = await refusal_of(task, {"action": "pin", "agent": "harbours", "message": "m1"})
+        await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "write", "message": "m1"})
+
+        async def waits() -> bool:
+            return any(edit.state == "waiting" for edit in (await progress_of(task)).edits)
+
+        await until(waits)
+        assert "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg" in await details(task)
+        gate.opened.set()
+        ended = await task.result()
+        trail = await counter.store.audit_trail(task.id)
+        stored = await counter.store.load(f"{task.id}/write")
+    assert delivered == "harbours has delivered: the context of an agent that is done is not edited"
+    (late,) = ended.edits
+    assert (late.state, late.reason) == ("refused", TOO_LATE)
+    assert ended.phase is TaskPhase.DONE
+    assert [entry.state for entry in trail if isinstance(entry, ContextEdit)] == ["waiting", "refused"]
+    assert stored.records == ()
+
+
+async def test_an_agent_that_was_edited_can_still_be_denied(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+        await until_asked(task)
+        nothing = await edited(task, action="compact")
+        assert (await edited(task, action="pin", message="m99")).reason == (
+            "there is no message 'm99' in this conversation; there are: m1 to m11"
+        )
+        for request_id in ("harbours-1", "tides-1"):
+            await task.signal(DENY_BUDGET, {"request_id": request_id, "by": "Ada"})
+        ended = await task.result()
+    assert nothing.state == "refused"
+    assert nothing.reason.startswith("NOOP_LITTLE_TO_GAIN, ")
+    assert ended.phase is TaskPhase.PARTIAL
+    assert [edit.state for edit in ended.edits] == ["refused", "refused"]

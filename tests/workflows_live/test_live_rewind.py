@@ -1,0 +1,206 @@
+"""People take agents back: of a task that waits for money, and of one that had ended and goes on."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
+from tests.running import Counter, at_work, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.view import view
+from waystation.domain.edits import EditInput
+from waystation.domain.errors import BadInput
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.seen import Answer
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+BACK = EditInput(action="rewind", agent="harbours", message="m5", by="Ada", note="it went astray")
+"""To the result of the second of seven calls."""
+AGAIN = [Call("harbours", turn) for turn in range(3, 8)] + [Call("weigh", 1), Call("write", 1), Call("write", 2)]
+"""What is left to do after that, and by whom."""
+
+
+async def progress_of(counter: Counter) -> TaskProgress:
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+async def settled(counter: Counter) -> Amount:
+    """What the session has spent, once no task holds anything in it."""
+
+    async def free() -> bool:
+        return not (await counter.session.query(SessionWorkflow.account)).reserved
+
+    await until(free)
+    return (await counter.session.query(SessionWorkflow.account)).spent
+
+
+async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_again(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.limit(Limit(tokens=60_000))
+        await counter.submit(under=terms())
+        first = await counter.task().result()
+        before = await settled(counter)
+        crew.calls.clear()
+
+        answer = await counter.edit(BACK)
+        second = await counter.task().result()
+        after = await settled(counter)
+        ref = (await counter.store.task(second.task_id)).ref
+        notes = await counter.store.notes(ref.task_id, f"{ref.task_id}/harbours")
+        said = await counter.store.load(f"{ref.task_id}/harbours")
+        report = await counter.store.get_text(str(second.report))
+        trail = await counter.store.audit_trail(ref.task_id)
+        bill = await counter.store.bill(ref.task_id)
+
+    assert answer.outcome == "done"
+    assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)
+    assert crew.calls == AGAIN
+    spent = Amount(tokens=WORK_TOKENS + len(AGAIN) * CALL_TOKENS)
+    assert (before.tokens, after, second.totals.spent) == (WORK_TOKENS, spent, spent)
+    assert bill.total.calls * CALL_TOKENS == spent.tokens
+    assert len(notes) == [name for name, _ in MOVES["submit_findings"]].count("take_note")
+    assert violations(view(said)) == ()
+    assert "# Pilotage" in report
+    (edit,) = [entry for entry in trail if isinstance(entry, ContextEdit)]
+    assert (edit.what, edit.state, edit.by, edit.note) == ("rewind to m5", "done", "Ada", "it went astray")
+    assert second.edits == (edit,)
+
+
+async def test_a_task_that_was_cancelled_goes_on_also_with_steps_that_had_never_begun(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def asked() -> bool:
+            return len((await progress_of(counter)).approvals) == 2
+
+        await until(asked)
+        await task.signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel", "by": "Ada"})
+        first = await task.result()
+        await counter.edit(BACK)
+
+        granted = set[str]()
+
+        async def ended() -> bool:
+            now = await progress_of(counter)
+            for one in now.approvals:
+                if one.decision == "pending" and one.request_id not in granted:
+                    granted.add(one.request_id)
+                    await task.signal(APPROVE_BUDGET, {"request_id": one.request_id})
+            return now.phase.over
+
+        await until(ended)
+        second = await task.result()
+        spent = await settled(counter)
+    assert first.phase is TaskPhase.CANCELLED
+    assert [step.state for step in second.steps] == ["done", "partial", "done", "done"]
+    assert second.totals.spent == spent
+
+
+async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def asked() -> bool:
+            return len((await progress_of(counter)).approvals) == 2
+
+        await until(asked)
+        before = await counter.store.notes(task.id, f"{task.id}/harbours")
+        await task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})
+
+        async def edited() -> bool:
+            return any(edit.state == "done" for edit in (await progress_of(counter)).edits)
+
+        await until(edited)
+        after = await counter.store.notes(task.id, f"{task.id}/harbours")
+        waiting = await progress_of(counter)
+        crew.calls.clear()
+        for request_id in ("harbours-1", "tides-1"):
+            await task.signal(APPROVE_BUDGET, {"request_id": request_id, "tokens": 5_000})
+        ended = await task.result()
+    assert (len(before), len(after)) == (4, 0)
+    assert waiting.phase is TaskPhase.PAUSED
+    assert Call("harbours", 2) in crew.calls
+    assert Call("harbours", 1) not in crew.calls
+    assert ended.phase is TaskPhase.DONE
+
+
+async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_ended(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("weigh", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.limit(Limit(tokens=50_000))
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        await task.signal(EDIT_CONTEXT, BACK.model_dump(mode="json", exclude_none=True))
+
+        async def refused() -> bool:
+            return bool((await progress_of(counter)).refusals)
+
+        await until(refused)
+        gate.opened.set()
+        ended = await task.result()
+        await settled(counter)
+        for wrong, why in (
+            ({"message": "m99"}, "there is no message 'm99'"),
+            ({"agent": "plan"}, "there is no agent 'plan' that has worked; there are: harbours"),
+        ):
+            with pytest.raises(BadInput, match=why):
+                await counter.edit(BACK.model_copy(update=wrong))
+        with pytest.raises(BadInput, match="has ended: pin is for agents at work"):
+            await counter.edit(EditInput(action="pin", agent="harbours", message="m5"))
+        await counter.limit(Limit(tokens=WORK_TOKENS))
+        with pytest.raises(BadInput, match="the session refused the task"):
+            await counter.edit(BACK)
+        stays = (await counter.store.task(task.id)).progress
+        spent = await settled(counter)
+    (refusal,) = ended.refusals
+    assert "harbours has delivered" in refusal.reason
+    assert stays is not None
+    assert (stays.phase, stays.report) == (TaskPhase.DONE, ended.report)
+    assert spent == ended.totals.spent
+
+
+async def test_of_two_rewinds_at_once_one_takes_effect(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 3))
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=terms())
+        await counter.task().result()
+        await settled(counter)
+        crew.before = gate
+        first = await counter.edit(BACK)
+        second = await refused_or(counter)
+        gate.opened.set()
+        ended = await counter.task().result()
+    assert first.outcome == "done"
+    assert second == "refused"
+    assert len(ended.edits) == 1
+
+
+async def refused_or(counter: Counter) -> str:
+    """What becomes of a second rewind: the store may know already that the task is at work, or the session does."""
+    try:
+        answer: Answer = await counter.edit(BACK)
+    except BadInput:
+        return "refused"
+    return answer.outcome

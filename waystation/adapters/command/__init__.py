@@ -1,0 +1,1 @@
+"""Programs of the team's on the worker's machine."""

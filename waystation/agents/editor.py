@@ -1,0 +1,104 @@
+"""Changes an agent's context as a person asked, between two legs: a summary now, a pin, a step back."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from waystation.agents.condenser import Condenser
+from waystation.agents.rewinder import Rewinder
+from waystation.domain.compaction.edit import EditOutcome, EditRequest
+from waystation.domain.compaction.history import restore
+from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.compaction.pins import pin, unpin
+from waystation.domain.compaction.request import CompactionRequest, Manual
+from waystation.domain.compaction.tokens import Measure
+from waystation.domain.edits import MAX_INSTRUCTIONS
+from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
+from waystation.domain.redaction import Scope
+from waystation.domain.transcript import Record, Transcript
+
+
+@dataclass(frozen=True)
+class Editor:
+    """Carries edits out. What cannot be done changes nothing, and the outcome says why."""
+
+    condenser: Condenser
+
+    async def edit(self, request: EditRequest) -> EditOutcome:
+        """Carry one out; a retry finds what an earlier attempt committed and commits nothing more.
+
+        Raises ModelUnavailable (worth a retry), RedactionFailed, StoreError.
+        """
+        edit = request.edit
+        try:
+            match edit.action:
+                case "compact":
+                    return await self._compact(request)
+                case "pin":
+                    policy, measure = request.terms.policy, self._measure(request)
+                    await self._commit(request, lambda log: pin(log, edit.message, policy, measure, edit.id))
+                case "unpin":
+                    await self._commit(request, lambda log: unpin(log, edit.message, edit.id))
+                case "rewind":
+                    await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep)
+                case "restore":
+                    await self._commit(request, lambda log: restore(log, edit.compaction, edit.id))
+        except BadInput as refused:
+            return EditOutcome(state="refused", reason=str(refused))
+        return EditOutcome(state="done")
+
+    async def _compact(self, request: EditRequest) -> EditOutcome:
+        compaction = CompactionRequest(
+            run=request.run,
+            terms=request.terms,
+            limit=request.limit,
+            known_records=request.known_records,
+            give_up_summary=request.give_up_summary,
+        )
+        instructions = await self._instructions(request)
+        manual = Manual(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
+        outcome = await self.condenser.compress(compaction, manual)
+        done = outcome.status.made_room
+        return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
+
+    async def _instructions(self, request: EditRequest) -> str:
+        """As the summariser may see them. Raises BadInput where they are not there, or too long."""
+        if not request.edit.instructions:
+            return ""
+        desk = self.condenser.desk
+        try:
+            text = await desk.documents.get_text(request.edit.instructions)
+        except StoreUnavailable:
+            raise
+        except StoreError:
+            raise BadInput(
+                "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
+                "which puts them there"
+            ) from None
+        if len(text) > MAX_INSTRUCTIONS:
+            raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
+        (redacted,) = await desk.redactor.redact([text], Scope.MEMORY, request.run.tenant)
+        return redacted.text
+
+    async def _commit(self, request: EditRequest, record_of: Callable[[Transcript], Record]) -> None:
+        """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""
+        transcripts, run_id = self.condenser.desk.transcripts, request.run.run_id
+        await transcripts.open_run(request.run)
+        transcript = await transcripts.load(run_id)
+        if any(record.id == request.edit.id for record in transcript.records):
+            return  # without a fence: it would be taken away from the leg that came after
+        record = record_of(transcript)
+        fence = await transcripts.take_fence(run_id)
+        await transcripts.commit_compaction(fence, transcript.version, record, (), None)
+
+    @property
+    def _rewinder(self) -> Rewinder:
+        desk = self.condenser.desk
+        return Rewinder(desk.transcripts, desk.tasks, desk.documents, self.condenser.archive)
+
+    def _measure(self, request: EditRequest) -> Measure:
+        return Measure(fixed=self.condenser.desk.fixed_tokens(request.run.role), scale=request.scale)
+
+
+def _became(outcome: CompactionOutcome) -> str:
+    sizes = f"{outcome.status}, {outcome.tokens_before:,} to {outcome.tokens_after:,} tokens"
+    return " ".join((f"{sizes}.", *outcome.notes)) if outcome.notes else sizes

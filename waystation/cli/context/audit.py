@@ -1,0 +1,148 @@
+"""`waystation context audit`: what the compactions of a task's agents kept, and what they lost."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from waystation.cli.console import print_text, say
+from waystation.cli.context.result import print_object
+from waystation.cli.options import JsonOption, TaskArgument
+from waystation.cli.render_log import SHORT_ID
+from waystation.client import Client
+from waystation.client_audit import AgentAudits, SearchedMemory
+from waystation.domain.compaction.audit import KINDS, Audit, Item
+from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.settings import Settings
+
+BY_MEMORY, BY_PASSAGES = "memory", "passages"
+PLACES = ("summary", "ledger", "elsewhere")
+
+app = typer.Typer()
+
+
+@app.command()
+def audit(
+    task: TaskArgument,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: all of them.")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N of what was lost, of each kind.")
+    ] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Set each summary beside the messages that it hides: what of them the model still sees, and what it can recall.
+
+    It needs neither server nor worker. What is shown is redacted, as the summariser saw it.
+    """
+    found, recall, note = asyncio.run(_audited(task, agent, Settings()))
+    if as_json:
+        print_object({"recall": recall, "agents": [_json(one, sample) for one in found]})
+    else:
+        for one in found:
+            for line in _lines(one, sample):
+                print_text(line)
+        if not found:
+            print_text("No compaction hides anything.")
+    if found and note:
+        say(note)
+
+
+async def _audited(task: str, agent: str | None, settings: Settings) -> tuple[Sequence[AgentAudits], str, str]:
+    """What was found, where recall was tried, and a note on that."""
+    async with await Client.connect(settings) as client:
+        task_id = await client.resolve(task)
+        try:
+            async with _memory(settings) as memory:
+                return await client.audits(task_id, agent, memory), BY_MEMORY, ""
+        except MemoryUnavailable as error:
+            note = (
+                f"Memory cannot be searched ({error}). `recallable` says instead what the passages in the store have "
+                "by exact text: they are what recall searches."
+            )
+            return await client.audits(task_id, agent), BY_PASSAGES, note
+
+
+@asynccontextmanager
+async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
+    """Memory as a worker has it. Raises MemoryUnavailable, also where a worker has embedded memory to itself."""
+    if settings.qdrant_url is None and not settings.memory_folder.exists():
+        raise MemoryUnavailable("there is none in this home folder")
+    # They take a second to load.
+    from waystation.adapters.embeddings.choice import best_embedder  # noqa: PLC0415
+    from workers.memory import opened_memory  # noqa: PLC0415
+
+    embedder = best_embedder()
+    async with AsyncExitStack() as stack:
+        try:
+            memory = await stack.enter_async_context(opened_memory(settings, embedder))
+        except BadInput as error:
+            raise MemoryUnavailable("a worker has it open" if settings.qdrant_url is None else str(error)) from error
+        yield SearchedMemory(memory, embedder)
+
+
+def _by_kind(one: Audit) -> dict[str, list[Item]]:
+    """The items of each kind that there is."""
+    kinds = {kind: [item for item in one.items if item.kind == kind] for kind in KINDS}
+    return {kind: items for kind, items in kinds.items() if items}
+
+
+def _counts(items: Sequence[Item]) -> dict[str, int]:
+    places = {place: sum(item.kept == place for item in items) for place in PLACES}
+    lost = sum(item.kept is None for item in items)
+    return {"found": len(items), **places, "lost": lost, "recallable": sum(item.recallable for item in items)}
+
+
+def _examples(items: Sequence[Item], sample: int) -> list[Item]:
+    """What cannot be recalled comes first."""
+    return sorted((item for item in items if item.kept is None), key=lambda item: item.recallable)[:sample]
+
+
+def _json(one: AgentAudits, sample: int) -> dict[str, JsonValue]:
+    return {"agent": one.agent, "compactions": [_audit_json(compaction, sample) for compaction in one.compactions]}
+
+
+def _audit_json(one: Audit, sample: int) -> dict[str, JsonValue]:
+    kinds: dict[str, JsonValue] = {}
+    for kind, items in _by_kind(one).items():
+        examples: list[JsonValue] = [
+            {"text": item.text, "recallable": item.recallable} for item in _examples(items, sample)
+        ]
+        kinds[kind] = {**_counts(items), "examples": examples}
+    return {
+        "id": one.id,
+        "type": one.type,
+        "strategy": one.strategy,
+        "hidden": [*one.hidden],
+        "earlier": [*one.earlier],
+        "kinds": kinds,
+    }
+
+
+def _lines(one: AgentAudits, sample: int) -> Iterator[str]:
+    for compaction in one.compactions:
+        what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
+        ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
+        earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
+        over = f", some of them hidden before by {earlier}" if earlier else ""
+        hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
+        yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
+        yield from _table(_by_kind(compaction), sample)
+        yield ""
+
+
+def _table(kinds: dict[str, list[Item]], sample: int) -> Iterator[str]:
+    if not kinds:
+        yield "  nothing in them that a summary could lose"
+        return
+    yield f"  {'':<12}{'found':>7}{'summary':>9}{'ledger':>8}{'elsewhere':>11}{'lost':>6}{'recallable':>12}"
+    for kind, items in kinds.items():
+        found, summary, ledger, elsewhere, lost, recallable = _counts(items).values()
+        yield (f"  {kind:<12}{found:>7,}{summary:>9,}{ledger:>8,}{elsewhere:>11,}{lost:>6,}{recallable:>12,}")
+    for kind, items in kinds.items():
+        for item in _examples(items, sample):
+            yield f"  lost of {kind}: {item.text}  ({'recallable' if item.recallable else 'not recallable'})"

@@ -1,0 +1,53 @@
+"""What the commands share that edit the context of a running agent: send the edit, tell what became of it."""
+
+import asyncio
+from getpass import getuser
+
+import typer
+
+from waystation.cli.answers import tell_answer
+from waystation.cli.console import print_json
+from waystation.cli.failures import OK, WORK_FAILED
+from waystation.client import Client
+from waystation.domain.compaction.edit import Action
+from waystation.domain.edits import EditInput
+from waystation.domain.value import Value
+from waystation.seen import Answer
+from waystation.settings import Settings
+
+
+class Asked(Value):
+    """An edit as it was typed."""
+
+    task: str
+    action: Action
+    agent: str
+    message: str | None = None
+    keep: bool | None = None
+    compaction: str | None = None
+    instructions: str = ""
+    by: str | None = None
+    note: str = ""
+
+
+def edit_context(asked: Asked, *, as_json: bool) -> None:
+    """Have it carried out, and exit: 1 where it was refused."""
+    answer = asyncio.run(_edit(asked))
+    tell_answer(answer)
+    if as_json:
+        print_json(answer)
+    raise typer.Exit(WORK_FAILED if answer.outcome == "refused" else OK)
+
+
+async def _edit(asked: Asked) -> Answer:
+    edit = EditInput(
+        action=asked.action,
+        agent=asked.agent,
+        message=asked.message,
+        keep=asked.keep,
+        compaction=asked.compaction,
+        by=asked.by or getuser(),
+        note=asked.note,
+    )
+    async with await Client.connect(Settings()) as client:
+        return await client.edit(await client.resolve(asked.task), edit, asked.instructions)

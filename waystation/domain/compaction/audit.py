@@ -1,0 +1,137 @@
+"""What a summary or a marker kept of the messages that it hides, and what the view has lost of them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from waystation.domain.compaction.behind import behind
+from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.decisions import recorded_decisions
+from waystation.domain.compaction.history import current, stand_in
+from waystation.domain.compaction.identifiers import PATTERNS, identifiers
+from waystation.domain.compaction.ledger import CUT, without_ledger
+from waystation.domain.compaction.summary import inner_text, unframed
+from waystation.domain.compaction.wording import has_words, words_of
+from waystation.domain.messages import Message
+from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
+from waystation.domain.value import Value
+
+DECISIONS, CONSTRAINTS = "decisions", "constraints"
+KINDS = (*(kind for kind, _ in PATTERNS), DECISIONS, CONSTRAINTS)
+"""What is looked for in hidden messages."""
+
+Place = Literal["summary", "ledger", "elsewhere"]
+
+
+class Redaction(Value):
+    """A conversation as summariser and memory may see it: everything private replaced."""
+
+    texts: Mapping[str, str]
+    """The rendering of each message of the log, by its id."""
+    said: Mapping[str, Message]
+    """By id, the text of each message of the user's role in the log, and of each summary and marker."""
+    view: Mapping[str, str]
+    """The rendering of each message of the view, by its id."""
+
+
+class Item(Value):
+    """Something that hidden messages had."""
+
+    kind: str
+    """One of `KINDS`."""
+    text: str
+    """Redacted."""
+    kept: Place | None
+    """Where in the view it still is: in the compaction's own summary or marker, in the ledger of that, or elsewhere."""
+    recallable: bool = False
+    """It is not in the view, but a search in memory finds it."""
+
+
+class Audit(Value):
+    """One compaction whose summary or marker is in the view."""
+
+    id: str
+    type: Literal["summarised", "truncated"]
+    strategy: str | None
+    hidden: tuple[str, ...]
+    """Ids of the messages of the log behind it, also those that an earlier compaction had hidden."""
+    earlier: tuple[str, ...]
+    """Ids of the earlier compactions whose summaries or markers it covers."""
+    items: tuple[Item, ...]
+
+    @property
+    def lost(self) -> tuple[Item, ...]:
+        """What the view does not have."""
+        return tuple(item for item in self.items if item.kept is None)
+
+    def recalled(self, found: frozenset[Item]) -> "Audit":
+        """The same, with what memory gave back."""
+        items = tuple(item.model_copy(update={"recallable": item in found}) for item in self.items)
+        return self.model_copy(update={"items": items})
+
+
+# Not a value of pydantic: made once for each text that is searched, and never stored.
+@dataclass(frozen=True)
+class Searched:
+    """A text in which many things are looked for."""
+
+    text: str
+
+    @cached_property
+    def _identifiers(self) -> Mapping[str, Mapping[str, int]]:
+        return identifiers(self.text)
+
+    @cached_property
+    def _words(self) -> str:
+        return words_of(self.text)
+
+    def holds(self, kind: str, text: str) -> bool:
+        """Whether it has this identifier as a whole, or these words in a row."""
+        if kind in self._identifiers:
+            return text in self._identifiers[kind]
+        return has_words(self._words, text.removesuffix(CUT))
+
+
+def audits(transcript: Transcript, redaction: Redaction) -> tuple[Audit, ...]:
+    """Every compaction that stands in the view, each judged by the messages of the log behind it."""
+    now = current(transcript)
+    covering = [record for record in now.compactions if not isinstance(record, Masked)]
+    return tuple(_audit(record, now, redaction) for record in covering if stand_in(record).id in redaction.view)
+
+
+def _audit(record: Summarised | Truncated, now: Transcript, redaction: Redaction) -> Audit:
+    hidden = behind(record.covered, now.compactions)
+    messages = tuple(message.id for message in now.messages if message.id in hidden)
+    earlier = [one for one in now.compactions if not isinstance(one, Masked) and stand_in(one).id in hidden]
+    places = _places(stand_in(record), redaction)
+    found = dict.fromkeys(_found(messages, [stand_in(one).id for one in earlier], redaction))
+    return Audit(
+        id=record.id,
+        type=record.type,
+        strategy=record.strategy if isinstance(record, Summarised) else None,
+        hidden=messages,
+        earlier=tuple(one.id for one in earlier),
+        items=tuple(Item(kind=kind, text=text, kept=_place(kind, text, places)) for kind, text in found),
+    )
+
+
+def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction) -> Iterator[tuple[str, str]]:
+    text = "\n".join(unframed(redaction.texts[message_id]) for message_id in messages)
+    for kind, values in identifiers(text).items():
+        yield from ((kind, value) for value, _ in values.most_common())
+    # Decisions are those that an earlier summary recorded: before that nobody but a model could tell what is one.
+    yield from ((DECISIONS, line) for line in recorded_decisions([redaction.said[name] for name in earlier]))
+    said = [redaction.said[message_id] for message_id in messages if message_id in redaction.said]
+    yield from ((CONSTRAINTS, sentence) for sentence in user_constraints(said))
+
+
+def _places(standing: Message, redaction: Redaction) -> dict[Place, Searched]:
+    text = inner_text(redaction.said[standing.id])
+    body = without_ledger(text)
+    others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
+    return {"summary": Searched(body), "ledger": Searched(text[len(body) :]), "elsewhere": Searched(others)}
+
+
+def _place(kind: str, text: str, places: Mapping[Place, Searched]) -> Place | None:
+    return next((place for place, searched in places.items() if searched.holds(kind, text)), None)

@@ -1,0 +1,44 @@
+"""What people see of a running task."""
+
+from waystation.domain.amount import Limit
+from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.plan import Step
+from waystation.domain.step_progress import begun, not_begun
+from waystation.domain.task import BudgetProgress, StepProgress, TaskProgress, TaskRef, TaskTerms
+from waystation.domain.task_state import TaskState
+
+
+def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) -> TaskProgress:
+    """What people see."""
+    runs = state.all_runs
+    return TaskProgress(
+        task_id=ref.task_id,
+        phase=state.phase,
+        title=title,
+        model=terms.agent.model,
+        steps=tuple(_step(state, step) for step in (state.plan.steps if state.plan else ())),
+        budget=BudgetProgress(
+            limit=state.account.limit,
+            spent=state.totals.spent,
+            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
+        ),
+        totals=state.totals,
+        legs=sum(run.leg - 1 for run in runs),
+        compactions=tuple(
+            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
+            for run in runs
+            for compaction in run.compactions
+        ),
+        approvals=state.approvals,
+        refusals=state.refusals,
+        edits=tuple(edit for run in runs for edit in run.edits),
+        notes=state.notes,
+        report=state.report,
+    )
+
+
+def _step(state: TaskState, step: Step) -> StepProgress:
+    run = state.runs.get(step.id)
+    if run is None:
+        return not_begun(step, state.share or Limit(), skipped=state.phase.over or state.cancelled)
+    return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))

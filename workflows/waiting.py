@@ -1,0 +1,58 @@
+"""How an agent waits for a person's answer: until it comes, its deadline passes, or something comes between."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from waystation.domain.notices import Event
+from waystation.domain.task import Approval
+from waystation.domain.task_state import merged
+from workflows.board import Board, record
+from workflows.notice import tell_of_request
+
+
+async def wait_for_answer(board: Board, step_id: str) -> None:
+    """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, or an
+    edit of the agent's context is to be carried out first.
+    """
+    request = _request(board, step_id)
+    deadline = None if request is None or _is_overdue(board, request) else request.answer_by
+    left = None if deadline is None else max(deadline - workflow.now(), timedelta())
+    try:
+        await workflow.wait_condition(lambda: _is_over(board, step_id), timeout=left, timeout_summary="deadline")
+    except TimeoutError:
+        await _expire(board, step_id)
+
+
+def _request(board: Board, step_id: str) -> Approval | None:
+    return next((asked for asked in board.state.pending if asked.agent == step_id), None)
+
+
+def _is_over(board: Board, step_id: str) -> bool:
+    run = board.run(step_id)
+    return run.phase != "spent" or run.next_edit is not None or board.stopping
+
+
+async def _expire(board: Board, step_id: str) -> None:
+    """The deadline has passed."""
+    now, state = workflow.now(), board.state
+    request = _request(board, step_id)
+    if request is None:  # answered in the same moment
+        return
+    if board.start.terms.unattended.then == "wait":
+        board.change(state.with_(notes=merged(state.notes, (_overdue(request),))))
+        await tell_of_request(board, Event.OVERDUE, request)
+        await workflow.wait_condition(lambda: _is_over(board, step_id))
+        return
+    board.change(state.expired(request, now))
+    await record(board, request.model_copy(update={"decision": "expired", "answered_at": now}))
+    await tell_of_request(board, Event.EXPIRED, request)
+
+
+def _is_overdue(board: Board, request: Approval) -> bool:
+    """Whether it was told before. Histories in which it was told again must still replay."""
+    return _overdue(request) in board.state.notes and workflow.patched("overdue-told-once")
+
+
+def _overdue(request: Approval) -> str:
+    return f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
