@@ -22,7 +22,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client_answers import send
 from waystation.client_audit import AgentAudits, SearchedMemory, audits
 from waystation.client_edits import checked, edit_finished
-from waystation.client_requests import draft, inbox, origins, without_answer
+from waystation.client_requests import draft, inbox, origins, stored_view, without_answer
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
@@ -33,7 +33,6 @@ from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     SourceDocument,
-    TaskPhase,
     TaskProgress,
     TaskRef,
     TaskRequest,
@@ -203,7 +202,7 @@ class Client:
         try:
             return await self._view(row)
         except Unreachable as unreachable:
-            return TaskView(progress=as_stored(row, TaskPhase.SUBMITTED), remark=str(unreachable))
+            return await stored_view(self._store, row, str(unreachable))
 
     async def report(self, task_id: str) -> str:
         """The report as Markdown, from the store. Raises BadInput while there is none."""

@@ -11,7 +11,7 @@ from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.sent import SIGNALS, Origin, origin_of
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
-from waystation.seen import Draft, PendingApproval, TaskView, still_open
+from waystation.seen import Draft, PendingApproval, TaskView, as_stored, still_open
 from waystation.settings import Settings
 
 
@@ -53,7 +53,7 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
     if view.remark:  # not the live state: what was spent is in the store, too
-        progress = await _with_totals(store, progress)
+        progress = await with_totals(store, progress)
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
 
@@ -71,7 +71,14 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     return Draft(phase=progress.phase, markdown=composed.markdown)
 
 
-async def _with_totals(store: SqlStore, progress: TaskProgress) -> TaskProgress:
+async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
+    """A task that has not ended, as far as the store alone knows it."""
+    phase = TaskPhase.WORKING if await store.plan(row.ref.task_id) else TaskPhase.SUBMITTED
+    return TaskView(progress=await with_totals(store, as_stored(row, phase)), remark=remark)
+
+
+async def with_totals(store: SqlStore, progress: TaskProgress) -> TaskProgress:
+    """With what the store says was spent so far."""
     plan = await store.plan(progress.task_id)
     agents = [PLANNING_ID, *(step.id for step in plan.steps)] if plan else [PLANNING_ID]
     totals = summed(tuple([await store.totals(f"{progress.task_id}/{agent}") for agent in agents]))

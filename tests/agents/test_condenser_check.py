@@ -1,7 +1,7 @@
 """The check before commit, in a run: what it did is on record, and what no summary would do for is truncated."""
 
 from tests.agents.full_context import compressed, conversation, request_size, summary
-from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
+from tests.agents.office import NAME, Office
 from tests.unit.histories import research
 from waystation.domain.compaction.constraints import user_constraints
 from waystation.domain.compaction.outcome import Status
@@ -30,7 +30,7 @@ async def test_what_the_check_added_and_removed_is_on_record_and_in_the_outcome_
     assert record.type == "summarised"
     assert (record.added, record.removed) == (outcome.added, outcome.removed)
     assert "dig it out" not in record.summary.text
-    assert f"\nuser: Never call {NAME_PLACEHOLDER}.\n" in record.summary.text
+    assert f"\nuser: Never call {NAME}.\n" in record.summary.text
     assert "\nasked: See docs/plan.md.\n" in record.summary.text
     again = await office.condenser.compress(request)
     assert (again.added, again.removed) == (outcome.added, outcome.removed)

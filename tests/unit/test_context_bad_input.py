@@ -30,7 +30,7 @@ MALFORMED = [
     (b'{"messages": [], "x": 1e999}', "a number is too large"),
     (b'{"messages": [], "x": ' + b"1" * 5_000 + b"}", "a number has too many digits"),
     (b'{"messages": [{"role": "user", "content": "\xff"}]}', "it is no text in utf-8: byte 43 cannot be read"),
-    (b'{"messages": [{"role": "user", "role": "user"}]}', "messages[0]: a key occurs twice in this object"),
+    (b'{"messages": [{"role": "user", "role": "user"}]}', "messages[0]: the key 'role' occurs twice in this object"),
     (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', "messages[0].content: half of a character"),
     (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
     (block(type="tool_use", id="a", name="b", input={"deep": 0}).replace(b'{"deep": 0}', DEEP.encode()), "too deeply"),
@@ -169,7 +169,7 @@ def test_a_process_reads_stdin_and_prints_nothing_but_json(tmp_path: Path) -> No
     assert json.loads(again.stdout)["messages"] == done["messages"]
 
 
-def test_without_a_summary_the_offline_model_writes_one_of_the_redacted_conversation(tmp_path: Path) -> None:
+def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users_words_stay(tmp_path: Path) -> None:
     given = full()
     given["messages"][9:9] = [user("Write to anna.lee@example.com by noon."), assistant("I shall.")]
     told = process("compact", "-", "--window", "10k", "--json", stdin=json.dumps(given).encode(), home=tmp_path)
@@ -177,5 +177,7 @@ def test_without_a_summary_the_offline_model_writes_one_of_the_redacted_conversa
     done = json.loads(told.stdout)
     assert done["status"] == "COMPRESSED"
     assert 9 in done["hidden"]
-    assert b"anna.lee@example.com" not in told.stdout
+    written, _, ledger = str(done["messages"][1]["content"]).partition("<ledger>")
+    assert "anna.lee@example.com" not in written
+    assert "asked: Write to anna.lee@example.com by noon." in ledger
     assert "waystation-offline-1 was asked for the summary" in done["notes"][0]

@@ -60,14 +60,17 @@ class Middle(Value):
         return "\n".join(self.lines)
 
     def replaced(self, rung: Summarise, policy: Policy) -> Replaced:
-        """As the check before commit needs it."""
+        """As the check before commit needs it. The user's words are those of the conversation, which the agent's model
+        has seen: what is kept for its next view is kept word for word, and only what others read is replaced.
+        """
+        heard = _heard(self.messages)
         return Replaced(
             text=self.text,
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
             cap=policy.pin_cap,
-            constraints=user_constraints(self.said),
-            asked=user_requests(self.said),
+            constraints=user_constraints(heard),
+            asked=user_requests(heard),
             decisions=recorded_decisions(self.said),
             open_work=self.open_work,
             user_said=self.user_said,
@@ -87,7 +90,8 @@ class Middle(Value):
         names, undone = tool_names(shown), (*open_items(messages, shown), *unfinished)
         rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
         heard = _heard((*messages, *current(transcript).messages))
-        redacted = iter(await redactor.redact([*rendered, *undone, *map(_text, heard)], Scope.MEMORY, tenant))
+        spoken = [message.text for message in heard]
+        redacted = iter(await redactor.redact([*rendered, *undone, *spoken], Scope.MEMORY, tenant))
         texts, open_work = list(islice(redacted, len(rendered))), list(islice(redacted, len(undone)))
         said = {
             message.id: message.model_copy(update={"blocks": (Text(text=item.text),)})
@@ -185,9 +189,9 @@ class Summariser:
 
 
 def _heard(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Those of the user's role that have text, each once."""
+    """Those of the user's role that have text, each once, with nothing but what was said."""
     heard = {message.id: message for message in messages if message.role == "user" and message.text}
-    return tuple(heard.values())
+    return tuple(message.model_copy(update={"blocks": (Text(text=_text(message)),)}) for message in heard.values())
 
 
 def _text(message: Message) -> str:

@@ -33,11 +33,11 @@ def deny_command(task_id: str, approval: Approval) -> str:
 
 
 def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
-    """A task's requests without an answer."""
+    """A task's requests that can still be answered."""
     return tuple(
         PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval, task_budget=progress.budget)
         for approval in progress.approvals
-        if approval.decision == "pending"
+        if approval.decision == "pending" and not progress.phase.over
     )
 
 

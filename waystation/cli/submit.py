@@ -50,7 +50,7 @@ def submit(
     preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="What happens when money runs out; by default, approval.")] = None,
     window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
-    strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, window.")] = None,
+    strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,

@@ -84,7 +84,8 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
         case "denied":
             return f"{asked}; denied{by}{note}"
         case "expired":
-            return f"{asked}; nobody answered until its deadline"
+            end = "its deadline" if approval.answer_by is not None else "the task's end"
+            return f"{asked}; nobody answered until {end}"
 
 
 def _asked(approval: Approval) -> str:

@@ -17,6 +17,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 class _Doubled(dict[str, JsonValue]):
     """An object in which a key occurs twice."""
 
+    twice: str = ""
+
 
 def read_json(raw: bytes) -> JsonValue:
     """The one JSON value in these bytes (UTF-8, UTF-16 or UTF-32, with or without a byte order mark).
@@ -57,8 +59,10 @@ def _parsed(text: str) -> tuple[JsonValue, bool]:
         value = dict(pairs)
         if len(value) == len(pairs):
             return value
-        doubled.append(_Doubled(value))
-        return doubled[-1]
+        found = _Doubled(value)
+        found.twice = next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number]))
+        doubled.append(found)
+        return found
 
     try:
         value: JsonValue = json.loads(text, parse_constant=_no_number, parse_float=_finite, object_pairs_hook=made)
@@ -76,7 +80,7 @@ def _refuse_unsound(value: JsonValue) -> None:
     for path, found in _walk(value):
         place = path or "the request"
         if isinstance(found, _Doubled):
-            raise BadInput(f"{place}: a key occurs twice in this object")
+            raise BadInput(f"{place}: the key {found.twice!r} occurs twice in this object")
         keys = list(found) if isinstance(found, dict) else []
         texts = [*keys, found] if isinstance(found, str) else keys
         if any(_SURROGATE.search(text) for text in texts):

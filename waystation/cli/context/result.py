@@ -100,6 +100,8 @@ class Result:
         notes = [f"Mended: {fault}." for fault in mended[:SHOWN_FAULTS]]
         if len(mended) > SHOWN_FAULTS:
             notes.append(f"Mended: {len(mended) - SHOWN_FAULTS:,} faults more; `waystation context check` names them.")
+        if self._shown and violations(self._shown):
+            notes.append("Calls at the end wait for their results: the API takes the messages once these are there.")
         for record in self._records:
             if isinstance(record, Summarised):
                 notes += [f"The check added {what}." for what in record.added]

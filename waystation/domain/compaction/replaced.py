@@ -4,7 +4,7 @@ from waystation.domain.value import Value
 
 
 class Replaced(Value):
-    """The middle of a conversation, and what of it must not be lost. All of it is redacted."""
+    """The middle of a conversation, and what of it must not be lost. Redacted, but for the user's own words in it."""
 
     text: str
     """The middle, as the summariser reads it."""
