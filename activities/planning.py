@@ -8,7 +8,7 @@ from waystation.agents.planner import PlanMade, Planner
 from waystation.domain.amount import Limit
 from waystation.domain.errors import WrongStore
 from waystation.domain.pricing import PRICES, Price
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
@@ -69,6 +69,6 @@ class PlanningActivities:
                 return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
 
     async def _title(self, question: str, tenant: str) -> str:
-        (redacted,) = await self._redactor.redact([question], Scope.MEMORY, tenant)
+        (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)
         line = " ".join(redacted.text.split())
         return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 2] + " …"

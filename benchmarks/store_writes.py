@@ -1,4 +1,6 @@
-"""Turns a second, SQLite against PostgreSQL in the same run: `python -m benchmarks.store_writes [DATABASE_URL]`.
+"""Turns a second in the same run: SQLite against PostgreSQL, and each encrypted at rest against plain.
+
+`python -m benchmarks.store_writes [DATABASE_URL]`.
 
 Each process writes to an agent run of its own, as workers do: an intent, then the reply with its charge. Without a URL
 PostgreSQL is a server of the tests, which does not wait for the disk; neither does the store's SQLite.
@@ -12,7 +14,8 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from tests.postgres import running_postgres
-from waystation.adapters.store import SqlStore, migrate
+from waystation.adapters.keys import Sealer
+from waystation.adapters.store import AtRest, SqlStore, migrate
 from waystation.domain.budget import Usage
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, Text
@@ -20,6 +23,7 @@ from waystation.domain.turn import Charge, Intent
 from waystation.settings import Settings
 
 TURNS = 300
+PLAIN, ENCRYPTED = "plain", "encrypted"
 REPLY = "A reply of some length. " * 100
 
 
@@ -27,9 +31,10 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-async def write(url: str, writer: str) -> None:
+async def write(url: str, writer: str, how: str) -> None:
     """One process: says when it is ready, and then how many seconds its turns took."""
-    store = await SqlStore.open(url, now)
+    at_rest = AtRest(Sealer(bytes(32), "rest"), seals=how == ENCRYPTED)
+    store = await SqlStore.open(url, now, at_rest=at_rest)
     run = RunRef(store_id=await store.store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research")
     await store.open_run(run)
     fence = await store.take_fence(run.run_id)
@@ -45,12 +50,12 @@ async def write(url: str, writer: str) -> None:
     await store.aclose()
 
 
-async def rate(url: str, label: str, processes: int) -> float:
+async def rate(url: str, label: str, processes: int, how: str) -> float:
     """Turns a second of all processes together."""
     pipe = asyncio.subprocess.PIPE
     command = (sys.executable, "-m", "benchmarks.store_writes", "--write", url)
     writers = [
-        await asyncio.create_subprocess_exec(*command, f"{label}-{processes}-{n}", stdin=pipe, stdout=pipe)
+        await asyncio.create_subprocess_exec(*command, f"{label}-{processes}-{how}-{n}", how, stdin=pipe, stdout=pipe)
         for n in range(processes)
     ]
     for writer in writers:
@@ -65,8 +70,14 @@ async def compare(sqlite: str, postgres: str) -> None:
         await migrate(url, now)
     for processes in (1, 3):
         mark = f"{time.time_ns()}"
-        lite, server = await rate(sqlite, mark, processes), await rate(postgres, mark, processes)
-        print(f"{processes} processes: SQLite {lite:,.0f} turns/s, PostgreSQL {server:,.0f}: {server / lite:.2f} times")
+        lite, server = [
+            {how: await rate(url, mark, processes, how) for how in (PLAIN, ENCRYPTED)} for url in (sqlite, postgres)
+        ]
+        print(
+            f"{processes} processes: SQLite {lite[PLAIN]:,.0f} turns/s, PostgreSQL {server[PLAIN]:,.0f}: "
+            f"{server[PLAIN] / lite[PLAIN]:.2f} times; encrypted {lite[ENCRYPTED] / lite[PLAIN]:.2f} times (SQLite), "
+            f"{server[ENCRYPTED] / server[PLAIN]:.2f} times (PostgreSQL)"
+        )
 
 
 if __name__ == "__main__":

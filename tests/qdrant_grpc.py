@@ -26,7 +26,7 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         """What becomes of the next calls; None: they work. The details of a failure quote the request."""
         self.keys: set[object] = set()
         """Every key that came."""
-        self.indexes: dict[str, messages.KeywordIndexParams] = {}
+        self.indexes: dict[str, messages.PayloadIndexParams] = {}
         self.engine = AsyncQdrantClient(":memory:")
 
     async def CollectionExists(self, request: messages.CollectionExistsRequest, context: _Context):
@@ -55,7 +55,7 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         return messages.GetCollectionInfoResponse(result=RestToGrpc.convert_collection_info(found))
 
     async def CreateFieldIndex(self, request: messages.CreateFieldIndexCollection, context: _Context):
-        self.indexes[request.field_name] = request.field_index_params.keyword_index_params
+        self.indexes[request.field_name] = request.field_index_params
         return messages.PointsOperationResponse(result=messages.UpdateResult(status=messages.UpdateStatus.Completed))
 
     async def Upsert(self, request: messages.UpsertPoints, context: _Context):
@@ -68,17 +68,12 @@ class GrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         await self._answer(request, context, lambda: self.engine.delete(request.collection_name, gone))
         return messages.PointsOperationResponse(result=messages.UpdateResult(status=messages.UpdateStatus.Completed))
 
-    async def QueryBatch(self, request: messages.QueryBatchPoints, context: _Context):
-        asked = [GrpcToRest.convert_query_points(query) for query in request.query_points]
-        answers = await self._answer(
+    async def Query(self, request: messages.QueryPoints, context: _Context):
+        asked = [GrpcToRest.convert_query_points(request)]
+        (answer,) = await self._answer(
             request, context, lambda: self.engine.query_batch_points(request.collection_name, asked)
         )
-        return messages.QueryBatchResponse(
-            result=[
-                messages.BatchResult(result=[RestToGrpc.convert_scored_point(point) for point in answer.points])
-                for answer in answers
-            ]
-        )
+        return messages.QueryResponse(result=[RestToGrpc.convert_scored_point(point) for point in answer.points])
 
     async def Count(self, request: messages.CountPoints, context: _Context):
         where = GrpcToRest.convert_filter(request.filter)

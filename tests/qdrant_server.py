@@ -59,6 +59,11 @@ class QdrantStub:
         """The next requests are done, and the connection ends in the middle of the answer."""
         self._faults.extend([Fault(HTTPStatus.OK)] * count)
 
+    def recover(self) -> None:
+        """Everything works again."""
+        self._faults.clear()
+        self.delay = 0.0
+
     @property
     def faults_left(self) -> int:
         return len(self._faults)
@@ -123,6 +128,17 @@ class QdrantStub:
             case _, ["collections", name, "points", *rest]:
                 return self._points(name, (method, *rest), body)
             case _:
+                return self._replace(method, path, body)
+
+    def _replace(self, method: str, path: Sequence[str], body: bytes) -> object:
+        match method, path:
+            case "DELETE", ["collections", name]:
+                return self._engine.delete_collection(name)
+            case "POST", ["collections", "aliases"]:
+                return self._engine.update_collection_aliases(
+                    models.ChangeAliasesOperation.model_validate_json(body).actions
+                )
+            case _:
                 raise _unknown(method, path)
 
     def _points(self, name: str, verb: Sequence[str], body: bytes) -> object:
@@ -131,9 +147,13 @@ class QdrantStub:
                 return self._engine.upsert(name, models.PointsList.model_validate_json(body).points)
             case ["POST", "delete"]:
                 return self._engine.delete(name, models.PointIdsList.model_validate_json(body))
-            case ["POST", "query", "batch"]:
-                searches = models.QueryRequestBatch.model_validate_json(body).searches
-                return self._engine.query_batch_points(name, searches)
+            case ["POST", "query"]:
+                asked = models.QueryRequest.model_validate_json(body)
+                return self._engine.query_batch_points(name, [asked])[0]
+            case ["POST", "scroll"]:
+                asked = models.ScrollRequest.model_validate_json(body)
+                records, following = self._engine.scroll(name, limit=asked.limit or 10, offset=asked.offset)
+                return {"points": records, "next_page_offset": following}
             case ["POST", "count"]:
                 return self._engine.count(name, models.CountRequest.model_validate_json(body).filter)
             case _:
@@ -154,9 +174,9 @@ class QdrantStub:
 
     def _index(self, name: str, wanted: models.CreateFieldIndex) -> models.UpdateResult:
         """Noted only: the engine looks at every point anyway."""
-        assert isinstance(wanted.field_schema, models.KeywordIndexParams)
+        assert isinstance(wanted.field_schema, models.KeywordIndexParams | models.DatetimeIndexParams)
         self._indexes[name][wanted.field_name] = models.PayloadIndexInfo(
-            data_type=models.PayloadSchemaType.KEYWORD, params=wanted.field_schema, points=0
+            data_type=models.PayloadSchemaType(wanted.field_schema.type.value), params=wanted.field_schema, points=0
         )
         return models.UpdateResult(operation_id=0, status=models.UpdateStatus.COMPLETED)
 
@@ -185,6 +205,9 @@ class _Connection(BaseHTTPRequestHandler):
         self._serve()
 
     def do_POST(self) -> None:
+        self._serve()
+
+    def do_DELETE(self) -> None:
         self._serve()
 
     def log_message(self, format: str, *args: object) -> None:

@@ -21,6 +21,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.choice import best_embedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.adapters.store.sealed import PLAIN, AtRest
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.dev_server import find_temporal
@@ -123,9 +124,9 @@ async def dev_server(
 
 
 @asynccontextmanager
-async def opened_store(folder: Path) -> AsyncGenerator[SqlStore]:
+async def opened_store(folder: Path, at_rest: AtRest = PLAIN) -> AsyncGenerator[SqlStore]:
     """The store of a folder."""
-    store = await SqlStore.open(f"sqlite+aiosqlite:///{folder / 'waystation.db'}", utc_now)
+    store = await SqlStore.open(f"sqlite+aiosqlite:///{folder / 'waystation.db'}", utc_now, at_rest=at_rest)
     try:
         yield store
     finally:
@@ -134,11 +135,11 @@ async def opened_store(folder: Path) -> AsyncGenerator[SqlStore]:
 
 @asynccontextmanager
 async def opened_parts(
-    folder: Path, redactor: Redactor, model: ChatModel, meter: Meter | None = None
+    folder: Path, redactor: Redactor, model: ChatModel, meter: Meter | None = None, at_rest: AtRest = PLAIN
 ) -> AsyncGenerator[Parts]:
     """Real adapters on the files of a folder, with the given model."""
     async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(opened_store(folder))
+        store = await stack.enter_async_context(opened_store(folder, at_rest))
         embedder = best_embedder()
         memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         stack.push_async_callback(memory.aclose)

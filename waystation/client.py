@@ -22,12 +22,13 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client_answers import send
 from waystation.client_audit import AgentAudits, SearchedMemory, audits
 from waystation.client_edits import checked, edit_finished
+from waystation.client_looks import resolved, with_passages
 from waystation.client_requests import draft, inbox, origins, stored_view, without_answer
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
 from waystation.domain.edits import EditInput
-from waystation.domain.errors import BadInput, UnknownTask, Unreachable
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import SessionStart
@@ -43,8 +44,10 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.domain.transcript import Transcript
+from waystation.payloads import data_converter, require_key_of
 from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 from waystation.settings import Settings
+from waystation.stores import opened_store
 from waystation.terms import adjustments, task_terms, warnings_about
 
 START_TIMEOUT = timedelta(seconds=20)
@@ -63,11 +66,10 @@ class Client:
     async def connect(cls, settings: Settings) -> Self:
         """Open the store. Temporal is connected when it is first needed: reports can be read without it.
 
-        Raises:
-            BadInput: the store's URL cannot be used.
+        Raises BadInput where the store's URL or the key cannot be used.
         """
         settings.home.mkdir(parents=True, exist_ok=True)
-        return cls(settings, await SqlStore.open(settings.database_url, utc_now))
+        return cls(settings, await opened_store(settings))
 
     async def __aenter__(self) -> Self:
         return self
@@ -83,8 +85,9 @@ class Client:
 
     async def _temporal(self) -> TemporalTasks:
         if self._connected is None:
+            await require_key_of(self._store, self._settings)
             self._connected = await TemporalTasks.connect(
-                find_target(self._settings.run_file, self._settings.temporal_ui)
+                find_target(self._settings.run_file, self._settings.temporal_ui), data_converter(self._settings)
             )
         return self._connected
 
@@ -142,19 +145,7 @@ class Client:
 
     async def resolve(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
-        found = await self._store.find_tasks(wanted)
-        match found:
-            case ():
-                raise UnknownTask(
-                    f"no task starts with {prefix!r} in this store: `waystation list` shows what there is"
-                )
-            case (only,):
-                return only
-            case _ if wanted in found:
-                return wanted
-            case _:
-                raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
+        return await resolved(self._store, prefix)
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
@@ -175,7 +166,7 @@ class Client:
         run = await temporal.look(row.ref.task_id)
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
-            return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url)
+            return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits)
         phase, remark = without_answer(run)
         return TaskView(
             progress=as_stored(row, phase), run_id=run.run_id if run else None, ui_url=ui_url, remark=remark
@@ -221,6 +212,10 @@ class Client:
         with suppress(Unreachable):
             return view.model_copy(update={"origins": await origins(await self._temporal(), view.progress)})
         return view
+
+    async def with_passages(self, view: TaskView) -> TaskView:
+        """The view with what memory does not have of the task, from the store."""
+        return await with_passages(self._store, view)
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""

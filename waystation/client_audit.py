@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from waystation.adapters.presidio.key import find_key
 from waystation.adapters.store import SqlStore
 from waystation.agents.auditor import Auditor
 from waystation.agents.recollection import Recollection
@@ -14,6 +13,7 @@ from waystation.domain.plan import PLANNING_ID, AgentRole
 from waystation.domain.task import TaskRow
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
+from waystation.keyring import first_key
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 
@@ -45,9 +45,9 @@ async def audits(
     if not compacted:
         return ()
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+    from waystation.redactors import redactor_of  # noqa: PLC0415
 
-    redactor = PresidioRedactor(find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file))
+    redactor = redactor_of(settings, first_key(settings))
     try:
         recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
         auditor = Auditor(redactor, await store.passages_of(row.ref.task_id), recollection)

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from waystation.adapters.presidio.key import find_key
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.publisher import Publisher
@@ -11,6 +10,7 @@ from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.sent import SIGNALS, Origin, origin_of
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.keyring import first_key
 from waystation.seen import Draft, PendingApproval, TaskView, as_stored, still_open
 from waystation.settings import Settings
 
@@ -55,10 +55,9 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     if view.remark:  # not the live state: what was spent is in the store, too
         progress = await with_totals(store, progress)
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+    from waystation.redactors import redactor_of  # noqa: PLC0415
 
-    key = find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
-    redactor = PresidioRedactor(key)
+    redactor = redactor_of(settings, first_key(settings))
     try:
         composed = await Publisher(tasks=store, documents=store, work=store, redactor=redactor).compose(ref, progress)
     finally:

@@ -18,6 +18,10 @@ NOT_IN_A_FILE = {
     "anthropic_api_key": "it is a secret",
     "qdrant_api_key": "it is a secret",
     "key": "it is a secret",
+    "previous_keys": "it holds secrets",
+    "codec_token": "it is a secret",
+    "embedder_key": "it is a secret",
+    "voyage_api_key": "it is a secret",
     "webhook": "it holds a secret",
 }
 """Settings that only the environment gives, and why."""

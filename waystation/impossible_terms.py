@@ -12,7 +12,7 @@ from waystation.domain.pricing import Price, price_of
 from waystation.domain.task import TaskRequest
 from waystation.domain.unattended import Unattended
 
-PROMPT_TOKENS = 2_300
+PROMPT_TOKENS = 2_550
 """System prompt and tools of the role with the longest ones (analysis), as estimated; a test compares it with them."""
 CONTRACT_TOKENS = 300
 """What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""

@@ -32,8 +32,14 @@ class TaskView(Value):
     ui_url: str | None = None
     remark: str = ""
     """Why this is not the live state, where it is not."""
+    waits: tuple[str, ...] = ()
+    """Why work is tried again, where a server could be asked."""
     origins: dict[str, Origin] = {}
     """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
+    passages_waiting: int = 0
+    """Passages that memory does not have yet. Only where it was asked for, as the next."""
+    passages_refused: tuple[str, ...] = ()
+    """Ids of passages that memory does not take."""
 
 
 class Draft(Value):

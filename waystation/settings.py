@@ -23,6 +23,9 @@ from waystation.domain.compaction.policy import PRIMERS, RECENTS
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
+from waystation.embedder_settings import EmbedderSettings
+from waystation.key_settings import KeySettings
+from waystation.privacy_settings import PrivacySettings
 from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
 
 HOME = Path("~/.waystation")
@@ -40,7 +43,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-class Settings(ContextSettings):
+class Settings(ContextSettings, EmbedderSettings, KeySettings, PrivacySettings):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
     Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.
@@ -136,11 +139,6 @@ class Settings(ContextSettings):
         default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
     )
 
-    key: SecretStr | None = Field(
-        default=None,
-        description="The key behind placeholders, 32 bytes in hex; by default a file in the home folder. Workers that "
-        "share a store share it.",
-    )
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=_shared("QDRANT_URL"),

@@ -16,12 +16,14 @@ from waystation.domain.errors import (
     ModelError,
     ModelRejected,
     RedactionFailed,
+    TextNotRedacted,
     WebhookUnavailable,
 )
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.messages import Block, ToolUse
 from waystation.domain.notices import Notice
-from waystation.domain.redaction import Redacted, Scope, Span
+from waystation.domain.privacy import Place, Policy, Treatment, treatment
+from waystation.domain.redaction import Redacted, Span
 from waystation.domain.turn import Charge
 from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
 
@@ -85,18 +87,22 @@ class PlainRedactor:
     """A `Redactor` that replaces given texts by given placeholders: some everywhere, some only on the way to memory."""
 
     def __init__(self, everywhere: Mapping[str, str], in_memory: Mapping[str, str] = MappingProxyType({})) -> None:
-        self._placeholders = {Scope.MODEL: dict(everywhere), Scope.MEMORY: {**everywhere, **in_memory}}
+        self._placeholders = {Treatment.IDENTIFIERS: dict(everywhere), Treatment.NAMES: {**everywhere, **in_memory}}
         self.tenants: set[str] = set()
         """Every tenant it was asked for. The placeholders do not depend on it."""
         self.failing = False
         """Set to True: nothing can be redacted any more."""
+        self.failing_at: frozenset[Place] = frozenset()
+        """On its way to these places no text can be redacted, as it seems for the text's own sake."""
 
-    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`."""
         self.tenants.add(tenant)
         if self.failing:
             raise RedactionFailed("the redactor was told to fail")
-        return tuple(_replaced(text, self._placeholders[scope]) for text in texts)
+        if place in self.failing_at:
+            raise TextNotRedacted("the redactor was told to fail at this text")
+        return tuple(_replaced(text, self._placeholders[treatment(place, Policy.STANDARD)]) for text in texts)
 
 
 def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:
@@ -139,7 +145,7 @@ class ListMemory:
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """See `Memory`."""
         self._answer()
-        scores = (Recalled(passage=item.passage, score=_likeness(item, query)) for item in self._of_session(query))
+        scores = (Recalled(passage=item.passage, score=_likeness(item, query)) for item in self._admitted(query))
         found = sorted((item for item in scores if item.score > 0), key=lambda item: -item.score)
         return tuple(found[: query.limit])
 
@@ -151,9 +157,11 @@ class ListMemory:
     async def aclose(self) -> None:
         """Nothing is open."""
 
-    def _of_session(self, query: MemoryQuery) -> Iterator[EmbeddedPassage]:
+    def _admitted(self, query: MemoryQuery) -> Iterator[EmbeddedPassage]:
         for item in self.passages.values():
-            if (item.passage.tenant, item.passage.session) == (query.tenant, query.session):
+            fields, created = item.passage.model_dump(), item.passage.created
+            in_time = (query.since is None or query.since <= created) and (query.until is None or created < query.until)
+            if in_time and all(fields[field] in values for field, values in query.only.items()):
                 yield item
 
     def _answer(self) -> None:
@@ -187,7 +195,7 @@ class ListMeter:
         self.failures: list[tuple[CallKind, str, ModelError]] = []
         """Kind of the call, model, error."""
         self.compactions: list[CompactionOutcome] = []
-        self.redactions: Counter[Scope] = Counter()
+        self.redactions: Counter[Place] = Counter()
         self.gauges: dict[str, int] = {}
         """The last value of `passages_waiting` and of `tasks_paused`."""
         self.missed: Counter[str] = Counter()
@@ -205,9 +213,9 @@ class ListMeter:
         """See `Meter`."""
         self.compactions.append(outcome)
 
-    def redacted(self, scope: Scope, spans: int) -> None:
+    def redacted(self, place: Place, spans: int) -> None:
         """See `Meter`."""
-        self.redactions[scope] += spans
+        self.redactions[place] += spans
 
     def passages_waiting(self, count: int) -> None:
         """See `Meter`."""

@@ -75,10 +75,17 @@ def _command_line(text: str) -> str | None:
         return None
 
 
+def _read_names(written: object) -> object:
+    """Text with commas, as the environment has it, or a list, as the config file may."""
+    return tuple(name for part in written.split(",") if (name := part.strip())) if isinstance(written, str) else written
+
+
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 """`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
+WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
+"""`en,de`, or a list."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
 SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]

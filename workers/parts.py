@@ -4,16 +4,20 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from activities.attempts import present_attempt
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.embeddings.choice import best_embedder
-from waystation.adapters.presidio.key import find_key, key_check
+from waystation.adapters.presidio.key import key_check
+from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
+from waystation.agents.enduring import EnduringRedactor
 from waystation.agents.hooks import NO_HOOKS, CompactionHooks
+from waystation.agents.keeping import KeepingRedactor
 from waystation.agents.loop import AgentLoop
 from waystation.agents.metered import MeteredModel, MeteredRedactor
 from waystation.agents.planner import Planner
@@ -22,7 +26,8 @@ from waystation.agents.recollection import Recollection
 from waystation.agents.rewinder import Rewinder
 from waystation.agents.roles import Desk
 from waystation.domain.errors import BadInput
-from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor
+from waystation.keyring import first_key, own_cipher
+from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
 from waystation.settings import Settings
 
 
@@ -40,13 +45,15 @@ class Parts:
     key_check: str = ""
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
+    vault: Vault | None = None
 
     async def claim_key(self) -> None:
         """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
         if not await self.store.claim_key(self.key_check):
             raise BadInput(
                 "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, "
-                "which is their WAYSTATION_KEY or the file `key` in their home folder, in hex"
+                "which is their WAYSTATION_KEY or the file `key` in their home folder, in hex. Where theirs is lost, "
+                "`waystation store adopt-key` makes this one the store's"
             )
 
     @property
@@ -71,6 +78,7 @@ class Parts:
             tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
+            vault=self.vault,
         )
 
     @property
@@ -106,7 +114,8 @@ class Parts:
     @property
     def publisher(self) -> Publisher:
         """What makes the report."""
-        return Publisher(tasks=self.store, documents=self.store, work=self.store, redactor=self.redactor)
+        store = self.store
+        return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, vault=self.vault)
 
 
 @asynccontextmanager
@@ -118,31 +127,46 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         MemoryUnavailable: the memory cannot be opened.
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
-    from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+    from waystation.embedders import opened_embedder  # noqa: PLC0415
+    from waystation.redactors import redactor_of  # noqa: PLC0415
     from workers.hooks import opened_hooks  # noqa: PLC0415
     from workers.memory import opened_memory  # noqa: PLC0415
     from workers.models import model_switch  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         hooks = await stack.enter_async_context(opened_hooks(settings))
-        embedder = best_embedder()
+        embedder = await stack.enter_async_context(opened_embedder(settings))
         memory = await stack.enter_async_context(opened_memory(settings, embedder))
         model = model_switch(settings)
         stack.push_async_callback(model.aclose)
-        key = find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
-        redactor = PresidioRedactor(key)
+        key = first_key(settings)
+        redactor = redactor_of(settings, key)
         stack.callback(redactor.close)
         # Beside the first work, so that the first redaction does not wait for all of the language model.
         warming_up = asyncio.create_task(redactor.warm_up())
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
+        vault = store.vault(own_cipher(settings, "vault"))
         yield Parts(
             store=store,
             model=model,
-            redactor=MeteredRedactor(redactor, meter),
+            redactor=_enduring(settings, redactor, vault, meter),
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),
             meter=meter,
             key_check=key_check(key),
             hooks=hooks,
+            vault=vault,
         )
+
+
+def _enduring(settings: Settings, redactor: Redactor, vault: Vault, meter: Meter) -> Redactor:
+    """The redactor with its vault and its counters, as the settings want it where it fails."""
+    fingerprints = partial(fingerprint, first_key(settings))
+    return EnduringRedactor(
+        MeteredRedactor(KeepingRedactor(redactor, vault, fingerprints, utc_now), meter),
+        fingerprints,
+        present_attempt,
+        settings.redaction_attempts,
+        settings.redaction_failure,
+    )

@@ -9,6 +9,7 @@ from temporalio.worker import Worker, WorkflowRunner
 
 from activities.agents import AgentActivities
 from activities.context import ContextActivities
+from activities.forgetting import ForgettingActivities
 from activities.heartbeats import INTERVAL
 from activities.ledger import LedgerActivities
 from activities.memory import MemoryActivities
@@ -24,6 +25,7 @@ from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.parts import Parts
 from workers.tuning import tuning
+from workflows.forget import ForgetWorkflow
 from workflows.notice import NoticeWorkflow
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
@@ -49,7 +51,11 @@ class Workshop:
 
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
-        equipment = Equipment(search_attributes=self.search_attributes, notices=self.settings.webhook is not None)
+        equipment = Equipment(
+            search_attributes=self.search_attributes,
+            notices=self.settings.webhook is not None,
+            privacy=self.settings.privacy,
+        )
         return PlanningActivities(parts.planner, self.store, self.store, parts.redactor, equipment)
 
 
@@ -60,7 +66,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
-        workflows=[SessionWorkflow, TaskWorkflow, NoticeWorkflow],
+        workflows=[SessionWorkflow, TaskWorkflow, NoticeWorkflow, ForgetWorkflow],
         activities=[ledger.totals, ledger.audit, sessions.reconcile, shop.notices.send],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
@@ -87,6 +93,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
     taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
     context = ContextActivities(parts.condenser, parts.meter)
+    forgetting = ForgettingActivities(shop.store, parts.archive)
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
@@ -96,6 +103,8 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             MemoryActivities(parts.archive).drain,
             ReportActivities(parts.publisher).store,
             RewindActivities(parts.rewinder).reopen,
+            forgetting.forget,
+            forgetting.forget_passages,
             shop.planning(parts).admit,
         ],
         tuner=taken_on.slots,

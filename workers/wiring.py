@@ -8,15 +8,15 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect, find_target
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.payloads import data_converter, require_key_of
 from waystation.ports import Meter
 from waystation.settings import Settings
+from waystation.stores import opened_store
 from workers.address import address_of
 from workers.health import Health, served_health
 from workers.notices import opened_notices
@@ -51,10 +51,11 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
     runtime = _runtime(settings)
     meter = TemporalMeter(runtime.metric_meter)
     target = find_target(settings.run_file, settings.temporal_ui)
-    client = await connect(target, runtime)
+    client = await connect(target, data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
         settings.home.mkdir(parents=True, exist_ok=True)
-        store = await stack.enter_async_context(aclosing(await SqlStore.open(settings.database_url, utc_now)))
+        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        await require_key_of(store, settings)
         notices = await stack.enter_async_context(opened_notices(settings, target))
         shop = Workshop(client, store, settings, sandboxed(), await ensure_search_attributes(client), notices)
         workers = [workflows_worker(shop)] if WORKFLOWS_QUEUE in queues else []

@@ -24,7 +24,7 @@ async def admit(ref: TaskRef) -> Admitted:
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
-    given = admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices"})
+    given = admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices", "privacy"})
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(

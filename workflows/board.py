@@ -53,7 +53,12 @@ class Board:
     @property
     def progress(self) -> TaskProgress:
         """What people see."""
-        return progress_of(self.state, self.start.ref, self.start.terms, self.start.title)
+        return self.progress_in(self.state)
+
+    def progress_in(self, state: TaskState) -> TaskProgress:
+        """What they would see in this state."""
+        start = self.start
+        return progress_of(state, start.ref, start.terms, start.title, start.privacy)
 
     @property
     def standing(self) -> Standing:

@@ -13,7 +13,6 @@ from activities.reports import PublishRequest, ReportActivities
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import merged
 from workflows.agent_runner import cause_of
 from workflows.board import Board
@@ -52,7 +51,7 @@ class Ending:
         await self._settle_runs()
         await self._bring_passages_in()
         board, start = self._board, self._board.start
-        ended = progress_of(board.state.ended(phase), start.ref, start.terms, start.title)
+        ended = board.progress_in(board.state.ended(phase))
         published = await workflow.execute_activity_method(
             ReportActivities.store,
             PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase)),

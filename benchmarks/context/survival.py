@@ -17,10 +17,12 @@ from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
 from benchmarks.context.kept import Kept, all_text, in_view, kept
 from waystation.adapters.embeddings.static import WordLlamaEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.agents.recollection import RECALLED_TOKENS
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
+from waystation.domain.excerpts import excerpts
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery
 from waystation.domain.messages import Message
@@ -65,7 +67,7 @@ class Recall:
         question = sentence.replace(identifier, " ")
         (dense,) = await self.embedder.embed([question])
         query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=dense)
-        return any(identifier in found.passage.text for found in await self.memory.search(query))
+        return any(identifier in found.text for found in excerpts(await self.memory.search(query), RECALLED_TOKENS))
 
 
 class Survived(NamedTuple):

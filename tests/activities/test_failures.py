@@ -1,3 +1,5 @@
+import asyncio
+import traceback
 from datetime import timedelta
 
 import pytest
@@ -16,6 +18,9 @@ from waystation.domain.errors import (
     SpendingLimitReached,
     StoreError,
     StoreUnavailable,
+    TextGivenUp,
+    TextHeldBack,
+    TextNotRedacted,
     UnknownTask,
     VersionConflict,
     WaystationError,
@@ -31,6 +36,7 @@ FINAL = [
     ReplyBlocked("filtered"),
     RequestConflict("used before"),
     WrongStore("a", "b"),
+    TextGivenUp("after 6 attempts"),
     WebhookRefused("the webhook answered 404"),
 ]
 WORTH_A_RETRY = [
@@ -41,6 +47,8 @@ WORTH_A_RETRY = [
     VersionConflict("task-1/research-1", 3, 4),
     StoreError("no text of this hash"),
     RedactionFailed("the redactor is down"),
+    TextNotRedacted("took over 2 s"),
+    TextHeldBack("after 6 attempts"),
     MemoryUnavailable("Qdrant does not answer"),
     WebhookUnavailable("the webhook answered 500"),
 ]
@@ -88,6 +96,16 @@ def test_our_errors_are_reported_without_their_cause() -> None:
     assert caught.value.__cause__ is None
 
 
-def test_errors_that_are_not_ours_pass_as_they_are() -> None:
-    with pytest.raises(ValueError, match="ours to find"), reported():
-        raise ValueError("ours to find")
+def test_of_errors_that_are_not_ours_there_is_the_name_and_the_place_and_not_the_message() -> None:
+    with pytest.raises(ApplicationError) as caught, reported():
+        raise ValueError("a text that must not be seen")
+    error = caught.value
+    assert (error.type, error.non_retryable) == ("ValueError", False)
+    told = "".join(traceback.format_exception(error))
+    assert "must not be seen" not in told.replace('raise ValueError("a text that must not be seen")', "")
+    assert "test_failures.py" in told
+
+
+async def test_a_cancellation_passes_as_it_is() -> None:
+    with pytest.raises(asyncio.CancelledError), reported():
+        raise asyncio.CancelledError

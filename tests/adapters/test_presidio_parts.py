@@ -10,7 +10,8 @@ from waystation.adapters.presidio.cache import RedactionCache
 from waystation.adapters.presidio.chunks import CHUNK_CHARACTERS, chunk_spans
 from waystation.adapters.presidio.found import Found, without_overlaps
 from waystation.adapters.presidio.key import load_or_create_key
-from waystation.domain.redaction import Redacted, Scope, Span
+from waystation.domain.privacy import Treatment
+from waystation.domain.redaction import Redacted, Span
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -89,17 +90,17 @@ def test_of_overlapping_finds_the_more_severe_wins_and_then_the_longer() -> None
 def test_the_cache_forgets_what_was_used_longest_ago() -> None:
     cache = RedactionCache(capacity=10)
     for text in ("aaaa", "bbbb"):
-        cache.put(text, Scope.MODEL, "t", Redacted(text=text))
-    assert cache.get("aaaa", Scope.MODEL, "t")
-    cache.put("cccc", Scope.MODEL, "t", Redacted(text="cccc"))
-    assert cache.get("bbbb", Scope.MODEL, "t") is None
-    assert cache.get("aaaa", Scope.MODEL, "t") == Redacted(text="aaaa")
+        cache.put(text, Treatment.IDENTIFIERS, "t", Redacted(text=text))
+    assert cache.get("aaaa", Treatment.IDENTIFIERS, "t")
+    cache.put("cccc", Treatment.IDENTIFIERS, "t", Redacted(text="cccc"))
+    assert cache.get("bbbb", Treatment.IDENTIFIERS, "t") is None
+    assert cache.get("aaaa", Treatment.IDENTIFIERS, "t") == Redacted(text="aaaa")
 
 
 def test_the_cache_keeps_scopes_and_tenants_apart_and_knows_its_own_results() -> None:
     cache = RedactionCache(capacity=100)
     span = Span(type="PERSON", start=0, end=5, score=0.8, placeholder="<PERSON_0123456789ab>")
-    cache.put("Alice", Scope.MEMORY, "t", Redacted(text=span.placeholder, spans=(span,)))
-    assert cache.get("Alice", Scope.MODEL, "t") is None
-    assert cache.get("Alice", Scope.MEMORY, "other") is None
-    assert cache.get(span.placeholder, Scope.MEMORY, "t") == Redacted(text=span.placeholder)
+    cache.put("Alice", Treatment.NAMES, "t", Redacted(text=span.placeholder, spans=(span,)))
+    assert cache.get("Alice", Treatment.IDENTIFIERS, "t") is None
+    assert cache.get("Alice", Treatment.NAMES, "other") is None
+    assert cache.get(span.placeholder, Treatment.NAMES, "t") == Redacted(text=span.placeholder)

@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules
 from waystation.domain.errors import RedactionFailed
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted, redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"
@@ -22,8 +24,10 @@ def redactor() -> Iterator[PresidioRedactor]:
     redactor.close()
 
 
-async def redacted(redactor: PresidioRedactor, text: str, scope: Scope = Scope.MODEL, tenant: str = "t") -> Redacted:
-    (result,) = await redactor.redact([text], scope, tenant)
+async def redacted(
+    redactor: PresidioRedactor, text: str, place: Place = Place.TOOL_RESULT, tenant: str = "t"
+) -> Redacted:
+    (result,) = await redactor.redact([text], place, tenant)
     return result
 
 
@@ -41,6 +45,7 @@ IDENTIFIERS = {
     "020 7946 0958": "PHONE",
     "4111 1111 1111 1111": "CARD",
     "378282246310005": "CARD",
+    "2223 0031 2200 3222": "CARD",
     "DE89 3704 0044 0532 0130 00": "IBAN",
     "123-45-6789": "SSN",
     "192.168.1.20": "IP",
@@ -59,6 +64,15 @@ SECRETS = (
     "AIzaSyA1234567890abcdefghijklmnopqrstuv",
     "sk_live_abcdefghij1234567890",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlX2hlcmU",
+    "glrt-abcdefghij1234567890",
+    "GOCSPX-abcdefghij1234567890abcd",
+    "abc8Q~abcdefghijklmnopqrstuvwxyz01234567",
+    "npm_abcdefghijklmnopqrstuvwxyz0123456789",
+    "pypi-AgEIcHlwaS5vcmcCJGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6MDEyMzQ1Njc4OQ",
+    "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH",
+    "SG.abcdefghijklmnop1234.abcdefghijklmnop1234567890",
+    "dckr_pat_abcdefghijklmnop1234567890",
+    "hvs.abcdefghijklmnop1234567890",
     PRIVATE_KEY,
 )
 
@@ -79,6 +93,21 @@ async def test_an_identifier_is_replaced_as_a_whole(redactor: PresidioRedactor, 
         ("The password is hunter22, keep it.", "The password is <SECRET>, keep it."),
         ("Authorization: Bearer abc123def456ghi789", "Authorization: Bearer <SECRET>"),
         ("api_token = abcdef1234567890", "api_token = <SECRET>"),
+        ("export PGPASSWORD=correcthorse", "export PGPASSWORD=<SECRET>"),
+        ("mysqldump --password hushhush db", "mysqldump --password <SECRET> db"),
+        ("curl -u bob:s3cret https://example.com", "curl -u bob:<SECRET> https://example.com"),
+        ("| api_key | A1b2C3d4E5f6 |", "| api_key | <SECRET> |"),
+        ("The API key is A1b2C3d4E5f6g7.", "The API key is <SECRET>."),
+        ("here is the token for staging: pQ7rT2vX9zLmN4bK8cWd", "here is the token for staging: <SECRET>"),
+        (
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zm9vYmFyMTIzNDU2Nzg5MA==;EndpointSuffix=x",
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=<SECRET>;EndpointSuffix=x",
+        ),
+        ("Server=db;User Id=sa;Password=hunter22;", "Server=db;User Id=sa;Password=<SECRET>;"),
+        (
+            "https://hooks.slack.com/services/T00000000/B00000000/abcdefghijklmnop",
+            "https://hooks.slack.com/services/<SECRET>",
+        ),
         ("My passport number is X1234567.", "My passport number is <PASSPORT>."),
         ("account number: 123456789012", "account number: <ACCOUNT>"),
         ("driver's license D1234567", "driver's license <LICENCE>"),
@@ -113,16 +142,16 @@ SURVIVORS = (
 )
 
 
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("place", [Place.TOOL_RESULT, Place.COMPRESSED])
 @pytest.mark.parametrize("text", SURVIVORS)
-async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, text: str, scope: Scope) -> None:
-    assert await redacted(redactor, text, scope) == Redacted(text=text)
+async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, text: str, place: Place) -> None:
+    assert await redacted(redactor, text, place) == Redacted(text=text)
 
 
 async def test_names_are_replaced_before_memory_but_not_before_the_model(redactor: PresidioRedactor) -> None:
     text = "Yesterday Alice Johnson met Maria Garcia in Berlin."
-    assert await redacted(redactor, text, Scope.MODEL) == Redacted(text=text)
-    assert types_in(await redacted(redactor, text, Scope.MEMORY)) == ["PERSON", "PERSON", "LOCATION"]
+    assert await redacted(redactor, text, Place.TOOL_RESULT) == Redacted(text=text)
+    assert types_in(await redacted(redactor, text, Place.COMPRESSED)) == ["PERSON", "PERSON", "LOCATION"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +164,7 @@ async def test_names_are_replaced_before_memory_but_not_before_the_model(redacto
     ],
 )
 async def test_code_and_software_are_not_names(redactor: PresidioRedactor, text: str) -> None:
-    assert await redacted(redactor, text, Scope.MEMORY) == Redacted(text=text)
+    assert await redacted(redactor, text, Place.COMPRESSED) == Redacted(text=text)
 
 
 async def test_a_value_has_one_placeholder_in_a_tenant_and_another_one_elsewhere(redactor: PresidioRedactor) -> None:
@@ -149,14 +178,31 @@ async def test_a_value_has_one_placeholder_in_a_tenant_and_another_one_elsewhere
 
 
 async def test_a_name_next_to_an_address_is_replaced_too(redactor: PresidioRedactor) -> None:
-    result = await redacted(redactor, "Contact: John Smith, john.smith@example.com, please.", Scope.MEMORY)
+    result = await redacted(redactor, "Contact: John Smith, john.smith@example.com, please.", Place.COMPRESSED)
     assert types_in(result) == ["PERSON", "EMAIL"]
     assert "Smith" not in result.text
 
 
+async def test_a_name_between_commas_of_a_table_is_replaced(redactor: PresidioRedactor) -> None:
+    result = await redacted(redactor, "id,holder,amount\n806447596334,Joel Reid,7", Place.COMPRESSED)
+    assert re.fullmatch(r"id,holder,amount\n806447596334,<PERSON_\w+>,7", result.text)
+
+
+async def test_names_in_a_language_without_a_model_stay_and_it_is_said(redactor: PresidioRedactor) -> None:
+    english = "Yesterday Alice Johnson came by. " * 80
+    german = "Gestern traf Anna Schmidt ihren Bruder, und sie sprachen lange mit anna@example.com.\n" * 30
+    result = await redacted(redactor, f"{english}\n{german}", Place.COMPRESSED)
+    assert result.languages_without_names == ("de",)
+    assert "PERSON" in types_in(result)
+    assert "Anna Schmidt" in result.text
+    assert "anna@example.com" not in result.text
+    assert redaction_notes(result, result)[0].startswith("Names were not looked for in text whose language is de: ")
+    assert (await redacted(redactor, german)).languages_without_names == ()
+
+
 async def test_what_was_redacted_before_comes_back_unchanged(redactor: PresidioRedactor) -> None:
-    once = await redacted(redactor, "Alice Johnson lives in Paris, call +1 415 555 2671.", Scope.MEMORY)
-    assert await redacted(redactor, once.text, Scope.MEMORY) == Redacted(text=once.text)
+    once = await redacted(redactor, "Alice Johnson lives in Paris, call +1 415 555 2671.", Place.COMPRESSED)
+    assert await redacted(redactor, once.text, Place.COMPRESSED) == Redacted(text=once.text)
 
 
 @pytest.mark.parametrize("filler", ["x", "x ", "x-", "9", "é.", "/a"])
@@ -190,7 +236,7 @@ async def test_a_failure_inside_stops_the_text_and_quotes_nothing_of_it(
 
 
 async def test_a_missing_model_and_a_closed_redactor_fail_with_their_reason() -> None:
-    redactor = PresidioRedactor(KEY, spacy_model="xx_no_such_model")
+    redactor = PresidioRedactor(KEY, Rules(models={"en": "xx_no_such_model"}))
     with pytest.raises(RedactionFailed, match="the spaCy model xx_no_such_model is not installed"):
         await redactor.warm_up()
     redactor.close()
@@ -205,7 +251,7 @@ async def test_nothing_is_fetched_from_anywhere(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
     monkeypatch.setattr(socket.socket, "connect", no_network)
     redactor = PresidioRedactor(KEY)
-    result = await redacted(redactor, "alice@example.co.uk met Alice Johnson", Scope.MEMORY)
+    result = await redacted(redactor, "alice@example.co.uk met Alice Johnson", Place.COMPRESSED)
     assert types_in(result) == ["EMAIL", "PERSON"]
     redactor.close()
 

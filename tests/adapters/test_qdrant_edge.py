@@ -1,14 +1,10 @@
 import asyncio
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.fusion import fused
 from waystation.adapters.qdrant.words import with_bigrams
 from waystation.domain.errors import MemoryUnavailable
 
@@ -94,25 +90,6 @@ async def test_two_openings_of_a_new_memory_at_once_leave_one_memory(tmp_path: P
     assert all(isinstance(outcome, MemoryUnavailable) for outcome in outcomes if outcome is not opened)
     assert [entry.name for entry in tmp_path.iterdir()] == ["memory"]
     await opened.aclose()
-
-
-SCORES = st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 100), max_size=6)
-
-
-@given(SCORES, SCORES)
-def test_fusion_ranks_every_hit_of_both_sides_between_0_and_1(
-    bm25: Mapping[str, float], dense: Mapping[str, float]
-) -> None:
-    ranking = fused(bm25, dense)
-    assert set(ranking) == {*bm25, *dense}
-    assert list(ranking.values()) == sorted(ranking.values(), reverse=True)
-    assert all(0 <= score <= 1 for score in ranking.values())
-
-
-@given(SCORES)
-def test_fusion_without_dense_hits_keeps_the_order_of_bm25(bm25: Mapping[str, float]) -> None:
-    ranking = list(fused(bm25, {}))
-    assert [bm25[id_] for id_ in ranking] == sorted(bm25.values(), reverse=True)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -45,11 +46,10 @@ async def test_the_server_ranks_passages_as_the_embedded_engine_does(
     memory: QdrantServerMemory, tmp_path: Path, text: str
 ) -> None:
     chance = random.Random(7)
+    # All of different lengths: engines put equal scores in orders of their own.
     passages = [
-        passage(f"{subject} {number} {deed}", dense=tuple(chance.uniform(-1, 1) for _ in range(DIMENSION)))
-        for subject in SUBJECTS
-        for deed in DEEDS
-        for number in range(3)
+        passage(f"{subject} {deed}{' note' * length}", dense=tuple(chance.uniform(-1, 1) for _ in range(DIMENSION)))
+        for length, (subject, deed, _) in enumerate(product(SUBJECTS, DEEDS, range(3)))
     ]
     edge = await QdrantEdgeMemory.open(tmp_path / "memory", "compass", DIMENSION)
     for engine in (edge, memory):
@@ -82,7 +82,8 @@ async def test_the_collection_is_indexed_by_what_queries_filter_by(
     keyword = models.KeywordIndexType.KEYWORD
     assert indexes == {
         "tenant": models.KeywordIndexParams(type=keyword, is_tenant=True),
-        "session": models.KeywordIndexParams(type=keyword),
+        **{name: models.KeywordIndexParams(type=keyword) for name in ("session", "task_id", "step_id", "kind")},
+        "created": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME),
     }
     assert found.config.metadata == {"embedder": "compass", "dimension": DIMENSION}
 
@@ -106,9 +107,10 @@ async def test_nothing_is_asked_before_the_first_use_and_the_collection_is_looke
 async def test_an_index_that_is_missing_after_a_crash_is_made_later(qdrant: QdrantStub) -> None:
     first, second = opened(qdrant), opened(qdrant)
     await first.count("t1")
+    made = set(qdrant.collection(COLLECTION).payload_schema)
     qdrant.drop_index(COLLECTION, "session")
     await second.count("t1")
-    assert set(qdrant.collection(COLLECTION).payload_schema) == {"tenant", "session"}
+    assert set(qdrant.collection(COLLECTION).payload_schema) == made
     await first.aclose()
     await second.aclose()
 
@@ -119,9 +121,8 @@ async def test_a_collection_of_another_embedder_is_refused_by_name(
     await memory.count("t1")
     qdrant.requests.clear()
     other = opened(qdrant, "sextant", 8)
-    refusal = (
-        r"made with the embedder compass \(4 dimensions\), not with sextant \(8 dimensions\): use that embedder, or "
-    )
+    named = r"made with the embedder compass \(4 dimensions\), not with sextant \(8 dimensions\)"
+    refusal = f"{named}: make it anew by `waystation memory reindex`"
     for _ in range(2):
         with pytest.raises(MemoryUnavailable, match=refusal):
             await other.upsert([passage("wheel", dense=EAST)])

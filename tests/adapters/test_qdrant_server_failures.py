@@ -142,7 +142,7 @@ async def test_what_the_server_quotes_of_a_refused_request_goes_nowhere(
 ) -> None:
     await memory.count("t1")
     qdrant.fail_next(1, 422)
-    with pytest.raises(MemoryUnavailable, match=r"refused the request \(HTTP 422\)") as caught:
+    with pytest.raises(MemoryUnavailable, match=r"does not take what it was sent \(HTTP 422\)") as caught:
         await memory.upsert([passage("sensitive", dense=EAST)])
     assert "sensitive" not in f"{caught.value!r}"
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
@@ -164,7 +164,7 @@ async def test_a_closed_memory_is_unavailable(memory: QdrantServerMemory) -> Non
         (StatusCode.INTERNAL, "failed"),
         (StatusCode.UNAUTHENTICATED, "does not accept the key"),
         (StatusCode.PERMISSION_DENIED, "does not accept the key"),
-        (StatusCode.INVALID_ARGUMENT, "refused the request"),
+        (StatusCode.INVALID_ARGUMENT, "does not take what it was sent"),
     ],
 )
 async def test_failures_over_grpc_mean_the_same(code: StatusCode, words: str) -> None:

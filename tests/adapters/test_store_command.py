@@ -56,6 +56,8 @@ def test_an_operator_migrates_an_empty_database_once(empty_url: str, capsys: pyt
         "schema_here": REVISION,
         "schema_needed": REVISION,
         "ready": True,
+        "encrypted": 0,
+        "plain": 0,
         "finding": "ready",
     }
     code, said = told(["store", "migrate", "--json"], capsys)

@@ -22,7 +22,7 @@ from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.errors import BadInput, ModelUnavailable, StoreError
 from waystation.domain.plan import PLANNING_ID
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.task import TaskPhase, task_id_of
 from waystation.testing import ListMeter, PlainRedactor
 from workers.parts import Parts
@@ -143,7 +143,7 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
     )
     scraped.meter.compacted(outcome)
     scraped.meter.compacted(outcome.model_copy(update={"status": Status.CANNOT_FIT}))
-    scraped.meter.redacted(Scope.MEMORY, 5)
+    scraped.meter.redacted(Place.SUMMARY, 5)
     scraped.meter.passages_waiting(12)
     scraped.meter.tasks_paused(2)
     scraped.meter.tasks_paused(1)
@@ -155,7 +155,7 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
         ("waystation_compactions_total", "COMPRESSED"): 1,
         ("waystation_compactions_total", "CANNOT_FIT"): 1,
         ("waystation_compaction_saved_tokens_total",): 7_000,
-        ("waystation_redactions_total", "memory"): 5,
+        ("waystation_redactions_total", "summaries"): 5,
         ("waystation_outbox_passages",): 12,
         ("waystation_paused_tasks",): 1,
         ("waystation_unread_samples_total", "paused_tasks"): 1,

@@ -10,6 +10,7 @@ from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
 from waystation.domain.messages import Text, Thinking
+from waystation.domain.privacy import Place
 from waystation.domain.work import Finding, Findings
 from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
@@ -197,13 +198,13 @@ async def test_results_are_redacted_before_they_are_stored(office: Office) -> No
 
 async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_stored(office: Office) -> None:
     def answer(_: ModelRequest) -> ModelReply:
-        office.redactor.failing = True
+        office.redactor.failing_at = frozenset({Place.TOOL_RESULT})
         return READ
 
     with pytest.raises(RedactionFailed):
         await office.leg(ScriptedModel(answer))
     assert [message.role for message in (await office.transcript()).messages] == ["user", "assistant"]
-    office.redactor.failing = False
+    office.redactor.failing_at = frozenset()
     again = ScriptedModel([SUBMIT])
     assert isinstance(await office.leg(again), Finished)
     assert again.calls == 1

@@ -108,7 +108,7 @@ async def test_a_late_attempt_at_what_was_done_takes_the_run_away_from_nobody(fu
 
 
 async def test_old_results_that_can_be_read_again_are_masked_without_a_summary(office: Office) -> None:
-    await office.said(conversation("read_document", 1_200))
+    await office.said(conversation("read_document", 1000))
     model = ScriptedModel([])
     request = office.compaction(await request_size(office))
     office.model = model

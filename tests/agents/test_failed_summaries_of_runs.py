@@ -13,7 +13,8 @@ from waystation.domain.compaction.edit import ContextEdit, EditRequest
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.errors import ModelError, ModelRejected, RedactionFailed
 from waystation.domain.messages import user_text
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 from waystation.domain.transcript import SummaryFailed
 from waystation.ports import ModelReply
 from waystation.testing import PlainRedactor, ScriptedModel
@@ -30,11 +31,11 @@ class Wearied(PlainRedactor):
         super().__init__({})
         self.left = calls
 
-    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         if not self.left:
             raise RedactionFailed("the redactor is weary")
         self.left -= 1
-        return await super().redact(texts, scope, tenant)
+        return await super().redact(texts, place, tenant)
 
 
 async def crowd(office: Office) -> None:

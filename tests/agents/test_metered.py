@@ -11,7 +11,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
 from waystation.domain.messages import user_text
 from waystation.domain.pricing import PRICES
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.ports import ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
@@ -52,8 +52,8 @@ async def test_a_compaction_is_counted_as_it_ended(full: Office) -> None:
 async def test_redactions_are_counted_by_where_the_text_goes(bare_office: Office) -> None:
     redactor = MeteredRedactor(bare_office.redactor, bare_office.meter)
     texts = [f"{NAME} has {SECRET}", f"{SECRET} again"]
-    assert await redactor.redact(texts, Scope.MEMORY, "t") == await bare_office.redactor.redact(
-        texts, Scope.MEMORY, "t"
+    assert await redactor.redact(texts, Place.SUMMARY, "t") == await bare_office.redactor.redact(
+        texts, Place.SUMMARY, "t"
     )
-    await redactor.redact(texts, Scope.MODEL, "t")
-    assert bare_office.meter.redactions == {Scope.MEMORY: 3, Scope.MODEL: 2}
+    await redactor.redact(texts, Place.TOOL_RESULT, "t")
+    assert bare_office.meter.redactions == {Place.SUMMARY: 3, Place.TOOL_RESULT: 2}

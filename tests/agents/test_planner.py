@@ -9,6 +9,7 @@ from waystation.domain.errors import ModelUnavailable, RedactionFailed
 from waystation.domain.messages import Text
 from waystation.domain.plan import Plan, standard_plan
 from waystation.domain.pricing import PRICES
+from waystation.domain.privacy import Place
 from waystation.ports import ModelReply, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 
@@ -124,13 +125,13 @@ async def test_a_retry_after_a_crash_asks_nothing_twice(unplanned: Office) -> No
 
 async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplanned: Office) -> None:
     def answer(_: object) -> ModelReply:
-        unplanned.redactor.failing = True
+        unplanned.redactor.failing_at = frozenset({Place.TITLE})
         return GOOD
 
     with pytest.raises(RedactionFailed):
         await made(unplanned, ScriptedModel(answer))
     assert await unplanned.store.plan(TASK) is None
-    unplanned.redactor.failing = False
+    unplanned.redactor.failing_at = frozenset()
     again = ScriptedModel([])
     assert (await made(unplanned, again)).plan == PLAN.without_goals()
 

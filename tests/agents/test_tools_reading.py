@@ -1,3 +1,5 @@
+import uuid
+
 import pytest
 from inline_snapshot import snapshot
 
@@ -127,7 +129,7 @@ async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_r
 def passage(text: str, tenant: str = "tenant") -> EmbeddedPassage:
     return EmbeddedPassage(
         passage=Passage(
-            id=f"{tenant}/{text}",
+            id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}/{text}")),
             tenant=tenant,
             session="session",
             task_id=TASK,
@@ -146,7 +148,7 @@ def passage(text: str, tenant: str = "tenant") -> EmbeddedPassage:
 async def test_recalled_passages_are_labelled_and_of_the_same_tenant(library: Office) -> None:
     await library.memory.upsert([passage("the harbour silted"), passage("the harbour silted up", tenant="other")])
     assert await library.call(use("recall", query="harbour")) == snapshot("""\
-<passage id="tenant/the harbour silted" step="research-1" messages="m2-m6">
+<passage id="pc03a0616" step="research-1" messages="m2-m6" hidden="2026-11-21 12:00">
 the harbour silted
 </passage>\
 """)

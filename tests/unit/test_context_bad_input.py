@@ -169,7 +169,9 @@ def test_a_process_reads_stdin_and_prints_nothing_but_json(tmp_path: Path) -> No
     assert json.loads(again.stdout)["messages"] == done["messages"]
 
 
-def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users_words_stay(tmp_path: Path) -> None:
+def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users_words_stay(
+    tmp_path: Path,
+) -> None:
     given = full()
     given["messages"][9:9] = [user("Write to anna.lee@example.com by noon."), assistant("I shall.")]
     told = process("compact", "-", "--window", "10k", "--json", stdin=json.dumps(given).encode(), home=tmp_path)

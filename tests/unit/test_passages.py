@@ -1,6 +1,10 @@
 import hashlib
+import json
+import re
 import uuid
+from collections import Counter
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -9,7 +13,7 @@ from hypothesis import strategies as st
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Block, Message, Role, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.domain.passages import PASSAGE_CHARACTERS, make_passages, render, tool_names
+from waystation.domain.passages import PASSAGE_CHARACTERS, chunks, make_passages, render, tool_names
 
 RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -60,14 +64,17 @@ def test_a_message_is_rendered_with_its_id_and_speaker(message: Message, text: s
     assert render(message, {"c12": "read_document"}) == text
 
 
-def test_five_messages_make_a_window_and_the_next_begins_with_the_last_of_them() -> None:
-    windows = [(p.first_message, p.last_message) for p in passages_of([said(n) for n in range(1, 12)])]
-    assert windows == [("m1", "m5"), ("m5", "m9"), ("m9", "m11")]
+def test_three_messages_make_a_window_and_the_next_begins_with_the_last_of_them() -> None:
+    passages = passages_of([said(n) for n in range(1, 9)])
+    windows = [(p.first_message, p.last_message) for p in passages]
+    assert windows == [("m1", "m3"), ("m3", "m5"), ("m5", "m7"), ("m7", "m8")]
+    assert [p.place for p in passages] == [0, 1, 2, 3]
+    assert [one.precedes(other) for one, other in pairwise(passages)] == [True] * 3
 
 
 def test_what_the_last_window_held_is_not_said_again_alone() -> None:
-    windows = [(p.first_message, p.last_message) for p in passages_of([said(n) for n in range(1, 6)])]
-    assert windows == [("m1", "m5")]
+    windows = [(p.first_message, p.last_message) for p in passages_of([said(n) for n in range(1, 4)])]
+    assert windows == [("m1", "m3")]
 
 
 def test_a_call_and_its_result_stay_in_one_window() -> None:
@@ -76,13 +83,28 @@ def test_a_call_and_its_result_stay_in_one_window() -> None:
         assert passage.text.count("calls read_document") == passage.text.count("result of read_document")
 
 
-def test_a_long_result_is_cut_at_line_ends_and_every_passage_says_whose_it_is() -> None:
+def test_a_long_result_is_cut_at_lines_and_every_part_says_which_call_it_answers() -> None:
     messages = [call(1), result(2, "\n".join(f"line {n} " + "x" * 90 for n in range(60)))]
     passages = passages_of(messages)
-    assert len(passages) > 3
-    assert passages[0].text.startswith("[m1 assistant calls read_document]")
-    assert all(passage.text.startswith("[m2 continues] line ") for passage in passages[1:])
+    assert len(passages) > 5
+    heading = "[m1 assistant calls read_document] " + json.dumps({"name": "a.md", "from": 1})
+    assert all(heading in passage.text for passage in passages)
+    assert all(f"{heading}\n[m2 continues] line " in passage.text for passage in passages[1:])
+    assert (passages[0].first_message, passages[0].last_message) == ("m1", "m2")
     assert all(passage.first_message == passage.last_message == "m2" for passage in passages[1:])
+
+
+def test_a_long_text_is_cut_at_paragraphs_before_it_is_cut_at_sentences_and_words() -> None:
+    assert chunks("one\n\ntwo two. two\n\nthree", 16) == ["one\n\n", "two two. two\n\n", "three"]
+    assert chunks("One two. Three four", 12) == ["One two. ", "Three four"]
+    assert chunks("abcdefgh", 3) == ["abc", "def", "gh"]
+
+
+@given(st.text(st.sampled_from("ab. \n。"), max_size=400), st.integers(1, 50))
+def test_chunks_are_the_text_and_none_is_too_long(text: str, size: int) -> None:
+    parts = chunks(text, size)
+    assert "".join(parts) == text
+    assert all(len(part) <= size for part in parts)
 
 
 def test_a_unit_that_fills_passages_by_itself_is_not_repeated_in_the_next_window() -> None:
@@ -119,12 +141,23 @@ TEXTS = st.lists(st.text(st.sampled_from("ab \n"), max_size=5_000), max_size=12)
 
 
 @given(TEXTS)
-def test_every_line_of_every_message_is_in_some_passage_and_no_passage_is_too_long(bodies: list[str]) -> None:
+def test_every_word_of_every_message_is_in_some_passage_and_no_passage_is_too_long(bodies: list[str]) -> None:
     messages = [said(number) for number in range(len(bodies))]
     texts = {message.id: body for message, body in zip(messages, bodies, strict=True)}
     passages = passages_of(messages, texts)
-    remembered = "\n".join(passage.text for passage in passages)
-    for body in bodies:
-        for line in body.strip().splitlines():
-            assert line[:PASSAGE_CHARACTERS] in remembered
-    assert all(len(passage.text) <= PASSAGE_CHARACTERS + len("[m12 continues] ") for passage in passages)
+    remembered = Counter("".join(passage.text for passage in passages))
+    spoken = Counter("".join(bodies))
+    assert all(remembered[letter] >= spoken[letter] for letter in "ab")
+    assert all(len(passage.text) <= PASSAGE_CHARACTERS for passage in passages)
+
+
+@given(TEXTS, st.integers(0, 12))
+def test_a_passage_that_begins_and_ends_before_a_place_holds_nothing_after_it(bodies: list[str], place: int) -> None:
+    """So a rewind takes the passages of everything that it takes back by their first and last messages alone."""
+    messages = [said(number) for number in range(len(bodies))]
+    places = {message.id: number for number, message in enumerate(messages)}
+    for passage in passages_of(messages, {m.id: f"[{m.id}] {body}" for m, body in zip(messages, bodies, strict=True)}):
+        held = [places[name] for name in re.findall(r"\[(m\d+)", passage.text)]
+        assert places[passage.first_message] <= places[passage.last_message]
+        if max(places[passage.first_message], places[passage.last_message]) < place:
+            assert max(held) < place

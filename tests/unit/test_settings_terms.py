@@ -81,7 +81,7 @@ def test_usual_terms_are_not_warned_about() -> None:
     ("request_", "words"),
     [
         (asked(budget=100_000), "covers fewer than 5 turns with a full window of 50,000"),
-        (asked(budget=10_000, agent_budget=7_000, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
+        (asked(budget=10_000, agent_budget=8_000, mode=Mode.HARD), "In mode hard, 10,000 tokens"),
         (asked(budget=90_000), "One agent may spend 100,000 tokens, but the whole task has only 90,000"),
     ],
 )
@@ -158,9 +158,9 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
         ({"ceiling": 599_999}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
         ({"ceiling": {"micro_usd": 9_000_000}}, "--ceiling in dollars stops no grant to a budget of 600,000 tokens"),
         ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
-        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,6.*: give --window 3,4"),
-        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 6,9.. tokens or more"),
-        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 13,"),
+        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 2,8.*: give --window 3,8"),
+        ({"agent_budget": 4_000}, "a window of 2,000 tokens .* give --agent-budget 7,6.. tokens or more"),
+        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 14,"),
     ],
 )
 def test_terms_without_effect_or_without_room_are_refused(given: dict[str, object], words: str) -> None:
@@ -197,7 +197,7 @@ def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, ob
     assert task(**{option.replace("-", "_"): limit.tokens if option == "window" else limit}).agent.trigger > FIRST_TURN
 
 
-@pytest.mark.parametrize(("window", "warned"), [(3_500, True), (7_999, True), (8_000, False)])
+@pytest.mark.parametrize(("window", "warned"), [(4_000, True), (7_999, True), (8_000, False)])
 def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
     warnings = " ".join(warnings_about(terms_of(asked(window=window), Settings())))
     assert (f"A window of {window:,} tokens is narrow: under 8,000, " in warnings) is warned

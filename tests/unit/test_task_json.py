@@ -88,6 +88,10 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 "reserved_usd": 0.0,
             },
             "notes": ["memory is down"],
+            "privacy": None,
+            "waits": [],
+            "passages_waiting": 0,
+            "passages_refused": [],
         }
     )
 

@@ -1,9 +1,11 @@
 """Brings passages from the store's outbox into memory, and out of it. What cannot be done now is done later."""
 
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import EmbeddedPassage
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused
+from waystation.domain.memory import EmbeddedPassage, Passage
 from waystation.domain.value import Value
 from waystation.ports import Embedder, Memory, Outbox
 
@@ -29,26 +31,47 @@ class Archive:
     async def drain(self, run_id: str | None = None) -> Drained:
         """Write everything that waits, of one agent run or of all, oldest first; and take out what was taken back.
 
-        The points' ids are fixed, so that a crash between writing and marking writes the same points again.
+        The points' ids are fixed, so that a crash between writing and marking writes the same points again. A passage
+        that memory does not take, while it takes others of its batch, is put aside.
         """
         stored = 0
-        await self._forget()
+        with suppress(MemoryUnavailable):  # the next time does it
+            await self.forget()
         while passages := await self.outbox.waiting(BATCH, run_id):
             try:
-                vectors = await self.embedder.embed([passage.text for passage in passages])
-                embedded = zip(passages, vectors, strict=True)
-                await self.memory.upsert([EmbeddedPassage(passage=text, dense=dense) for text, dense in embedded])
+                taken = await written(self.memory, await embedded(self.embedder, passages))
             except MemoryUnavailable:
+                taken = frozenset[str]()
+            if not taken:  # where it refuses every one, memory may be at fault, and no passage
                 return Drained(stored=stored, waiting=await self.outbox.count_waiting())
-            await self.outbox.stored([passage.id for passage in passages])
-            stored += len(passages)
+            await self.outbox.stored([passage.id for passage in passages if passage.id in taken])
+            await self.outbox.put_aside([passage.id for passage in passages if passage.id not in taken])
+            stored += len(taken)
         return Drained(stored=stored, waiting=0)
 
-    async def _forget(self) -> None:
-        """Take out what was taken back. Where memory does not answer, the next time does it."""
+    async def forget(self) -> int:
+        """Take out of memory what counts no more; how many points. Raises MemoryUnavailable."""
+        count = 0
         while gone := await self.outbox.taken_back(BATCH):
-            try:
-                await self.memory.delete(gone)
-            except MemoryUnavailable:
-                return
+            await self.memory.delete(gone)
             await self.outbox.forgotten(gone)
+            count += len(gone)
+        return count
+
+
+async def embedded(embedder: Embedder, passages: Sequence[Passage]) -> list[EmbeddedPassage]:
+    """The passages with their vectors. Raises MemoryUnavailable."""
+    vectors = await embedder.embed([passage.text for passage in passages])
+    return [EmbeddedPassage(passage=one, dense=dense) for one, dense in zip(passages, vectors, strict=True)]
+
+
+async def written(memory: Memory, passages: Sequence[EmbeddedPassage]) -> frozenset[str]:
+    """Write these, halved until what is refused stands alone; the ids of the others. Raises MemoryUnavailable."""
+    try:
+        await memory.upsert(passages)
+    except PassagesRefused:
+        if len(passages) == 1:
+            return frozenset()
+        half = len(passages) // 2
+        return await written(memory, passages[:half]) | await written(memory, passages[half:])
+    return frozenset([one.passage.id for one in passages])

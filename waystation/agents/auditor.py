@@ -12,7 +12,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message, Text
 from waystation.domain.passages import render, tool_names
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.transcript import Masked, Transcript
 from waystation.ports import Redactor
 
@@ -59,7 +59,7 @@ class Auditor:
         )
 
     async def _redacted(self, tenant: str, rendered: Sequence[tuple[Message, str]]) -> dict[str, str]:
-        redacted = await self.redactor.redact([text for _, text in rendered], Scope.MEMORY, tenant)
+        redacted = await self.redactor.redact([text for _, text in rendered], Place.COMPRESSED, tenant)
         return {message.id: item.text for (message, _), item in zip(rendered, redacted, strict=True)}
 
     async def _recalls(self, run: RunRef, item: Item) -> bool:
@@ -68,7 +68,7 @@ class Auditor:
         if not kept or self.recollection is None:
             return kept
         found = await self.recollection.find(run, item.text)
-        return any(self._holds(recalled.passage, item) for recalled in found)
+        return any(self._holds(passage, item) for excerpt in found for passage in excerpt.passages)
 
     def _holds(self, passage: Passage, item: Item) -> bool:
         if passage.id not in self._searched:

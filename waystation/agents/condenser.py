@@ -22,6 +22,7 @@ from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.request import CompactionRequest, Manual
 from waystation.domain.compaction.restored import with_recent_files
+from waystation.domain.compaction.sources import sources
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.view import view
@@ -161,7 +162,8 @@ class Job:
         desk = self.condenser.desk
         model = CondensingModel(self.condenser.model, desk.redactor, self.request, self.fence, self._policy)
         summariser = Summariser(model, self.transcript)
-        result = await summariser.summarise(rung, middle)
+        passages = self._passages(rung.compaction_id, middle)
+        result = await summariser.summarise(rung, middle, sources(middle.messages, passages))
         self.transcript = summariser.transcript
         self.redactions += summariser.redactions
         self.notes.extend(result.notes)
@@ -171,7 +173,6 @@ class Job:
             case Accepted() as accepted:
                 record = self._record(rung, accepted)
                 self.added, self.removed = accepted.added, accepted.removed
-                passages = self._passages(record.id, middle)
                 await self._commit(record, passages, result.charge)
                 after = self._measure.request(view(self.transcript))
                 return await self._outcome(record.id, Status.COMPRESSED, rung, after, len(rung.covered), len(passages))
@@ -219,6 +220,7 @@ class Job:
         undone = await unfinished(desk.work, run)
         middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor, run.tenant, undone)
         self.redactions += spans
+        self.notes.extend(middle.notes)
         return middle
 
     def _passages(self, record_id: str, middle: Middle) -> tuple[Passage, ...]:

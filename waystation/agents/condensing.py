@@ -15,7 +15,7 @@ from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import ModelRejected
 from waystation.domain.messages import Text, user_text
 from waystation.domain.models import model_facts
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge, Fence
 from waystation.domain.value import Value
 from waystation.ports import ModelRequest, Redactor, StopReason
@@ -85,8 +85,9 @@ class CondensingModel:
             return NoAnswer(note=f"The summariser failed: {error}", asked=True)
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
-        (redacted,) = await self.redactor.redact([text], Scope.MEMORY, run.tenant)
-        return Answer(text=redacted.text, charge=charge, redactions=len(redacted.spans))
+        (redacted,) = await self.redactor.redact([text], Place.SUMMARY, run.tenant)
+        # A placeholder alone is no summary.
+        return Answer(text="" if redacted.unredacted else redacted.text, charge=charge, redactions=len(redacted.spans))
 
     @property
     def _system(self) -> str:

@@ -3,18 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from waystation.agents.document_names import document_names
 from waystation.agents.recollection import Recollection, as_passages
 from waystation.domain.documents import Document
 from waystation.domain.errors import MemoryUnavailable, StoreError
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, user_text
 from waystation.domain.plan import Plan, Step
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import redaction_notes
 from waystation.domain.task import TaskRequest
 from waystation.domain.work import Findings
 from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
 
 NAMED_DOCUMENTS = 100
+STARTING_TOKENS = 1_000
+"""Recalled before the first turn."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +41,16 @@ class ContractWriter:
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
         step = plan.step(run.step_id)
+        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
         parts = [
-            task_parts(row.request, await self.documents.documents(run.task_id)),
+            task_parts(row.request, names.as_shown),
             f'<step id="{step.id}" role="{step.role}" title="{step.title}">\n{step.goal}\n</step>',
             await self._needs(run, plan, step),
         ]
         recalled = await self._recalled(run, step.goal, notices)
         text = "\n".join(["<task>", *filter(None, parts), "</task>", *filter(None, [recalled])])
-        (redacted,) = await self.redactor.redact([text], Scope.MODEL, run.tenant)
+        (redacted,) = await self.redactor.redact([text], Place.CONTRACT, run.tenant)
+        notices.extend(redaction_notes(redacted))
         return user_text(message_id, redacted.text)
 
     async def _needs(self, run: RunRef, plan: Plan, step: Step) -> str:
@@ -58,7 +64,7 @@ class ContractWriter:
     async def _recalled(self, run: RunRef, goal: str, notices: list[str]) -> str:
         """Earlier work of the session on this goal: a labelled record."""
         try:
-            found = await self.recollection.find(run, goal, limit=3)
+            found = await self.recollection.find(run, goal, STARTING_TOKENS)
         except MemoryUnavailable:
             notices.append("Memory did not answer at the start of a run; the agent went on without it.")
             return ""

@@ -13,7 +13,7 @@ from waystation.domain.compaction.request import CompactionRequest, Manual
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.edits import MAX_INSTRUCTIONS
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.transcript import Record, Transcript
 
 
@@ -76,7 +76,7 @@ class Editor:
             ) from None
         if len(text) > MAX_INSTRUCTIONS:
             raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
-        (redacted,) = await desk.redactor.redact([text], Scope.MEMORY, request.run.tenant)
+        (redacted,) = await desk.redactor.redact([text], Place.WISH, request.run.tenant)
         return redacted.text
 
     async def _commit(self, request: EditRequest, record_of: Callable[[Transcript], Record]) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from waystation.agents.contract import ContractWriter
 from waystation.agents.metered import CallKey, MeteredModel, TooDear
+from waystation.agents.replies import redacted_reply
 from waystation.agents.roles import Desk, prompt
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
@@ -18,7 +19,7 @@ from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.history import current
 from waystation.domain.compaction.tokens import Measure, correction, request_tokens
 from waystation.domain.compaction.view import view
-from waystation.domain.errors import ReplyBlocked, SpendingLimitReached
+from waystation.domain.errors import ReplyBlocked, SpendingLimitReached, TextHeldBack
 from waystation.domain.leg import (
     AllowanceSpent,
     ContextFull,
@@ -32,6 +33,7 @@ from waystation.domain.leg import (
     Yielded,
 )
 from waystation.domain.messages import Block, Message, Text, ToolResult, ToolUse, platform_text
+from waystation.domain.redaction import redaction_notes
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Charge, Fence
 from waystation.domain.work import made
@@ -106,7 +108,13 @@ class Attempt:
     notices: list[str] = field(default_factory=list[str])
 
     async def until_it_ends(self, interrupted: Callable[[], bool]) -> LegOutcome:
-        """Turn after turn."""
+        """Turn after turn; also until a person has to see to a text that cannot be redacted."""
+        try:
+            return await self._turns(interrupted)
+        except TextHeldBack as held:
+            return ProviderLimit(standing=self._standing, reason=str(held))
+
+    async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
         turns_at_start = self.transcript.turns
         if not self._said:
             await self._append(await self.loop.contracts.write(self.request.run, self.transcript.next_id, self.notices))
@@ -146,7 +154,9 @@ class Attempt:
         return await self._take(reply, charge)
 
     async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:
-        message = Message(id=self.transcript.next_id, role="assistant", blocks=_usable(reply))
+        blocks, redacted = await redacted_reply(_usable(reply), self.loop.desk.redactor, self.request.run.tenant)
+        self.notices.extend(redaction_notes(*redacted))
+        message = Message(id=self.transcript.next_id, role="assistant", blocks=blocks)
         await self.loop.desk.transcripts.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
         self.totals = await self.loop.desk.transcripts.totals(self.request.run.run_id)

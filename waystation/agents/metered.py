@@ -14,7 +14,8 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.pricing import Price, cost_micro_usd, worst_rates
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.ports import CallKind, ChatModel, Clock, Meter, ModelReply, ModelRequest, Redactor, TranscriptStore
 
@@ -121,8 +122,8 @@ class MeteredRedactor:
     redactor: Redactor
     meter: Meter
 
-    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`."""
-        results = await self.redactor.redact(texts, scope, tenant)
-        self.meter.redacted(scope, sum(len(result.spans) for result in results))
+        results = await self.redactor.redact(texts, place, tenant)
+        self.meter.redacted(place, sum(len(result.spans) for result in results))
         return results

@@ -7,7 +7,9 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from waystation.agents.contract import task_parts
+from waystation.agents.document_names import document_names
 from waystation.agents.metered import CallKey, MeteredModel, TooDear
+from waystation.agents.replies import redacted_reply
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
@@ -17,7 +19,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, ToolResult, user_text
 from waystation.domain.plan import PLANNING_ID, Plan, Step, plan_errors, standard_plan
 from waystation.domain.pricing import Price
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Fence
@@ -98,7 +100,7 @@ class Planner:
                     return await self._standard(run), (note,)
                 transcript = await self._appended(transcript, fence, _complaint(last, errors, transcript.next_id))
             else:
-                asked = await self._asked(transcript, fence, means)
+                asked = await self._asked(transcript, run.tenant, fence, means)
                 if asked is None:
                     note = "The budget is too small for planning by a model; the standard plan is used."
                     return await self._standard(run), (note,)
@@ -109,11 +111,12 @@ class Planner:
         if transcript.messages:
             return transcript
         request = (await self.tasks.task(run.task_id)).request
-        text = f"<task>\n{task_parts(request, await self.documents.documents(run.task_id))}\n</task>"
-        (redacted,) = await self.redactor.redact([text], Scope.MODEL, run.tenant)
+        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
+        text = f"<task>\n{task_parts(request, names.as_shown)}\n</task>"
+        (redacted,) = await self.redactor.redact([text], Place.USER_INPUT, run.tenant)
         return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
 
-    async def _asked(self, transcript: Transcript, fence: Fence, means: "_Means") -> Transcript | None:
+    async def _asked(self, transcript: Transcript, tenant: str, fence: Fence, means: "_Means") -> Transcript | None:
         """One call of the model; None where its worst case does not fit."""
         request = ModelRequest(
             model=means.model,
@@ -128,7 +131,8 @@ class Planner:
         if isinstance(call, TooDear):
             return None
         reply, charge = await self.model.ask(fence, CallKey("plan", str(transcript.turns + 1)), call)
-        message = Message(id=transcript.next_id, role="assistant", blocks=reply.blocks)
+        blocks, _ = await redacted_reply(reply.blocks, self.redactor, tenant)
+        message = Message(id=transcript.next_id, role="assistant", blocks=blocks)
         await self.transcripts.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
@@ -141,7 +145,7 @@ class Planner:
 
     async def _with_safe_titles(self, plan: Plan, tenant: str) -> Plan:
         """Titles are shown in the Temporal UI, so they are redacted like everything there."""
-        titles = await self.redactor.redact([step.title for step in plan.steps], Scope.MEMORY, tenant)
+        titles = await self.redactor.redact([step.title for step in plan.steps], Place.TITLE, tenant)
         steps = zip(plan.steps, titles, strict=True)
         return Plan(
             steps=tuple(step.model_copy(update={"title": title.text[:TITLE_CHARACTERS]}) for step, title in steps)

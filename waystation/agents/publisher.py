@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from waystation.agents.document_names import DocumentNames, document_names
 from waystation.domain.citations import FailedCitation, citations_in, fault
+from waystation.domain.documents import named
 from waystation.domain.plan import Plan
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.report import (
     Apparatus,
     ReportParts,
@@ -18,7 +20,7 @@ from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Findings, ReportDraft, findings_from_notes
-from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
+from waystation.ports import DocumentStore, Redactor, TaskStore, Vault, WorkStore
 
 
 class Published(Value):
@@ -48,7 +50,8 @@ class Publisher:
     documents: DocumentStore
     work: WorkStore
     redactor: Redactor
-    """Without one the report lists neither sources nor what was not used: both name files, sheets and attachments."""
+    vault: Vault | None = None
+    """Where names of documents in citations are found again, of which agents have seen placeholders."""
 
     async def publish(self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None) -> Published:
         """Store the report, how the task ended, and the state that a rewind goes on from.
@@ -69,14 +72,23 @@ class Publisher:
         parts = await self._parts(ref, progress)
         written = written_part(parts)
         citations = citations_in(written)
-        lines = await self._cited_lines(ref, {citation.document for citation in citations})
+        documents = await self.documents.documents(ref.task_id)
+        called = await document_names(documents, self.redactor, ref.tenant, self.vault)
+        lines = await self._cited_lines(called, {citation.document for citation in citations})
         faults = {citation: fault(citation, lines) for citation in citations}
+        failing = {citation: reason for citation, reason in faults.items() if reason}
+        sections = [
+            written,
+            sources_section([citation for citation in citations if citation not in failing], lines),
+            not_used_section(parts.left_out),
+        ]
+        names = [citation.document for citation in failing]
+        shown = [called.shown_in(text) for text in (*sections, *names)]
+        written, sources, not_used, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
-            FailedCitation(citation=citation, reason=reason) for citation, reason in faults.items() if reason
+            FailedCitation(citation=citation.model_copy(update={"document": name}), reason=reason)
+            for (citation, reason), name in zip(failing.items(), names, strict=True)
         )
-        holding = [citation for citation, reason in faults.items() if reason is None]
-        sections = [sources_section(holding, lines), not_used_section(parts.left_out)]
-        sources, not_used = await self._redacted(sections, ref.tenant)
         apparatus = Apparatus(checked=len(citations), failed=failed, sources=sources, not_used=not_used)
         return Composed(
             markdown=whole_report(parts, written, apparatus),
@@ -112,10 +124,14 @@ class Publisher:
         )
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
-        """As a model would see them: the agents' own words went through the same."""
-        return [redacted.text for redacted in await self.redactor.redact(sections, Scope.MODEL, tenant)]
+        """As a model would see them: they name files, sheets and attachments."""
+        return [redacted.text for redacted in await self.redactor.redact(sections, Place.REPORT, tenant)]
 
-    async def _cited_lines(self, ref: TaskRef, names: set[str]) -> dict[str, list[str]]:
-        documents = await self.documents.documents(ref.task_id)
-        cited = [document for document in documents if document.name in names]
-        return {document.name: (await self.documents.get_text(document.blob)).splitlines() for document in cited}
+    async def _cited_lines(self, called: DocumentNames, names: set[str]) -> dict[str, list[str]]:
+        """By name as cited, for those that are there."""
+        cited = {name: named(await called.original(name), called.documents) for name in sorted(names)}
+        return {
+            name: (await self.documents.get_text(document.blob)).splitlines()
+            for name, document in cited.items()
+            if document is not None
+        }

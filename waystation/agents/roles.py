@@ -8,6 +8,7 @@ from importlib.resources import files
 
 from waystation.agents.recollection import Recollection
 from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.expand import Expand
 from waystation.agents.tools.list_documents import ListDocuments
 from waystation.agents.tools.pin_message import PinMessage
 from waystation.agents.tools.read_document import ReadDocument
@@ -24,7 +25,7 @@ from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
 from waystation.domain.compaction.tokens import fixed_tokens
 from waystation.domain.plan import AgentRole
-from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore, TranscriptStore, WorkStore
+from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore, TranscriptStore, Vault, WorkStore
 
 
 @cache
@@ -44,11 +45,17 @@ class Desk:
     tasks: TaskStore
     recollection: Recollection
     redactor: Redactor
+    vault: Vault | None = None
+    """Where tools find what placeholders in names of documents stand for."""
 
     def toolbox(self, role: AgentRole) -> Toolbox:
         """The tools of a role, in a fixed order."""
         return Toolbox(
-            tools=self._tools(role), transcripts=self.transcripts, texts=self.documents, redactor=self.redactor
+            tools=self._tools(role),
+            transcripts=self.transcripts,
+            texts=self.documents,
+            redactor=self.redactor,
+            vault=self.vault,
         )
 
     def fixed_tokens(self, role: AgentRole) -> int:
@@ -62,6 +69,7 @@ class Desk:
             SearchDocuments(self.search),
             ReadDocument(self.documents),
             Recall(self.recollection),
+            Expand(self.transcripts),
             ReadStored(self.documents),
             PinMessage(),
         ]

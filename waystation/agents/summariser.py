@@ -23,7 +23,8 @@ from waystation.domain.compaction.summary import CLOSE, OPEN, is_summary, unfram
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import Message, Text
 from waystation.domain.passages import render, tool_names
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import redaction_notes
 from waystation.domain.transcript import SummaryPart, Transcript
 from waystation.domain.turn import Charge
 from waystation.domain.value import Value
@@ -47,6 +48,8 @@ class Middle(Value):
     """Ids of the messages that must not be hidden."""
     open_work: tuple[str, ...]
     """What is not done where it ends, redacted."""
+    notes: tuple[str, ...] = ()
+    """What a person should know of the redaction."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -91,7 +94,7 @@ class Middle(Value):
         rendered = [_text(message) if is_summary(message) else render(message, names) for message in messages]
         heard = _heard((*messages, *current(transcript).messages))
         spoken = [message.text for message in heard]
-        redacted = iter(await redactor.redact([*rendered, *undone, *spoken], Scope.MEMORY, tenant))
+        redacted = iter(await redactor.redact([*rendered, *undone, *spoken], Place.COMPRESSED, tenant))
         texts, open_work = list(islice(redacted, len(rendered))), list(islice(redacted, len(undone)))
         said = {
             message.id: message.model_copy(update={"blocks": (Text(text=item.text),)})
@@ -105,6 +108,7 @@ class Middle(Value):
             user_said=user_words(tuple(said.values())),
             pinned=tuple(message.id for message in messages if message.id in pinned),
             open_work=tuple(item.text for item in open_work),
+            notes=redaction_notes(*texts),
         )
         return middle, sum(len(item.spans) for item in texts)
 
@@ -130,12 +134,12 @@ class Summariser:
     redactions: int = 0
     """Spans replaced in what the model wrote."""
 
-    async def summarise(self, rung: Summarise, middle: Middle) -> SummaryResult:
+    async def summarise(self, rung: Summarise, middle: Middle, sources: str = "") -> SummaryResult:
         """Ask, once for a middle that the model can read at once, and not at all where no summary would do.
 
-        Raises ModelUnavailable, RedactionFailed, FenceLost, VersionConflict.
+        `sources` names the passages behind it. Raises ModelUnavailable, RedactionFailed, FenceLost, VersionConflict.
         """
-        replaced = middle.replaced(rung, self.model.policy)
+        replaced = middle.replaced(rung, self.model.policy).model_copy(update={"sources": sources})
         if hopeless := check_middle(replaced):
             return SummaryResult(verdict=hopeless, charge=None, asked=False)
         parts = parts_of(middle.lines, self.model.room(rung.summary_tokens[1]))

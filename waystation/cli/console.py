@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pydantic import BaseModel, TypeAdapter
 from rich.console import Console
 
-result = Console(highlight=False)
-progress = Console(stderr=True, highlight=False)
+from waystation.domain.errors import BadInput
+
+result = Console(highlight=False, emoji=False)
+progress = Console(stderr=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
@@ -42,3 +44,10 @@ async def ask(question: str) -> str:
     finally:
         loop.remove_reader(sys.stdin)
     return sys.stdin.readline().strip()
+
+
+async def confirmed(question: str) -> bool:
+    """Whether the person at the terminal says yes to what cannot be undone. Raises BadInput where nobody sits there."""
+    if not can_ask():
+        raise BadInput("this cannot be undone, and nobody can be asked here: say --yes")
+    return (await ask(question)).casefold() in {"y", "yes"}

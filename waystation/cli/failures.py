@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic_core import ValidationError
 
-from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError
+from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError, WrongKey
 
 OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -13,7 +13,7 @@ INTERRUPTED = 130
 def exit_code(error: Exception) -> int:
     """1: the work failed; 2: what was given cannot be used; 3: something needed is not reachable."""
     match error:
-        case BadInput() | RequestConflict() | ValidationError():
+        case BadInput() | RequestConflict() | WrongKey() | ValidationError():
             return BAD_USAGE
         case Unreachable() | StoreUnavailable():
             return UNREACHABLE

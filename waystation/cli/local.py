@@ -5,11 +5,12 @@ import fcntl
 import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.temporal.connect import named_in_environment
-from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
+from waystation.adapters.temporal.dev_server import CodecForUi, DevServer, running_dev_server
 from waystation.adapters.temporal.run_file import (
     ProcessMark,
     RunFile,
@@ -44,7 +45,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
     """
     refuse_named_server()
     log = settings.logs_folder / "temporal.log"
-    async with _only_run(settings), running_dev_server(settings.temporal_database, log) as server:
+    codec = _codec(settings)
+    async with _only_run(settings), running_dev_server(settings.temporal_database, log, codec=codec) as server:
         run = _record(server)
         write_run_file(settings.run_file, run)
         try:
@@ -139,6 +141,15 @@ async def _until_polled(server: DevServer) -> None:
                 await asyncio.sleep(POLLED_CHECK_SECONDS)
 
 
+def _codec(settings: Settings) -> CodecForUi | None:
+    if not settings.encrypts_payloads:
+        return None
+    # A web server comes with this import, which who encrypts nothing does not need.
+    from waystation.cli.codec_server import codec_for_ui  # noqa: PLC0415
+
+    return partial(codec_for_ui, settings)
+
+
 def _record(server: DevServer) -> RunFile:
     return RunFile(
         address=server.target.address,
@@ -147,6 +158,7 @@ def _record(server: DevServer) -> RunFile:
         server=ProcessMark.of(server.pid),
         workers=ProcessMark.of(os.getpid()),
         started=utc_now(),
+        codec_endpoint=server.codec_endpoint,
     )
 
 

@@ -34,12 +34,16 @@ COMMANDS = {
     "restore": "Undo one compaction of a running agent.",
     "rewind": "Take an agent back to a message; a finished task goes on from there.",
     "cancel": "Stop a task.",
+    "forget": "Remove what memory, or everything, has of tasks that are over.",
     "approvals": "List what waits for an answer.",
     "approve": "Grant a task more tokens.",
     "deny": "Refuse a task more tokens.",
     "context": "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
+    "privacy": "Replace what is private in a text. No server needed.",
+    "memory": "Look at what agents can recall, and make it anew with another embedder.",
     "session": "Set what a session may spend.",
     "worker": "Run the workers against a Temporal server that is there already.",
+    "codec-server": "Decrypt what the Temporal UI shows.",
     "store": "Look at the store's database, and upgrade it.",
     "doctor": "Check what is needed, and say what to do about what is missing.",
 }
@@ -58,7 +62,7 @@ def build_app(command: str | None) -> typer.Typer:
     )
     app.callback()(_before_any_command)
     if command in COMMANDS:
-        app.add_typer(import_module(f"waystation.cli.{command}").app)
+        app.add_typer(import_module(f"waystation.cli.{command.replace('-', '_')}").app)
         return app
     for name, summary in COMMANDS.items():
         app.command(name, help=summary)(_waystation)

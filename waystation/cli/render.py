@@ -13,7 +13,7 @@ from waystation.cli.amounts import short_limit, short_spent
 from waystation.cli.render_requests import pending, request_text
 from waystation.domain.amount import used_text
 from waystation.domain.compaction.outcome import AgentCompaction
-from waystation.domain.details import cost_text
+from waystation.domain.details import cost_text, privacy_text
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.messages import Text as TextBlock
 from waystation.domain.request_text import answer_text, counted, in_units
@@ -43,12 +43,13 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     style = PHASE_STYLES.get(progress.phase, "cyan")
     heading = Text.assemble((progress.task_id, "bold"), "  ", (progress.phase, style), "  ", progress.title)
     heading.no_wrap, heading.overflow = False, "fold"
-    lines: list[RenderableType] = [heading, _words(budget_text(progress))]
+    lines: list[RenderableType] = [heading, *map(_words, filter(None, (budget_text(progress), privacy_text(progress))))]
     if progress.steps:
         lines.append(steps_table(progress))
     lines += [_words(line, "dim") for line in _newest_compactions(progress)]
     lines += [_words(f"Note: {note}") for note in progress.notes]
-    lines += [_words(line) for line in _answered(view)]
+    lines += [_words(why, "yellow") for why in view.waits]
+    lines += [_words(line) for line in (*_answered(view), *_not_in_memory(view))]
     lines += [Text(request_text(one, now, width), style="yellow") for one in pending(progress)]
     lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
@@ -57,6 +58,12 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     if view.ui_url:
         lines.append(Text(view.ui_url, style="blue"))
     return Group(*lines)
+
+
+def _not_in_memory(view: TaskView) -> list[str]:
+    waiting = [f"{counted(view.passages_waiting, 'passage')} wait for memory."] if view.passages_waiting else []
+    refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_refused]
+    return waiting + refused
 
 
 def _words(text: str, style: str = "") -> Text:
@@ -144,6 +151,7 @@ def happened(before: TaskView | None, seen: TaskView, now: datetime, width: int)
     lines += [answer_text(one, over=False) for one in _new(known, progress.approvals) if one.decision != "pending"]
     for refusal in _new(then.refusals if then else (), progress.refusals):
         lines.append(f"Refused: {refusal.signal}: {refusal.reason}")
+    lines += _new(before.waits if before is not None else (), seen.waits)
     if seen.remark and (before is None or before.remark != seen.remark):
         lines.append(seen.remark)
     return tuple(lines)

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import print_json, print_text
+from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption, TaskArgument
+from waystation.cli.render_restored import said_of
 from waystation.client import Client
+from waystation.client_restore import restored_for_owner
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
 from waystation.settings import Settings
@@ -27,22 +29,30 @@ class ReportJson(Value):
 def report(
     task: TaskArgument,
     draft: Annotated[bool, typer.Option("--draft", help="Of a task that is not over: what there is so far.")] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print a task's report as Markdown."""
-    found = asyncio.run(_report(task, draft=draft))
+    found = asyncio.run(_report(task, draft=draft, restore=restore))
     if as_json:
         print_json(found)
     else:
         print_text(found.report)
 
 
-async def _report(task: str, *, draft: bool) -> ReportJson:
-    async with await Client.connect(Settings()) as client:
+async def _report(task: str, *, draft: bool, restore: bool) -> ReportJson:
+    settings = Settings()
+    async with await Client.connect(settings) as client:
         task_id = await client.resolve(task)
         if draft:
             found = await client.draft(task_id)
-            return ReportJson(task_id=task_id, phase=found.phase, report=found.markdown)
-        text = await client.report(task_id)
-        view = await client.progress(task_id)
-    return ReportJson(task_id=task_id, phase=view.progress.phase, report=text)
+            report, phase = found.markdown, found.phase
+        else:
+            report, phase = await client.report(task_id), (await client.progress(task_id)).progress.phase
+    if restore:
+        restored = await restored_for_owner(settings, task_id, report)
+        say(said_of(restored))
+        report = restored.text
+    return ReportJson(task_id=task_id, phase=phase, report=report)

@@ -25,6 +25,7 @@ def show(task: TaskArgument, as_json: JsonOption = False) -> None:
 async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
     async with await Client.connect(settings) as client:
         view = await client.with_origins(await client.progress(await client.resolve(task)))
+        view = await client.with_passages(view)
         path = await keep_report(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))

@@ -24,6 +24,8 @@ class StatusJson(Value):
     address: str
     namespace: str
     ui_url: str | None
+    codec_endpoint: str | None
+    """Where the UI has payloads decrypted, its secret path included; None where `dev` serves none."""
     started_here: bool
     """Whether `dev` or `up` started the server on this machine."""
     server_answers: bool
@@ -57,6 +59,7 @@ async def _status(settings: Settings) -> StatusJson:
         address=target.address,
         namespace=target.namespace,
         ui_url=target.ui_url,
+        codec_endpoint=run.codec_endpoint if run is not None and run.alive else None,
         started_here=run is not None and run.alive and run.address == target.address,
         server_answers=False,
         unattended_queues=(),
@@ -81,6 +84,8 @@ def _text(found: StatusJson) -> str:
     else:
         server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
     lines = [server, f"home {found.home}"]
+    if found.codec_endpoint:
+        lines.append(f"payloads are encrypted; the UI has them decrypted at {found.codec_endpoint} (tell nobody)")
     if found.server_answers:
         queues = ", ".join(found.unattended_queues)
         lines.append(f"no worker polls {queues}: `waystation worker`" if queues else "workers poll every queue")

@@ -1,14 +1,18 @@
 """`waystation store`: the database as a whole, for whoever operates it."""
 
 import asyncio
+from contextlib import aclosing
+from typing import Annotated
 
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.store import migrate, store_status
-from waystation.cli.console import print_json, print_text
+from waystation.adapters.presidio.key import key_check
+from waystation.adapters.store import SqlStore, migrate, store_status
+from waystation.cli.console import confirmed, print_json, print_text
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.options import JsonOption
+from waystation.keyring import first_key
 from waystation.settings import Settings
 
 app = typer.Typer()
@@ -37,6 +41,28 @@ def migrate_store(as_json: JsonOption = False) -> None:
         print_text(f"from {f'schema {done.before}' if done.before else 'an empty database'} to schema {done.after}")
 
 
+@store.command("adopt-key")
+def adopt_key(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
+    """Make the key of this machine the store's, because the one before is lost or was replaced.
+
+    All work goes on. What the lost key encrypted (originals of placeholders; texts, where they are encrypted) stays
+    unreadable without it; WAYSTATION_PREVIOUS_KEYS takes it, if it turns up. Placeholders of new text are others.
+    """
+    print_text(asyncio.run(_adopt_key(yes=yes)))
+
+
+async def _adopt_key(*, yes: bool) -> str:
+    settings = Settings()
+    check = key_check(first_key(settings))
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as opened:
+        if await opened.key_check() == check:
+            return "the store has this key already: nothing to do"
+        if not yes and not await confirmed("Give the store another key than its workers have had? [y/N]"):
+            return "the store keeps its key"
+        await opened.adopt_key(check)
+    return "the store has this key now: start its workers again, all with this key"
+
+
 @store.command("status")
 def show_status(as_json: JsonOption = False) -> None:
     """Show what the database is, and what this version of Waystation needs. Exit code 1 where it cannot be used yet."""
@@ -49,5 +75,7 @@ def show_status(as_json: JsonOption = False) -> None:
         print_text(
             f"schema {status.schema_here or 'none yet'}; this version of Waystation works with {status.schema_needed}"
         )
+        if status.encrypted or status.plain:
+            print_text(f"{status.encrypted:,} texts encrypted, {status.plain:,} plain")
         print_text(status.finding)
     raise typer.Exit(OK if status.ready else WORK_FAILED)

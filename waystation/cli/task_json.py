@@ -184,6 +184,10 @@ class TaskJson(Value):
     steps: tuple[StepJson, ...]
     budget: BudgetJson
     notes: tuple[str, ...]
+    privacy: str | None
+    waits: tuple[str, ...]
+    passages_waiting: int
+    passages_refused: tuple[str, ...]
 
 
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
@@ -211,4 +215,8 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         ),
         budget=BudgetJson.of(progress.budget),
         notes=progress.notes,
+        privacy=progress.privacy,
+        waits=view.waits,
+        passages_waiting=view.passages_waiting,
+        passages_refused=view.passages_refused,
     )

@@ -4,11 +4,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Mapping
 
+from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.value import Value
 
 CITATION = re.compile(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 QUOTATION = re.compile(r'["“]([^"“”]{8,2000})["”]\s*$')
-PLACEHOLDER = re.compile(r"<[A-Z_]+_[0-9a-f]{12,}>")
 MOST_REPLACED = 400
 """Characters that one placeholder may stand for."""
 

@@ -27,7 +27,7 @@ def details(progress: TaskProgress) -> str:
     parts = [f"**{_phase(progress)}**", *map(_request, _pending(progress)), _refusals(progress), _edits(progress)]
     if progress.steps:
         parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
-    parts += [_budget(progress), _work(progress)]
+    parts += [_budget(progress), _work(progress), privacy_text(progress)]
     if progress.notes:
         parts.append("\n".join(["**Notes**", "", *(f"- {note}" for note in progress.notes)]))
     if progress.report:
@@ -120,6 +120,11 @@ def _work(progress: TaskProgress) -> str:
     hidden = sum(item.tokens_before - item.tokens_after for item in made)
     count = f"{len(made)} compaction{'s' if len(made) != 1 else ''}"
     return f"**Context** {count}, {hidden:,} tokens compressed away" if made else ""
+
+
+def privacy_text(progress: TaskProgress) -> str:
+    """Under which policy text is redacted, where that is known."""
+    return f"Privacy {progress.privacy}: {progress.privacy.text}" if progress.privacy is not None else ""
 
 
 def cost_text(progress: TaskProgress) -> str:

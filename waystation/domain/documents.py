@@ -38,6 +38,20 @@ class LeftOut(Value):
     reason: str
 
 
+def named(name: str, documents: Sequence[Document]) -> Document | None:
+    """The document of that name; else the only one whose name has the same letters and digits, whatever the case.
+
+    What a placeholder stands for is restored as it was written where it was met first.
+    """
+    alike = [document for document in documents if _letters(document.name) == _letters(name)]
+    exact = [document for document in documents if document.name == name]
+    return next(iter(exact), alike[0] if len(alike) == 1 else None)
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
+
+
 def place_marker(place: str) -> str:
     """The line that says where in the original the lines below it stand: `[page 3]`, `[sheet Costs]`.
 

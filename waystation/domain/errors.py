@@ -15,8 +15,14 @@ WaystationError
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
 │       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
+├── WrongKey                something is encrypted with a key that is not there
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
+│   └── TextNotRedacted     this very text; others may pass
+│       ├── TextGivenUp     often enough: the work that needs it ends with what there is
+│       └── TextHeldBack    often enough: a person is to see to it
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
+│   ├── PassagesRefused     Qdrant does not take one of these passages, however often it is asked
+│   └── OtherEmbedder       memory was made with another embedder than the one that is set
 ├── HookFailed              a hook before or after a compaction failed; it is reported, and blocks only if asked to
 ├── WebhookUnavailable      a notice was not taken; worth trying again
 ├── WebhookRefused          a notice was not taken; trying again changes nothing
@@ -114,12 +120,36 @@ class ReplyBlocked(ModelRejected):
     """The provider's content filter took the reply away. The same request would be blocked, and billed, again."""
 
 
+class WrongKey(WaystationError):
+    """Something is encrypted, and no key that is there opens it. The message says nothing of its content."""
+
+
 class RedactionFailed(WaystationError):
     """Text could not be redacted. It must reach neither model, memory nor history."""
 
 
+class TextNotRedacted(RedactionFailed):
+    """One text could not be redacted, while others may be. Another attempt at it may succeed."""
+
+
+class TextGivenUp(TextNotRedacted):
+    """A text that cannot be done without could not be redacted in as many attempts as it is given."""
+
+
+class TextHeldBack(TextNotRedacted):
+    """A text could not be redacted in as many attempts as it is given, and a person is to see to it."""
+
+
 class MemoryUnavailable(WaystationError):
     """The embedder or Qdrant did not answer. Passages stay in the outbox and are written later."""
+
+
+class PassagesRefused(MemoryUnavailable):
+    """Qdrant does not take one of these passages at least. The message quotes none."""
+
+
+class OtherEmbedder(MemoryUnavailable):
+    """Memory was made with another embedder than the one that is set: their vectors cannot be compared."""
 
 
 class HookFailed(WaystationError):

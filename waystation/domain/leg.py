@@ -142,7 +142,9 @@ class AllowanceSpent(_Ended):
 
 
 class ProviderLimit(_Ended):
-    """The provider makes no more calls for this account until somebody has seen to it."""
+    """No more calls can be made until somebody has seen to something: the provider's account has no money left, or text
+    cannot be redacted.
+    """
 
     type: Literal["provider_limit"] = "provider_limit"
     reason: str

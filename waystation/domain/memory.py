@@ -1,9 +1,15 @@
 """Passages: redacted pieces of compressed-away conversation, as they are stored and found again."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
 from waystation.domain.value import Value
+
+CANDIDATES = 50
+"""Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
+SHORT_ID_DIGITS = 8
+Kind = Literal["conversation"]
 
 
 class Passage(Value):
@@ -15,12 +21,27 @@ class Passage(Value):
     task_id: str
     run_id: str
     step_id: str
-    kind: Literal["conversation"] = "conversation"
+    kind: Kind = "conversation"
     first_message: str
     last_message: str
     text: str
     content_hash: str
     created: datetime
+    """When it was compressed away."""
+    compaction: str = ""
+    """Of the compaction that hid it; empty in passages of earlier releases."""
+    place: int = 0
+    """Its number among the passages of that compaction, in the order of the conversation."""
+
+    @property
+    def short_id(self) -> str:
+        """As summaries and recalled passages name it, like p1a2b3c4d."""
+        return f"p{self.id[:SHORT_ID_DIGITS]}"
+
+    def precedes(self, other: "Passage") -> bool:
+        """Whether the conversation goes on in the other one."""
+        mine, others = (self.run_id, self.compaction, self.place + 1), (other.run_id, other.compaction, other.place)
+        return self.compaction != "" and mine == others
 
 
 class EmbeddedPassage(Value):
@@ -31,14 +52,35 @@ class EmbeddedPassage(Value):
 
 
 class MemoryQuery(Value):
-    """What to look for. The tenant is always part of the filter; the session unless a wider search is asked for."""
+    """What to look for, and where: the tenant is always part of the filter. Empty fields admit everything."""
 
     tenant: str
-    session: str
+    session: str | None
+    """None: all sessions of the tenant."""
+    tasks: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    """Ids of steps."""
+    kinds: tuple[Kind, ...] = ()
+    since: datetime | None = None
+    """Compressed away at this time or later."""
+    until: datetime | None = None
+    """Compressed away before this time."""
     text: str
     """Redacted by the same rules as the passages."""
     dense: tuple[float, ...] | None
-    limit: int = 6
+    limit: int = CANDIDATES
+
+    @property
+    def only(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that a field of a passage may have, for every field that is restricted; times apart."""
+        fields = {
+            "tenant": (self.tenant,),
+            "session": () if self.session is None else (self.session,),
+            "task_id": self.tasks,
+            "step_id": self.agents,
+            "kind": self.kinds,
+        }
+        return {field: values for field, values in fields.items() if values}
 
 
 class Recalled(Value):
@@ -46,3 +88,4 @@ class Recalled(Value):
 
     passage: Passage
     score: float
+    """From 0 to 1."""

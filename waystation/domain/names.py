@@ -20,6 +20,8 @@ EDIT_CONTEXT = "edit_context"
 BUDGET_ANSWER = "budget_answer"
 PROGRESS = "progress"
 
+FORGET_WORKFLOW = "Forget"
+
 SESSION_ATTRIBUTE = "WaystationSession"
 PHASE_ATTRIBUTE = "WaystationPhase"
 TOKENS_ATTRIBUTE = "WaystationTokens"

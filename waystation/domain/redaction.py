@@ -1,17 +1,20 @@
-"""What counts as private at which place, and what a redaction gives back."""
+"""What a redaction gives back."""
 
-from enum import StrEnum
+import re
+from collections.abc import Sequence
+from typing import Literal
 
 from waystation.domain.value import Value
 
+FINGERPRINT_DIGITS = 12
+PLACEHOLDER = re.compile(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
+"""What stands for a private value: its type, and the first digits of its fingerprint."""
 
-class Scope(StrEnum):
-    """Where a text is about to go. Under the standard policy:"""
 
-    MODEL = "model"
-    """Before a model call: secrets and direct identifiers (email, phone, card, IBAN, national ids, keys, IP)."""
-    MEMORY = "memory"
-    """Before summariser, memory, workflow history and the Temporal UI: everything that is found, names too."""
+UNREDACTED = "UNREDACTED_TEXT"
+"""The type of a placeholder that stands for a whole text which could not be redacted."""
+AfterFailures = Literal["placeholder", "pause"]
+"""What becomes of a text that could not be redacted in as many attempts as it is given."""
 
 
 class Span(Value):
@@ -29,3 +32,51 @@ class Redacted(Value):
 
     text: str
     spans: tuple[Span, ...] = ()
+    languages_without_names: tuple[str, ...] = ()
+    """Languages (ISO 639-1) of stretches in which names were not looked for, since there is no model for them."""
+
+    @property
+    def unredacted(self) -> bool:
+        """Whether this is no more than a placeholder for a text that could not be redacted."""
+        return any(span.type == UNREDACTED for span in self.spans)
+
+
+def unredacted(text: str, fingerprint: str) -> Redacted:
+    """What goes on in the place of a text that could not be redacted: nothing of it."""
+    placeholder = f"<{UNREDACTED}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+    span = Span(type=UNREDACTED, start=0, end=len(text), score=1, placeholder=placeholder)
+    return Redacted(text=placeholder, spans=(span,))
+
+
+def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
+    """What a person should know of these redactions: sentences that are the same for the same languages."""
+    notes: list[str] = []
+    if languages := sorted({language for text in texts for language in text.languages_without_names}):
+        notes.append(
+            f"Names were not looked for in text whose language is {', '.join(languages)}: the setting `languages` has "
+            "no model for it. Everything else was replaced there too."
+        )
+    if any(text.unredacted for text in texts):
+        notes.append("Text that could not be redacted was left out, and a placeholder stands where it was.")
+    return tuple(notes)
+
+
+class Original(Value):
+    """What a placeholder stands for."""
+
+    type: str
+    placeholder: str
+    fingerprint: str
+    """64 hexadecimal digits: the keyed hash of the value in its normal form. The placeholder shows the first."""
+    text: str
+    """The value as it was written where it was met first."""
+
+
+def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:
+    """The text with each span, given in order, replaced by its placeholder."""
+    parts: list[str] = []
+    position = 0
+    for span in spans:
+        parts += (text[position : span.start], span.placeholder)
+        position = span.end
+    return Redacted(text="".join((*parts, text[position:])), spans=tuple(spans))

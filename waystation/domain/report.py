@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from waystation.domain.amount import used_text
 from waystation.domain.citations import Citation, FailedCitation
-from waystation.domain.details import cost_text
+from waystation.domain.details import cost_text, privacy_text
 from waystation.domain.documents import LeftOut, place_of
 from waystation.domain.request_text import answer_text, counted
 from waystation.domain.task import TaskPhase, TaskProgress
@@ -177,6 +177,8 @@ def _account(progress: TaskProgress) -> str:
         f"{usage.output:,} output; cost: {cost_text(progress)}",
         f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
     ]
+    if privacy := privacy_text(progress):
+        lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
         lines.append(f"- Possibly billed without a reply: {progress.totals.possibly_billed:,} tokens at most")
     lines += [f"- Step {step.id} ended partial: {step.reason}" for step in progress.steps if step.state == "partial"]

@@ -6,6 +6,7 @@ from pydantic import AliasChoices, Field
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.ledger import Account
+from waystation.domain.privacy import Policy
 from waystation.domain.task import BudgetProgress, TaskRef, TaskTerms
 from waystation.domain.value import Value
 
@@ -51,6 +52,8 @@ class Equipment(Value):
     """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
     notices: bool = False
     """Whether a webhook is set."""
+    privacy: Policy | None = None
+    """How much is replaced."""
 
 
 class Admitted(Equipment):

@@ -16,6 +16,7 @@ from waystation.domain.documents import LeftOut
 from waystation.domain.leg import AgentTerms
 from waystation.domain.outlook import Outlook
 from waystation.domain.presets import Preset
+from waystation.domain.privacy import Policy
 from waystation.domain.unattended import Unattended
 from waystation.domain.value import Input, Value
 
@@ -243,6 +244,8 @@ class TaskProgress(Value):
     edits: tuple[ContextEdit, ...] = ()
     """What people changed, or wanted to change, in agents' contexts."""
     notes: tuple[str, ...] = ()
+    privacy: Policy | None = None
+    """How much is replaced; None where it is not known."""
     report: str | None = None
     """Content hash of the report in the store."""
     state: str | None = None

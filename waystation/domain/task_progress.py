@@ -3,12 +3,15 @@
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.plan import Step
+from waystation.domain.privacy import Policy
 from waystation.domain.step_progress import begun, not_begun
 from waystation.domain.task import BudgetProgress, StepProgress, TaskProgress, TaskRef, TaskTerms
 from waystation.domain.task_state import TaskState
 
 
-def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) -> TaskProgress:
+def progress_of(
+    state: TaskState, ref: TaskRef, terms: TaskTerms, title: str, privacy: Policy | None = None
+) -> TaskProgress:
     """What people see."""
     runs = state.all_runs
     return TaskProgress(
@@ -33,6 +36,7 @@ def progress_of(state: TaskState, ref: TaskRef, terms: TaskTerms, title: str) ->
         refusals=state.refusals,
         edits=tuple(edit for run in runs for edit in run.edits),
         notes=state.notes,
+        privacy=privacy,
         report=state.report,
     )
 

@@ -10,6 +10,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.nearing import Level, nearing
 from waystation.domain.outlook import outlook
 from waystation.domain.plan import Plan, Step, share_out
+from waystation.domain.privacy import Policy
 from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Answer
 from waystation.domain.task import (
@@ -262,6 +263,10 @@ class TaskStart(Value):
     search_attributes: bool
     notices: bool = False
     """Whether people are told by a webhook. Tasks that were started before there were any tell nobody."""
+    privacy: Policy | None = None
+    """How much is replaced by the worker that admitted the task. Not known of tasks that were started before it was
+    told.
+    """
     rewind: TaskRewind | None = None
     """The task has ended before, and goes on from here."""
     state: TaskState | None = None

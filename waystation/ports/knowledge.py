@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Literal, Protocol
 
 from waystation.domain.documents import DocumentHit
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
+
+Use = Literal["passage", "query"]
+"""What a text is embedded for: some models make of a question another vector than of a passage."""
 
 
 class Redactor(Protocol):
     """Replaces private parts of a text by placeholders that are stable within a tenant."""
 
-    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """One result for each text, in order. CPU work happens off the event loop.
 
         Raises:
@@ -22,14 +26,18 @@ class Redactor(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors. They must be redacted: an embedder may be somebody else's server."""
 
     name: str
+    """Of the model. Vectors of two names cannot be compared."""
     dimension: int | None
-    """None: there is no dense embedder on this platform; memory then works by BM25 alone."""
+    """None: there is no dense embedder; memory then works by BM25 alone."""
 
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...] | None, ...]:
-        """One vector for each text (None each without a dense embedder). Raises MemoryUnavailable."""
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+        """One vector of length 1 for each text, in order; None where there is no dense embedder or nothing to embed.
+
+        Raises MemoryUnavailable.
+        """
         ...
 
 
@@ -37,7 +45,12 @@ class Memory(Protocol):
     """Passages in Qdrant: dense and BM25 vectors, filtered by tenant, fused."""
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises MemoryUnavailable."""
+        """Write points; the same passage id twice is one point.
+
+        Raises:
+            MemoryUnavailable: they are to be written later.
+            PassagesRefused: one of them at least will never be taken; some of them may have been.
+        """
         ...
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
@@ -45,7 +58,7 @@ class Memory(Protocol):
         ...
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        """The best passages of this tenant and session. Raises MemoryUnavailable."""
+        """The best passages that the query admits. Raises MemoryUnavailable."""
         ...
 
     async def count(self, tenant: str) -> int:
@@ -54,6 +67,18 @@ class Memory(Protocol):
 
     async def aclose(self) -> None:
         """Flush and close."""
+        ...
+
+
+class MemoryDraft(Memory, Protocol):
+    """A memory that is made anew beside the one in use, and takes its place when it is ready. It outlives a crash."""
+
+    async def ids(self) -> frozenset[str]:
+        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        ...
+
+    async def publish(self) -> None:
+        """It is the memory from now on; what was there before is gone. May be done again. Raises MemoryUnavailable."""
         ...
 
 

@@ -4,7 +4,7 @@ from typing import Literal, Protocol
 
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.errors import ModelError
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge
 
 CallKind = Literal["turn", "summary", "plan"]
@@ -25,7 +25,7 @@ class Meter(Protocol):
         """A compaction ended."""
         ...
 
-    def redacted(self, scope: Scope, spans: int) -> None:
+    def redacted(self, place: Place, spans: int) -> None:
         """So many private stretches were replaced in texts on their way there."""
         ...
 

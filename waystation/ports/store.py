@@ -5,6 +5,7 @@ from typing import Protocol
 
 from waystation.domain.budget import RunTotals
 from waystation.domain.documents import Document
+from waystation.domain.forgetting import ForgetOrder, Forgotten
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
@@ -29,6 +30,10 @@ class TranscriptStore(Protocol):
 
     async def load(self, run_id: str) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages."""
+        ...
+
+    async def passages_named(self, tenant: str, prefix: str) -> tuple[Passage, ...]:
+        """The tenant's passages whose ids begin like this: eight hexadecimal digits or more."""
         ...
 
     async def totals(self, run_id: str) -> RunTotals:
@@ -107,12 +112,32 @@ class Outbox(Protocol):
         """These are in Qdrant now."""
         ...
 
+    async def put_aside(self, passage_ids: Sequence[str]) -> None:
+        """Qdrant does not take these: they wait no more, and stay in the store."""
+        ...
+
+    async def refused(self, task_id: str | None = None) -> tuple[str, ...]:
+        """Ids of the passages that were put aside, of one task or of all."""
+        ...
+
     async def taken_back(self, limit: int) -> tuple[str, ...]:
         """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
         ...
 
     async def forgotten(self, passage_ids: Sequence[str]) -> None:
         """These are in Qdrant no more."""
+        ...
+
+    async def passage_ids(self, *, refused: bool = False) -> frozenset[str]:
+        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        ...
+
+    async def gone_passage_ids(self) -> frozenset[str]:
+        """Of all passages that count no more, of all tenants."""
+        ...
+
+    async def passages_with(self, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+        """Those of these, a few hundred at most, that count."""
         ...
 
 
@@ -200,4 +225,15 @@ class TaskStore(Protocol):
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended."""
+        ...
+
+
+class Forgetting(Protocol):
+    """Tasks without what was said in them."""
+
+    async def forget(self, order: ForgetOrder) -> Forgotten:
+        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
+
+        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
+        """
         ...

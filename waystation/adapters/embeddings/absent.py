@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from waystation.ports.knowledge import Use
+
 
 class NoEmbedder:
     """Implements the port `Embedder` without vectors."""
@@ -9,6 +11,6 @@ class NoEmbedder:
     name: str = "none"
     dimension: int | None = None
 
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...] | None, ...]:
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
         """None for each text."""
         return (None,) * len(texts)

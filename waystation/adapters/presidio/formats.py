@@ -1,7 +1,8 @@
 """The base of our own recognisers: finds by format, without words around them that are only likely."""
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from presidio_analyzer import LocalRecognizer, RecognizerResult
@@ -17,6 +18,12 @@ class Hit(NamedTuple):
     score: float
 
 
+def label_before(words: Sequence[str]) -> re.Pattern[str]:
+    """Matches where one of these words stands before the end of what is searched, with no other number in between."""
+    alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)(?:(?!\d{4})[^\n;])*\Z", re.IGNORECASE)
+
+
 class FormatRecognizer(LocalRecognizer):
     """A recogniser that looks at the characters alone.
 
@@ -26,8 +33,8 @@ class FormatRecognizer(LocalRecognizer):
 
     TYPES: ClassVar[tuple[str, ...]]
 
-    def __init__(self) -> None:
-        super().__init__(supported_entities=list(self.TYPES), supported_language="en")
+    def __init__(self, types: tuple[str, ...] | None = None) -> None:
+        super().__init__(supported_entities=list(types or self.TYPES), supported_language="en")
 
     def load(self) -> None:
         """Nothing to load."""

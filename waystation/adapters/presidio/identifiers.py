@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 import tldextract
-from presidio_analyzer import RecognizerResult
+from presidio_analyzer import Pattern, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, EmailRecognizer, IpRecognizer
 
@@ -42,12 +42,18 @@ class EmailAddressRecognizer(EmailRecognizer):
 
 _CARD_ISSUERS = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
-    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|5\d\d|4[4-9]\d)\d{12}"
+    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|2\d\d|5\d\d|4[4-9]\d)\d{12}"
 )
 
 
 class CardRecognizer(CreditCardRecognizer):
-    """Presidio's, without numbers that no issuer gives out (microseconds of a clock) and decimals of a figure."""
+    """Presidio's, with Mastercard's newer numbers, and without numbers that no issuer gives out (microseconds of a
+    clock) and decimals of a figure.
+    """
+
+    def __init__(self) -> None:
+        newer = Pattern("Mastercard from 2", r"\b2[2-7]\d{2}[- ]?\d{4}[- ]?\d{4}[- ]?\d{4}\b", 0.3)
+        super().__init__(patterns=[*self.PATTERNS, newer])
 
     def analyze(
         self,
@@ -122,13 +128,11 @@ def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address)
 
 
 _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"
+_LABELLED_SSN = re.compile(
+    rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
+)
+_SSN = re.compile(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _LABELLED = (
-    (
-        "US_SSN",
-        re.compile(
-            rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
-        ),
-    ),
     ("PASSPORT", re.compile(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
     (
         "BANK_ACCOUNT",
@@ -144,18 +148,28 @@ _LABELLED = (
         ),
     ),
 )
-_SSN = re.compile(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 
 
-class NationalIdRecognizer(FormatRecognizer):
-    """Finds US_SSN by its format, and ids whose digits could be anything by the label before them."""
+class SocialSecurityRecognizer(FormatRecognizer):
+    """Finds US_SSN, by its hyphens or by the label before it."""
 
-    TYPES = ("US_SSN", "PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
+    TYPES = ("US_SSN",)
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every number in the text; the same characters may be found more than once."""
+        for match in _SSN.finditer(text):
+            yield Hit("US_SSN", match.start(), match.end(), 0.85)
+        for match in _LABELLED_SSN.finditer(text):
+            yield Hit("US_SSN", *match.span("number"), 0.85)
+
+
+class LabelledIdRecognizer(FormatRecognizer):
+    """Finds ids whose digits could be anything by the label before them."""
+
+    TYPES = ("PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every id in the text; the same characters may be found more than once."""
-        for match in _SSN.finditer(text):
-            yield Hit("US_SSN", match.start(), match.end(), 0.85)
         for type_, pattern in _LABELLED:
             for match in pattern.finditer(text):
                 yield Hit(type_, *match.span("number"), 0.85)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from waystation.adapters.presidio.found import NAME_TYPES, SECRET, Found
-from waystation.adapters.presidio.placeholders import PLACEHOLDER
+from waystation.domain.redaction import PLACEHOLDER
 
 _REFERENCES = re.compile(
     r"""
@@ -43,11 +43,11 @@ class KeptStretches:
     def _code(self) -> "_Stretches":
         return _Stretches(match.span() for match in _CODE.finditer(self._text))
 
-    def cover(self, find: Found) -> bool:
-        """Whether the find must be left in the text."""
+    def cover(self, find: Found, *, though_a_reference: bool = False) -> bool:
+        """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
         if self._placeholders.touch(find):
             return True
-        if find.type in {SECRET, "EMAIL"}:
+        if though_a_reference or find.type in {SECRET, "EMAIL"}:
             return False
         return self._references.touch(find) or (find.type in NAME_TYPES and self._code.touch(find))
 

@@ -15,17 +15,20 @@ SHORT_TYPES = MappingProxyType(
         "IBAN_CODE": "IBAN",
         "US_SSN": "SSN",
         "PASSPORT": "PASSPORT",
+        "DE_PASSPORT": "PASSPORT",
+        "ES_PASSPORT": "PASSPORT",
+        "IT_PASSPORT": "PASSPORT",
         "BANK_ACCOUNT": "ACCOUNT",
         "DRIVER_LICENSE": "LICENCE",
+        "UK_DRIVING_LICENCE": "LICENCE",
         "CRYPTO": "WALLET",
         "IP_ADDRESS": "IP",
         "MAC_ADDRESS": "MAC",
         "SECRET": "SECRET",
     }
 )
-"""Types as recognisers name them, and as they stand in a placeholder."""
+"""Types as recognisers name them, and as they stand in a placeholder, where that is another name."""
 
-PLACEHOLDER = re.compile(r"<[A-Z]{2,12}_[0-9a-f]{12}>")
 _HEX_DIGITS = 12
 _VERBATIM = frozenset({"SECRET", "WALLET"})
 _WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
@@ -33,10 +36,14 @@ _NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
 
 
 def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
-    """`<PERSON_7f3a2c91d04e>`: 48 bits of HMAC-SHA256 over tenant, type and the value in its normal form."""
+    """`<PERSON_7f3a2c91d04e>`: the first 48 bits of the fingerprint."""
+    return f"<{short_type}_{fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
+
+
+def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
+    """HMAC-SHA256 over tenant, type and the value in its normal form, in hex."""
     parts = "\x00".join((tenant, short_type, _normal(short_type, value)))
-    digest = hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-    return f"<{short_type}_{digest[:_HEX_DIGITS]}>"
+    return hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def _normal(short_type: str, value: str) -> str:

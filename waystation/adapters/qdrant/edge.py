@@ -1,27 +1,30 @@
 """Memory in Qdrant's engine inside this process: one directory, opened by one process at a time."""
 
 import asyncio
-import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import qdrant_edge as qe
 
+from waystation.adapters.qdrant.folder import open_draft, open_shard, publish_draft
 from waystation.adapters.qdrant.points import (
-    CANDIDATES,
+    CREATED,
+    KEYWORDS,
     MEANING,
-    SESSION,
-    TENANT,
+    RANK_CONSTANT,
     WORDS,
     Embedding,
     WordVectors,
     ranked,
+    weights,
 )
-from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused
+from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
 
+PAGE_POINTS = 10_000
+"""Whose ids are read at once."""
 _T = TypeVar("_T")
 
 
@@ -37,17 +40,20 @@ class QdrantEdgeMemory:
         """Open the memory in the directory `path`, or create it there for this embedder.
 
         Raises:
-            MemoryUnavailable: it is open already, here or in another process; it was made with another embedder; it
-                cannot be read.
+            MemoryUnavailable: it is open already, here or in another process; it cannot be read.
+            OtherEmbedder: it was made with another one.
         """
         embedding = Embedding(embedder=embedder_name, dimension=dimension)
-        opening = _in_thread(lambda: _open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
+        opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
         return cls(await opening)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises MemoryUnavailable."""
+        """Write points; the same passage id twice is one point. Raises PassagesRefused: the engine does not say why."""
         if passages:
-            await _in_thread(lambda: self._upsert(passages), f"store {len(passages)} passages")
+            try:
+                await _in_thread(lambda: self._upsert(passages), f"store {len(passages)} passages")
+            except MemoryUnavailable as failed:
+                raise PassagesRefused(str(failed)) from None
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
         """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
@@ -57,12 +63,12 @@ class QdrantEdgeMemory:
             await _in_thread(lambda: self._shard.update(deletion), f"delete {len(points)} passages")
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        """The best passages of this tenant and session, scored from 0 to 1. Raises MemoryUnavailable."""
+        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
         return await _in_thread(lambda: self._search(query), "search in memory")
 
     async def count(self, tenant: str) -> int:
         """Points of a tenant. Raises MemoryUnavailable."""
-        request = qe.CountRequest(filter=_only({TENANT: tenant}))
+        request = qe.CountRequest(filter=_of_tenant(tenant))
         return await _in_thread(lambda: self._shard.count(request), "count the passages in memory")
 
     async def aclose(self) -> None:
@@ -80,50 +86,70 @@ class QdrantEdgeMemory:
         return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))
 
     def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        where = _only({TENANT: query.tenant, SESSION: query.session})
-        by_words = self._hits(qe.Query.Nearest(self._words.of_query(query.text), WORDS), where)
-        by_meaning = [] if query.dense is None else self._hits(qe.Query.Nearest(list(query.dense), MEANING), where)
-        return ranked(by_words, by_meaning, query.limit)
-
-    def _hits(self, nearest: qe.Query, where: qe.Filter) -> list[qe.ScoredPoint]:
-        return self._shard.query(qe.QueryRequest(limit=CANDIDATES, query=nearest, filter=where, with_payload=True))
-
-
-def _only(fields: Mapping[str, str]) -> qe.Filter:
-    return qe.Filter(must=[qe.FieldCondition(key, match=qe.MatchValue(value)) for key, value in fields.items()])
-
-
-def _open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
-    if not path.exists():
-        _create(path, embedding)
-    made_with = Embedding.model_validate_json((path / "embedder.json").read_bytes())
-    if made_with != embedding:
-        raise MemoryUnavailable(
-            f"the memory in {path} was made with the embedder {made_with}, not with {embedding}: "
-            "use that embedder, or another directory"
+        where = _admitted(query)
+        nearest: dict[str, qe.Query] = {}
+        if (words := self._words.of_query(query.text)).indices:
+            nearest[WORDS] = qe.Query.Nearest(words, WORDS)
+        if query.dense is not None:
+            nearest[MEANING] = qe.Query.Nearest(list(query.dense), MEANING)
+        if not nearest:
+            return ()
+        limit = max(CANDIDATES, query.limit)
+        sides = [qe.Prefetch(limit, query=one, filter=where) for one in nearest.values()]
+        fusion = qe.Fusion.Rrf(RANK_CONSTANT, weights([*nearest]))
+        request = qe.QueryRequest(
+            query.limit,
+            query=fusion,  # pyright: ignore[reportArgumentType] the stubs forget that an Rrf is a Fusion
+            prefetches=sides,
+            filter=where,
+            with_payload=True,
         )
-    return qe.EdgeShard.load(str(path / "shard"))
+        return ranked(self._shard.query(request), [*nearest])
 
 
-def _create(path: Path, embedding: Embedding) -> None:
-    """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.mkdir(parents=True)
-    vectors = (
-        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
-    )
-    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
-    shard = qe.EdgeShard.create(str(draft / "shard"), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
-    shard.update(qe.UpdateOperation.create_field_index(TENANT, qe.KeywordIndexParams(is_tenant=True)))
-    shard.update(qe.UpdateOperation.create_field_index(SESSION, qe.KeywordIndexParams()))
-    shard.close()
-    (draft / "embedder.json").write_text(embedding.model_dump_json())
-    try:
-        draft.rename(path)
-    except OSError:
-        shutil.rmtree(draft)
-        if not path.exists():
-            raise
+class QdrantEdgeDraft(QdrantEdgeMemory):
+    """Implements the port `MemoryDraft`. Made by `open_beside`."""
+
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+        super().__init__(shard)
+        self._path, self._embedding = path, embedding
+
+    @classmethod
+    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None) -> "QdrantEdgeDraft":
+        """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable."""
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        opening = _in_thread(lambda: open_draft(path, embedding), f"open the memory in {path}", _why_not_open)
+        return cls(await opening, path, embedding)
+
+    async def ids(self) -> frozenset[str]:
+        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        return await _in_thread(lambda: frozenset(self._ids()), "list the passages in memory")
+
+    async def publish(self) -> None:
+        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        publishing = _in_thread(lambda: publish_draft(self._path, self._embedding), f"replace the memory {self._path}")
+        await publishing
+
+    def _ids(self) -> Iterator[str]:
+        start: qe.PointId | None = None
+        while True:
+            request = qe.ScrollRequest(offset=start, limit=PAGE_POINTS, with_payload=False, with_vector=False)
+            records, start = self._shard.scroll(request)
+            yield from (str(record.id) for record in records)
+            if start is None:
+                return
+
+
+def _admitted(query: MemoryQuery) -> qe.Filter:
+    must = [qe.FieldCondition(key, match=qe.MatchAny([*values])) for key, values in query.only.items()]
+    if query.since is not None or query.until is not None:
+        since, until = (None if time is None else time.isoformat() for time in (query.since, query.until))
+        must.append(qe.FieldCondition(CREATED, range=qe.RangeDateTime(gte=since, lt=until)))
+    return qe.Filter(must=[*must])
+
+
+def _of_tenant(tenant: str) -> qe.Filter:
+    return qe.Filter(must=[qe.FieldCondition(KEYWORDS[0], match=qe.MatchValue(tenant))])
 
 
 def _kind(error: BaseException) -> str:

@@ -35,11 +35,12 @@ class Trouble(Enum):
     TAKEN = "has the collection already"
     FORBIDDEN = "does not accept the key: set QDRANT_API_KEY to one that may read and write"
     REFUSED = "refused the request"
+    UNFIT = "does not take what it was sent"
 
     @property
     def passes(self) -> bool:
         """Whether trying again may help. A missing collection is made again."""
-        return self not in {Trouble.TAKEN, Trouble.FORBIDDEN, Trouble.REFUSED, Trouble.UNREADABLE}
+        return self not in {Trouble.TAKEN, Trouble.FORBIDDEN, Trouble.REFUSED, Trouble.UNFIT, Trouble.UNREADABLE}
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,9 @@ def failure_of(error: Exception) -> Failure:
 
 
 _BY_STATUS = {
+    400: Trouble.UNFIT,
+    413: Trouble.UNFIT,
+    422: Trouble.UNFIT,
     401: Trouble.FORBIDDEN,
     403: Trouble.FORBIDDEN,
     404: Trouble.MISSING,
@@ -83,6 +87,7 @@ _BY_STATUS = {
     429: Trouble.BUSY,
 }
 _BY_GRPC = {
+    StatusCode.INVALID_ARGUMENT: Trouble.UNFIT,
     StatusCode.UNAUTHENTICATED: Trouble.FORBIDDEN,
     StatusCode.PERMISSION_DENIED: Trouble.FORBIDDEN,
     StatusCode.NOT_FOUND: Trouble.MISSING,

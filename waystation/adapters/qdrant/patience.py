@@ -5,8 +5,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of
-from waystation.domain.errors import MemoryUnavailable
+from waystation.adapters.qdrant.failures import CLIENT_ERRORS, Trouble, failure_of
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.value import Value
 
 LONGEST_WAIT_S = 2.0
@@ -30,6 +30,7 @@ async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str
 
     Raises:
         MemoryUnavailable: it could not be done; the message says so by `purpose`, `server` and the kind of failure.
+        PassagesRefused: the server does not take what it was sent.
     """
     pauses = iter(patience.pauses_s)
     while True:
@@ -41,5 +42,6 @@ async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str
         pause_s = next(pauses, None)
         if pause_s is None or not failure.trouble.passes or failure.wait_s > LONGEST_WAIT_S:
             # Out here the client's error, which may quote a payload, is no context of ours.
-            raise MemoryUnavailable(f"cannot {purpose}: {server} {failure}")
+            refused = failure.trouble is Trouble.UNFIT
+            raise (PassagesRefused if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
         await asyncio.sleep(max(failure.wait_s, pause_s * random.uniform(0.5, 1.5)))

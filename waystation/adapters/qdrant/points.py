@@ -1,21 +1,25 @@
 """What a point is and how points are ranked, the same in every engine: vectors, payload, candidates."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qdrant_edge import Bm25, Bm25Config, SparseVector
 
-from waystation.adapters.qdrant.fusion import fused
 from waystation.adapters.qdrant.words import with_bigrams
+from waystation.domain.errors import OtherEmbedder
 from waystation.domain.memory import Passage, Recalled
 from waystation.domain.value import Value
 
 WORDS, MEANING = "bm25", "dense"
 """The names of a point's vectors."""
-TENANT, SESSION = "tenant", "session"
-"""The fields of the payload that queries filter by."""
-CANDIDATES = 50
-"""Hits that each side gives to the fusion."""
+KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind")
+"""The fields of the payload that queries filter by, the tenant first."""
+CREATED = "created"
+"""Filtered by time."""
+RANK_CONSTANT, WORDS_WEIGHT, MEANING_WEIGHT = 2, 2.0, 1.0
+"""Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. On `benchmarks/memory`
+these are as good as the best weighted sum of scores, and better than larger constants."""
 
 
 class Embedding(Value):
@@ -28,6 +32,34 @@ class Embedding(Value):
     def __str__(self) -> str:
         """As people read it."""
         return f"{self.embedder} ({self.dimension or 'no'} dimensions)"
+
+    @property
+    def digest(self) -> str:
+        """For names of what is made with it."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
+
+
+class MadeWith(Value):
+    """What is written down of a memory when it is made."""
+
+    embedder: str
+    dimension: int | None
+
+    kept_in: str | None = None
+    """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
+
+    @property
+    def embedding(self) -> Embedding:
+        """Its vectors can be compared with those of the same."""
+        return Embedding(embedder=self.embedder, dimension=self.dimension)
+
+    def check(self, wanted: Embedding, what: str) -> None:
+        """Raises OtherEmbedder where vectors of the wanted embedding cannot be compared with those of `what`."""
+        if self.embedding != wanted:
+            raise OtherEmbedder(
+                f"{what} was made with the embedder {self.embedding}, not with {wanted}: make it anew by `waystation "
+                "memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were"
+            )
 
 
 class WordVectors:
@@ -59,22 +91,17 @@ class Hit(Protocol):
         ...
 
 
-def ranked(by_words: Sequence[Hit], by_meaning: Sequence[Hit], limit: int) -> tuple[Recalled, ...]:
-    """The best passages of both sides, scored from 0 to 1.
+def ranked(hits: Sequence[Hit], sides: Sequence[str]) -> tuple[Recalled, ...]:
+    """The passages that the engine fused, scored from 0 to 1, best first; `sides` are the vectors that were searched.
 
     Raises:
         ValidationError: a point holds no passage; the message quotes it.
     """
-    found: dict[str, Passage] = {}
-    scores = fused(_scores(by_words, found), _scores(by_meaning, found))
-    return tuple(Recalled(passage=found[id_], score=score) for id_, score in list(scores.items())[:limit])
+    highest = sum(1 / (1 / weight + RANK_CONSTANT - 1) for weight in weights(sides))
+    found = [Recalled(passage=Passage.model_validate(hit.payload), score=min(1.0, hit.score / highest)) for hit in hits]
+    return tuple(sorted(found, key=lambda one: (-one.score, one.passage.id)))
 
 
-def _scores(hits: Sequence[Hit], found: dict[str, Passage]) -> dict[str, float]:
-    """Scores by passage id; the passages go into `found`."""
-    scores: dict[str, float] = {}
-    for hit in hits:
-        passage = Passage.model_validate(hit.payload)
-        found[passage.id] = passage
-        scores[passage.id] = hit.score
-    return scores
+def weights(sides: Sequence[str]) -> list[float]:
+    """What each side counts in the fusion."""
+    return [WORDS_WEIGHT if side == WORDS else MEANING_WEIGHT for side in sides]

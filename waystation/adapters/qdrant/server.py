@@ -1,30 +1,34 @@
 """Memory on a Qdrant server or cluster, which any number of worker processes share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Self, TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.conversions.common_types import PointId
 
 from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.collection import ensure_collection
+from waystation.adapters.qdrant.collection import ensure_collection, ensure_draft, publish_draft
 from waystation.adapters.qdrant.failures import CLIENT_ERRORS
 from waystation.adapters.qdrant.patience import PATIENCE, Patience, patiently
 from waystation.adapters.qdrant.points import (
-    CANDIDATES,
+    CREATED,
+    KEYWORDS,
     MEANING,
-    SESSION,
-    TENANT,
+    RANK_CONSTANT,
     WORDS,
     Embedding,
     WordVectors,
     ranked,
+    weights,
 )
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
 
 BATCH_POINTS = 100
 BATCH_BYTES = 2_000_000
 """Of JSON. A server takes 32 MB by default; this much goes over a slow line within the time limit."""
+PAGE_POINTS = 10_000
+"""Whose ids are read at once."""
 _T = TypeVar("_T")
 
 
@@ -42,12 +46,13 @@ class QdrantServerMemory:
         self._embedding = embedding
         self._patience = patience
         self._words = WordVectors()
-        self._ready = False
+        self._collection: str | None = None
+        """Once it is set up."""
 
     @classmethod
     def open(
         cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: Patience = PATIENCE
-    ) -> "QdrantServerMemory":
+    ) -> Self:
         """Memory on this server. No request is made yet.
 
         Raises:
@@ -57,50 +62,55 @@ class QdrantServerMemory:
         return cls(server.client(patience.timeout_s), server, embedding, patience)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises MemoryUnavailable."""
+        """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRefused."""
         points = await asyncio.to_thread(lambda: [self._point(passage) for passage in passages])
         for batch in batches(points):
-            await self._done(lambda batch=batch: self._write(batch), f"store {len(passages)} passages")
+            await self._done(lambda into, batch=batch: self._write(into, batch), f"store {len(passages)} passages")
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
         """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
         if passage_ids:
-            await self._done(lambda: self._delete(passage_ids), f"delete {len(passage_ids)} passages")
+            await self._done(lambda of: self._delete(of, passage_ids), f"delete {len(passage_ids)} passages")
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        """The best passages of this tenant and session, scored from 0 to 1. Raises MemoryUnavailable."""
-        return await self._done(lambda: self._search(query), "search in memory")
+        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
+        return await self._done(lambda of: self._search(of, query), "search in memory")
 
     async def count(self, tenant: str) -> int:
         """Points of a tenant. Raises MemoryUnavailable."""
-        return await self._done(lambda: self._count(tenant), "count the passages in memory")
+        return await self._done(lambda of: self._count(of, tenant), "count the passages in memory")
+
+    async def check(self) -> None:
+        """Look whether it can be used. Raises OtherEmbedder; MemoryUnavailable, which may pass."""
+        await self._done(self._client.collection_exists, "look at the memory")
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
 
-    async def _done(self, work: Callable[[], Awaitable[_T]], purpose: str) -> _T:
+    async def _done(self, work: Callable[[str], Awaitable[_T]], purpose: str) -> _T:
         return await patiently(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
 
-    async def _on_collection(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def _on_collection(self, work: Callable[[str], Awaitable[_T]]) -> _T:
         """First uses at once set up at once, which is harmless; waiting for each other would add up their waits."""
         try:
-            if not self._ready:
-                await ensure_collection(self._client, self._server.collection, self._embedding)
-            self._ready = True
-            return await work()
+            collection = self._collection = self._collection or await self._set_up()
+            return await work(collection)
         except CLIENT_ERRORS:
-            self._ready = False
+            self._collection = None
             raise
 
-    async def _write(self, points: list[models.PointStruct]) -> None:
-        await self._client.upsert(self._server.collection, points, wait=True)
+    async def _set_up(self) -> str:
+        return await ensure_collection(self._client, self._server.collection, self._embedding)
 
-    async def _delete(self, passage_ids: Sequence[str]) -> None:
+    async def _write(self, collection: str, points: list[models.PointStruct]) -> None:
+        await self._client.upsert(collection, points, wait=True)
+
+    async def _delete(self, collection: str, passage_ids: Sequence[str]) -> None:
         points = models.PointIdsList(points=list(passage_ids))
-        await self._client.delete(self._server.collection, points, wait=True)
+        await self._client.delete(collection, points, wait=True)
 
-    async def _search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+    async def _search(self, collection: str, query: MemoryQuery) -> tuple[Recalled, ...]:
         nearest: dict[str, models.SparseVector | list[float]] = {}
         if (words := self._words.of_query(query.text)).indices:
             nearest[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
@@ -108,17 +118,21 @@ class QdrantServerMemory:
             nearest[MEANING] = list(query.dense)
         if not nearest:
             return ()
-        where = _only({TENANT: query.tenant, SESSION: query.session})
-        requests = [
-            models.QueryRequest(query=vector, using=name, filter=where, limit=CANDIDATES, with_payload=True)
-            for name, vector in nearest.items()
-        ]
-        answers = await self._client.query_batch_points(self._server.collection, requests)
-        hits = {name: answer.points for name, answer in zip(nearest, answers, strict=True)}
-        return ranked(hits.get(WORDS, []), hits.get(MEANING, []), query.limit)
+        where, limit = _admitted(query), max(CANDIDATES, query.limit)
+        answer = await self._client.query_points(
+            collection,
+            prefetch=[
+                models.Prefetch(query=vector, using=side, filter=where, limit=limit) for side, vector in nearest.items()
+            ],
+            query=models.RrfQuery(rrf=models.Rrf(k=RANK_CONSTANT, weights=weights([*nearest]))),
+            query_filter=where,
+            limit=query.limit,
+            with_payload=True,
+        )
+        return ranked(answer.points, [*nearest])
 
-    async def _count(self, tenant: str) -> int:
-        counted = await self._client.count(self._server.collection, count_filter=_only({TENANT: tenant}), exact=True)
+    async def _count(self, collection: str, tenant: str) -> int:
+        counted = await self._client.count(collection, count_filter=_of_tenant(tenant), exact=True)
         return counted.count
 
     def _point(self, embedded: EmbeddedPassage) -> models.PointStruct:
@@ -129,6 +143,34 @@ class QdrantServerMemory:
         if embedded.dense is not None:
             vectors[MEANING] = list(embedded.dense)
         return models.PointStruct(id=passage.id, vector=vectors, payload=passage.model_dump(mode="json"))
+
+
+class QdrantServerDraft(QdrantServerMemory):
+    """Implements the port `MemoryDraft`, beside the collection that workers use."""
+
+    async def ids(self) -> frozenset[str]:
+        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        found: set[str] = set()
+        start: PointId | None = None
+        while True:
+            page, start = await self._done(lambda of, start=start: self._page(of, start), "list the passages in memory")
+            found.update(page)
+            if start is None:
+                return frozenset(found)
+
+    async def publish(self) -> None:
+        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        place = self._server.collection
+        await self._done(lambda _: publish_draft(self._client, place, self._embedding), "replace the memory")
+
+    async def _set_up(self) -> str:
+        return await ensure_draft(self._client, self._server.collection, self._embedding)
+
+    async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
+        records, following = await self._client.scroll(
+            collection, offset=start, limit=PAGE_POINTS, with_payload=False, with_vectors=False
+        )
+        return [str(record.id) for record in records], following
 
 
 def batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
@@ -146,7 +188,13 @@ def batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointS
         yield batch
 
 
-def _only(fields: Mapping[str, str]) -> models.Filter:
-    return models.Filter(
-        must=[models.FieldCondition(key=key, match=models.MatchValue(value=value)) for key, value in fields.items()]
-    )
+def _admitted(query: MemoryQuery) -> models.Filter:
+    must = [models.FieldCondition(key=key, match=models.MatchAny(any=[*values])) for key, values in query.only.items()]
+    if query.since is not None or query.until is not None:
+        times = models.DatetimeRange(gte=query.since, lt=query.until)
+        must.append(models.FieldCondition(key=CREATED, range=times))
+    return models.Filter(must=[*must])
+
+
+def _of_tenant(tenant: str) -> models.Filter:
+    return models.Filter(must=[models.FieldCondition(key=KEYWORDS[0], match=models.MatchValue(value=tenant))])

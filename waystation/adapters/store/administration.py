@@ -7,6 +7,7 @@ from sqlalchemy.engine import URL
 from waystation.adapters.store.engine import Database, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.schema import REVISION
+from waystation.adapters.store.sealed_count import count_sealed
 from waystation.adapters.store.sql_store import random_store_id
 from waystation.adapters.store.upgrading import Schema, find_schema, upgrade
 from waystation.domain.errors import StoreError
@@ -28,6 +29,10 @@ class StoreStatus(Value):
     schema_needed: str = REVISION
     """Revision that this version of Waystation works with."""
     ready: bool
+    encrypted: int = 0
+    """Texts that are encrypted, in all tables together."""
+    plain: int = 0
+    """Texts that are not: encryption was not on when they were written."""
     finding: str
     """`ready`, or what to do."""
 
@@ -46,12 +51,15 @@ async def store_status(url: str) -> StoreStatus:
     with translated():
         async with aclosing(Database(url)) as database:
             found = await to_its_end(find_schema(database))
+            encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
     return StoreStatus(
         backend=database.backend,
         place=place_of(database.url),
         store_id=found.store_id,
         schema_here=found.revision,
         ready=found.ready,
+        encrypted=encrypted,
+        plain=plain,
         finding=_finding(found),
     )
 

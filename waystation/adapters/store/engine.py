@@ -12,6 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.adapters.store.postgresql import postgresql_engine
+from waystation.adapters.store.sealed import PLAIN, AtRest, keep_with
 from waystation.adapters.store.sqlite import BEGIN, sqlite_engine
 from waystation.domain.errors import BadInput
 
@@ -36,10 +37,11 @@ T = TypeVar("T")
 class Database:
     """Read and write transactions on one database."""
 
-    def __init__(self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S) -> None:
+    def __init__(self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: AtRest = PLAIN) -> None:
         """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
         self.url = _parsed(url)
         self._engine = _engine(self.url, answer_timeout_s)
+        keep_with(self._engine.dialect, at_rest)
         self._reading = self._engine.execution_options(**_READS[self.backend])
         self._writing = self._engine.execution_options(**_WRITES[self.backend])
         # SQLite has one writer, for which it sleeps and tries again. Within a process a lock is fairer and quicker.
@@ -61,6 +63,16 @@ class Database:
         """A transaction that is committed at the end, or rolled back as a whole when its block raises."""
         async with self._turn_to_write, self._writing.begin() as connection:
             yield connection
+
+    async def empty_log(self) -> None:
+        """Bring SQLite's write-ahead log into the file and cut it to nothing: it holds what was there before.
+
+        Readers that look at an earlier state hold it back; it is then overwritten later. PostgreSQL needs none of it.
+        """
+        if self.backend == "sqlite":
+            checkpoint = self._engine.execution_options(**{BEGIN: "PRAGMA wal_checkpoint(TRUNCATE)"})
+            async with self._turn_to_write, checkpoint.begin():
+                pass
 
     async def aclose(self) -> None:
         """Close every connection."""

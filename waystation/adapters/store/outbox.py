@@ -1,5 +1,6 @@
 """Passages on their way to the memory and out of it: written with their compaction, marked when it has them."""
 
+import re
 from collections.abc import Sequence, Set
 from datetime import datetime
 
@@ -11,7 +12,8 @@ from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import passages
 from waystation.domain.memory import Passage
 
-_WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
+_ID_PREFIX = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+_WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))
 
 
 async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) -> None:
@@ -68,6 +70,23 @@ class SqlOutbox(StorePart):
         marked = update(passages).where(*waits).values(stored_at=self._clock())
         await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
 
+    @writing
+    async def put_aside(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
+        """Memory does not take these: they wait no more, and stay in the store."""
+        aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
+        if passage_ids:
+            refused = [{"refused_id": passage_id} for passage_id in sorted(passage_ids)]
+            await connection.execute(aside.values(refused_at=self._clock()), refused)
+
+    @reading
+    async def refused(self, connection: AsyncConnection, task_id: str | None = None) -> tuple[str, ...]:
+        """Ids of the passages that were put aside, of one task or of all."""
+        aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
+        found = select(passages.c.passage_id).where(*aside).order_by(passages.c.ordinal)
+        if task_id is not None:
+            found = found.where(passages.c.task_id == task_id)
+        return tuple((await connection.execute(found)).scalars())
+
     @reading
     async def taken_back(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
         """Ids of passages that count no more and may still be in the memory."""
@@ -82,6 +101,38 @@ class SqlOutbox(StorePart):
         gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
         if passage_ids:
             await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
+
+    @reading
+    async def passages_named(self, connection: AsyncConnection, tenant: str, prefix: str) -> tuple[Passage, ...]:
+        """The tenant's passages whose ids begin like this: eight hexadecimal digits or more."""
+        if not _ID_PREFIX.fullmatch(prefix):
+            return ()
+        # A range, since LIKE uses no index where the collation of the database is not plain.
+        begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
+        found = select(passages.c.body).where(*begins, passages.c.gone_at.is_(None))
+        named = [Passage.model_validate_json(body) for body in (await connection.execute(found)).scalars()]
+        return tuple(passage for passage in named if passage.tenant == tenant)
+
+    @reading
+    async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
+        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
+        if not refused:
+            counts = counts.where(passages.c.refused_at.is_(None) | passages.c.stored_at.is_not(None))
+        return frozenset((await connection.execute(counts)).scalars())
+
+    @reading
+    async def gone_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
+        """Of all passages that count no more, of all tenants."""
+        gone = select(passages.c.passage_id).where(passages.c.gone_at.is_not(None))
+        return frozenset((await connection.execute(gone)).scalars())
+
+    @reading
+    async def passages_with(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+        """Those of these, a few hundred at most, that count."""
+        counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
+        bodies = (await connection.execute(select(passages.c.body).where(*counts))).scalars().all()
+        return tuple(Passage.model_validate_json(body) for body in bodies)
 
     @reading
     async def passages_of(self, connection: AsyncConnection, task_id: str) -> tuple[Passage, ...]:

@@ -19,7 +19,9 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-REVISION = "0004"
+from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
+
+REVISION = "0006"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -58,13 +60,6 @@ class NulFree(TypeDecorator[str]):
         return None if value is None else value.replace("\x00", "\ufffd")
 
 
-class NulFreeText(NulFree):
-    """The same for a column of the type TEXT."""
-
-    impl = Text
-    cache_ok = True
-
-
 def _ordinal() -> Column[int]:
     """Grows with every row of its table: the order in which rows were written."""
     return Column("ordinal", Integer, primary_key=True, autoincrement=True)
@@ -93,12 +88,12 @@ tasks = Table(
     Column("session", String, nullable=False, index=True),
     Column("request_id", NulFree, nullable=False),
     Column("digest", String, nullable=False),
-    Column("request", Text, nullable=False),
+    Column("request", SealedText("tasks.request"), nullable=False),
     Column("terms", Text, nullable=False),
-    Column("title", NulFreeText, nullable=False),
+    Column("title", SealedText("tasks.title"), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
-    Column("plan", Text),
-    Column("progress", Text),
+    Column("plan", SealedText("tasks.plan")),
+    Column("progress", SealedText("tasks.progress")),
     UniqueConstraint("tenant", "session", "request_id"),
 )
 
@@ -108,7 +103,7 @@ audit = Table(
     _ordinal(),
     Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False),
     Column("entry_id", String, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("audit.body"), nullable=False),
     UniqueConstraint("task_id", "entry_id"),
 )
 
@@ -117,7 +112,7 @@ texts = Table(
     metadata,
     Column("blob", String, primary_key=True),
     # UTF-8 bytes, because PostgreSQL's text type refuses the NUL characters that documents and tool results may hold.
-    Column("content", LargeBinary, nullable=False),
+    Column("content", SealedBytes("texts.content"), nullable=False),
 )
 
 documents = Table(
@@ -125,7 +120,7 @@ documents = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("name", NulFree, nullable=False),
+    Column("name", SealedString("documents.name"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
@@ -150,7 +145,7 @@ messages = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("message_id", String, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("messages.body"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "message_id"),
 )
@@ -161,7 +156,7 @@ compactions = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("record_id", String, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("compactions.body"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "record_id"),
 )
@@ -209,7 +204,7 @@ outcomes = Table(
     metadata,
     _run(primary_key=True),
     Column("leg", Integer, primary_key=True, autoincrement=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("outcomes.body"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
 )
 
@@ -220,11 +215,13 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("passages.body"), nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
     Column("gone_at", UtcDateTime),
+    # Set when the memory does not take the passage, however often it is asked.
+    Column("refused_at", UtcDateTime),
     Index(None, "stored_at", "ordinal"),
 )
 
@@ -235,7 +232,7 @@ notes = Table(
     _run(),
     Column("note_id", String, nullable=False),
     Column("task_id", String, nullable=False, index=True),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("notes.body"), nullable=False),
     UniqueConstraint("run_id", "note_id"),
 )
 
@@ -244,5 +241,17 @@ deliverables = Table(
     metadata,
     _run(primary_key=True),
     Column("task_id", String, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("body", SealedText("deliverables.body"), nullable=False),
+)
+
+# What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.
+vault = Table(
+    "vault",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("placeholder", String, primary_key=True),
+    # By what two originals of one placeholder are told apart, whatever their spelling.
+    Column("fingerprint", String, nullable=False),
+    Column("original", LargeBinary, nullable=False),
+    Column("kept_at", UtcDateTime, nullable=False),
 )

@@ -1,6 +1,7 @@
 """SQLite: one file, one writer at a time, and readers that never wait."""
 
 import asyncio
+import logging
 from pathlib import Path
 from sqlite3 import OperationalError
 
@@ -21,6 +22,10 @@ SWITCH_TRIES, SWITCH_PAUSE_S = 100, 0.05
 
 BEGIN = "waystation_begin"
 """Execution option: the statement that begins a transaction."""
+
+
+logging.getLogger("aiosqlite").setLevel(logging.INFO)
+"""Under that it writes every statement with its parameters, which are texts."""
 
 
 def sqlite_engine(url: URL) -> AsyncEngine:
@@ -46,6 +51,8 @@ def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> No
     # leaves a torn file. FULL waits for the disk at every commit, four times a turn.
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
+    # What is deleted is overwritten with zeros, so that what was forgotten is not in the file either.
+    cursor.execute("PRAGMA secure_delete = ON")
     cursor.close()
 
 

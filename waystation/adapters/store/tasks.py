@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_once
@@ -41,7 +41,7 @@ class SqlTasks(StorePart):
         listed: Sequence[Document],
     ) -> bool:
         digest = _digest(row.request, listed)
-        if not await add_once(connection, tasks, {**_columns(row), "digest": digest}):
+        if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
             await _require_same_request(connection, row, digest)
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
@@ -56,7 +56,7 @@ class SqlTasks(StorePart):
         found = (await connection.execute(select(tasks).where(tasks.c.task_id == task_id))).one_or_none()
         if found is None:
             raise _unknown(task_id)
-        return _task_row(found)
+        return task_row(found)
 
     @reading
     async def find_tasks(self, connection: AsyncConnection, prefix: str) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class SqlTasks(StorePart):
         if session is not None:
             newest = newest.where(tasks.c.session == session)
         rows = (await connection.execute(newest)).all()
-        return tuple(_task_row(row) for row in rows)
+        return tuple(task_row(row) for row in rows)
 
     async def admit(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
@@ -82,7 +82,7 @@ class SqlTasks(StorePart):
 
     async def save_plan(self, task_id: str, plan: Plan) -> None:
         """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
-        await self._set(task_id, plan=func.coalesce(tasks.c.plan, plan.model_dump_json()))
+        await self._set(task_id, plan=func.coalesce(tasks.c.plan, literal(plan.model_dump_json(), tasks.c.plan.type)))
 
     @reading
     async def plan(self, connection: AsyncConnection, task_id: str) -> Plan | None:
@@ -129,7 +129,8 @@ def _digest(request: TaskRequest, documents: Sequence[Document]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def _columns(row: TaskRow) -> dict[str, object]:
+def task_columns(row: TaskRow) -> dict[str, object]:
+    """The row as its table has it, digest and plan apart."""
     return {
         **row.ref.model_dump(),
         "request_id": row.request.request_id,
@@ -141,7 +142,8 @@ def _columns(row: TaskRow) -> dict[str, object]:
     }
 
 
-def _task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
+    """The task of a row of its table."""
     return TaskRow(
         ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
         request=TaskRequest.model_validate_json(row.request),

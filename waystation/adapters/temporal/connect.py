@@ -16,6 +16,7 @@ from typing import NamedTuple
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
@@ -109,11 +110,17 @@ def quiet_runtime() -> Runtime:
     return Runtime(telemetry=TelemetryConfig(logging=quiet))
 
 
-async def connect(target: Target, runtime: Runtime | None = None, identity: str | None = None) -> Client:
-    """A connected client with pydantic payloads.
+async def connect(
+    target: Target,
+    converter: DataConverter = pydantic_data_converter,
+    runtime: Runtime | None = None,
+    identity: str | None = None,
+) -> Client:
+    """A connected client.
 
     Args:
         target: the server.
+        converter: how payloads are read and written; by default as plain JSON.
         runtime: another than the process's own.
         identity: what the server shall know this process as; by default its pid and host. Profiles have no field
             for it.
@@ -127,9 +134,7 @@ async def connect(target: Target, runtime: Runtime | None = None, identity: str 
     if not target.address:
         raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
     try:
-        client = await Client.connect(
-            **_options(target), data_converter=pydantic_data_converter, runtime=runtime, identity=identity
-        )
+        client = await Client.connect(**_options(target), data_converter=converter, runtime=runtime, identity=identity)
     except RuntimeError as error:
         # The bridge raises a bare RuntimeError whatever the cause: refused, unknown host, bad certificate.
         if any(words in str(error) for words in REFUSED_IN_WORDS):

@@ -8,8 +8,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -28,6 +28,9 @@ START_SECONDS = 30
 STOP_SECONDS = 10
 POLL_SECONDS = 0.05
 
+CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
+"""Given the UI's address, serves the codec to its pages and gives the endpoint."""
+
 
 class DevServer(NamedTuple):
     """A dev server that serves."""
@@ -35,6 +38,7 @@ class DevServer(NamedTuple):
     pid: int
     client: Client
     target: Target
+    codec_endpoint: str | None
 
 
 def find_temporal() -> str:
@@ -50,7 +54,11 @@ def find_temporal() -> str:
 
 @asynccontextmanager
 async def running_dev_server(
-    database: Path, log: Path, port: int = USUAL_PORT, ui_port: int = USUAL_UI_PORT
+    database: Path,
+    log: Path,
+    port: int = USUAL_PORT,
+    ui_port: int = USUAL_UI_PORT,
+    codec: CodecForUi | None = None,
 ) -> AsyncGenerator[DevServer]:
     """Start a server, wait until it serves, and stop it in the end. It dies with this process, even by kill -9.
 
@@ -59,6 +67,7 @@ async def running_dev_server(
         log: file that its output is appended to.
         port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
         ui_port: the same for its UI.
+        codec: what decrypts payloads for its UI, as long as the server runs.
 
     Raises:
         Unreachable: it ended early or does not serve; the message names the log.
@@ -66,14 +75,16 @@ async def running_dev_server(
     async with AsyncExitStack() as life:
         async with _starting_alone():
             port, ui_port = free_port(port), free_port(ui_port)
-            process = _start(database, log, port, ui_port)
+            ui_url = f"http://{HOST}:{ui_port}"
+            endpoint = await life.enter_async_context(codec(ui_url)) if codec else None
+            process = _start(database, log, port, ui_port, endpoint)
             life.push_async_callback(asyncio.to_thread, _stop, process)
             target = Target(
                 profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
-                ui_url=f"http://{HOST}:{ui_port}",
+                ui_url=ui_url,
             )
             client = await _wait_until_serving(process, target, log)
-        yield DevServer(pid=process.pid, client=client, target=target)
+        yield DevServer(pid=process.pid, client=client, target=target, codec_endpoint=endpoint)
 
 
 @asynccontextmanager
@@ -114,16 +125,17 @@ def free_port(usual: int) -> int:
     raise Unreachable(f"no free port on {HOST}")
 
 
-def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Popen[bytes]:
+def _start(database: Path, log: Path, port: int, ui_port: int, codec_endpoint: str | None) -> subprocess.Popen[bytes]:
     for folder in (database.parent, log.parent):
         folder.mkdir(parents=True, exist_ok=True)
     wrapper = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
     server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
+    codec = ["--ui-codec-endpoint", codec_endpoint] if codec_endpoint else []
     with log.open("ab") as output:
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
         return subprocess.Popen(
-            [*wrapper, *server, *options],
+            [*wrapper, *server, *options, *codec],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -8,7 +8,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable
-from waystation.domain.redaction import Scope
+from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge
 from waystation.ports import CallKind
 
@@ -77,9 +77,9 @@ class TemporalMeter:
         if outcome.status.made_room:
             self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
 
-    def redacted(self, scope: Scope, spans: int) -> None:
+    def redacted(self, place: Place, spans: int) -> None:
         """See `Meter`."""
-        self._redactions.add(spans, {"scope": scope.value})
+        self._redactions.add(spans, {"place": place.value})
 
     def passages_waiting(self, count: int) -> None:
         """See `Meter`."""

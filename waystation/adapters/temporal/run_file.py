@@ -41,6 +41,8 @@ class RunFile(Value):
     workers: ProcessMark
     """The process that runs the workers and that started the server."""
     started: datetime
+    codec_endpoint: str | None = None
+    """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
 
     @property
     def alive(self) -> bool:

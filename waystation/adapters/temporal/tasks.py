@@ -21,6 +21,8 @@ from temporalio.client import (
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.answers import sent_answers
@@ -33,6 +35,7 @@ from waystation.adapters.temporal.connect import (
     quiet_runtime,
     workflow_link,
 )
+from waystation.adapters.temporal.waits import waits
 from waystation.domain import names
 from waystation.domain.amount import Limit
 from waystation.domain.details import limit_fields
@@ -75,6 +78,8 @@ class TaskRun(Value):
     run_id: str
     progress: TaskProgress | None = None
     """None where no worker answers, and where the workflow ended without a result."""
+    waits: tuple[str, ...] = ()
+    """Why work is tried again, a sentence each."""
     ended: TaskPhase | None = None
     """Set where the workflow ended without a result."""
 
@@ -87,9 +92,12 @@ class TemporalTasks:
         self._target = target
 
     @classmethod
-    async def connect(cls, target: Target) -> "TemporalTasks":
-        """Connect to the server, under the name of whoever runs this program. Raises Unreachable."""
-        return cls(await connect(target, quiet_runtime(), person_identity()), target)
+    async def connect(cls, target: Target, converter: DataConverter = pydantic_data_converter) -> "TemporalTasks":
+        """Connect to the server, under the name of whoever runs this program. Raises Unreachable, BadInput.
+
+        Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
+        """
+        return cls(await connect(target, converter, quiet_runtime(), person_identity()), target)
 
     def link(self, task_id: str) -> str | None:
         """The task's page in the Temporal UI, where one is known."""
@@ -171,7 +179,8 @@ class TemporalTasks:
             return run.model_copy(update={"progress": await self._result(handle)})
         if described.status is not None and described.status in ENDED_AS:
             return run.model_copy(update={"ended": ENDED_AS[described.status]})
-        return run.model_copy(update={"progress": await self.ask(task_id)})
+        why = await waits(described, self._client.data_converter)
+        return run.model_copy(update={"progress": await self.ask(task_id), "waits": why})
 
     async def run_id(self, task_id: str) -> str | None:
         """The task's run; None where the server does not know the task, or no longer."""

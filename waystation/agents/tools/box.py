@@ -4,18 +4,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
+from waystation.agents.document_names import DocumentNames, document_names
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.offload import is_too_large, preview
 from waystation.domain.messages import ToolResult, ToolUse
-from waystation.domain.redaction import Scope
-from waystation.ports import DocumentStore, Redactor, ToolSpec, TranscriptStore
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import redaction_notes
+from waystation.ports import DocumentStore, Redactor, ToolSpec, TranscriptStore, Vault
 
 OUTCOME_UNKNOWN = (
     "Outcome unknown: this call was started before an interruption and was not run again. "
     "Check its effect before you repeat it."
 )
+
+
+UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,8 @@ class Toolbox:
     transcripts: TranscriptStore
     texts: DocumentStore
     redactor: Redactor
+    vault: Vault | None = None
+    """Without one placeholders in arguments stay what they are."""
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -49,20 +56,34 @@ class Toolbox:
             return _error(call, f"There is no tool {call.name!r}. Yours are: {', '.join(t.name for t in self.tools)}.")
         if not tool.repeatable and not await self.transcripts.record_tool_intent(at.fence, call.id):
             return _error(call, OUTCOME_UNKNOWN)
-        refused = False
+        names, refused = await self._names(at), False
         try:
-            text = await tool.call(call.input, at)
+            text = await tool.call(await _with_originals(tool, call.input, names), at)
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolRefused as refusal:
             text, refused = str(refusal), True
-        return ToolResult(tool_use_id=call.id, content=await self._presentable(text, at), is_error=refused)
+        return ToolResult(
+            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), at), is_error=refused
+        )
+
+    async def _names(self, at: CallSite) -> DocumentNames:
+        documents = await self.texts.documents(at.run.task_id)
+        return await document_names(documents, self.redactor, at.run.tenant, self.vault)
 
     async def _presentable(self, text: str, at: CallSite) -> str:
-        (redacted,) = await self.redactor.redact([text], Scope.MODEL, at.run.tenant)
+        (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
+        at.notices.extend(redaction_notes(redacted))
+        if redacted.unredacted:
+            return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
             return redacted.text
         return preview(redacted.text, await self.texts.put_text(redacted.text))
+
+
+async def _with_originals(tool: Tool, given: dict[str, JsonValue], names: DocumentNames) -> dict[str, JsonValue]:
+    wanted = {name: value for name, value in given.items() if name in tool.originals and isinstance(value, str)}
+    return given | {name: await names.original(value) for name, value in wanted.items()}
 
 
 def _error(call: ToolUse, message: str) -> ToolResult:

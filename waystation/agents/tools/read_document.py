@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.documents import Document
+from waystation.domain.documents import Document, named
 from waystation.ports import DocumentStore
 
 LINES_A_PAGE = 200
@@ -29,6 +29,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         f"Reads up to {LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
     )
     rereadable = True
+    originals = frozenset({"name"})
     input_model = ReadDocumentInput
 
     def __init__(self, documents: DocumentStore) -> None:
@@ -64,9 +65,8 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     Raises:
         ToolRefused: there is none; names the closest ones.
     """
-    for document in documents:
-        if document.name == name:
-            return document
+    if document := named(name, documents):
+        return document
     close = get_close_matches(name, [document.name for document in documents], n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "list_documents names them all."
     raise ToolRefused(f"There is no document {name!r}. {hint}")

@@ -2,9 +2,12 @@
 
 from pydantic import Field
 
-from waystation.agents.recollection import Recollection, as_passages
+from waystation.agents.recollection import RECALLED_TOKENS, Recollection, as_passages
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
 from waystation.domain.errors import MemoryUnavailable
+
+WINDOW_SHARE = 8
+"""At most this part of the window is recalled at once."""
 
 
 class RecallInput(ToolInput):
@@ -17,7 +20,10 @@ class Recall(TypedTool[RecallInput]):
     """Passages of compressed-away conversation, as labelled records."""
 
     name = "recall"
-    description = "Finds passages of earlier conversation that is no longer shown, from this task and its session."
+    description = (
+        "Finds passages of earlier conversation that is no longer shown, from this task and its session. "
+        "`expand` shows the messages behind one."
+    )
     input_model = RecallInput
 
     def __init__(self, recollection: Recollection) -> None:
@@ -25,9 +31,10 @@ class Recall(TypedTool[RecallInput]):
 
     async def run(self, arguments: RecallInput, at: CallSite) -> str:
         """Passages, or that there are none, or that memory is down: the agent goes on either way."""
+        tokens = min(RECALLED_TOKENS, at.window // WINDOW_SHARE)
         try:
-            found = await self._recollection.find(at.run, arguments.query)
+            found = await self._recollection.find(at.run, arguments.query, tokens)
         except MemoryUnavailable:
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
-        return as_passages(found)[: at.page_characters] if found else "Nothing like that is remembered."
+        return as_passages(found) if found else "Nothing like that is remembered."

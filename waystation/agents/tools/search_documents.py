@@ -22,6 +22,7 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         "written as a citation: [document:first-last]."
     )
     rereadable = True
+    originals = frozenset({"query"})
     input_model = SearchDocumentsInput
 
     def __init__(self, search: DocumentSearch) -> None:

@@ -22,6 +22,7 @@ class TakeNote(TypedTool[TakeNoteInput]):
 
     name = "take_note"
     description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
+    originals = frozenset({"document"})
     input_model = TakeNoteInput
 
     def __init__(self, documents: DocumentStore, work: WorkStore) -> None:
@@ -35,7 +36,8 @@ class TakeNote(TypedTool[TakeNoteInput]):
                 f"Lines {arguments.first_line}-{arguments.last_line} are not in {document.name}, "
                 f"which has {document.lines} lines."
             )
-        note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **arguments.model_dump())
+        found = arguments.model_copy(update={"document": document.name})
+        note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
         await self._work.add_note(at.fence, at.run.task_id, note)
         notes = await self._work.notes(at.run.task_id, at.run.run_id)
         return f"note {len(notes)} kept"

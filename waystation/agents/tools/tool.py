@@ -69,6 +69,11 @@ class Tool(ABC):
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
 
+    originals: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that are looked for in documents as they were handed in: placeholders in them become again what they
+    stand for. The result is redacted, whatever it repeats of them.
+    """
+
     @property
     @abstractmethod
     def spec(self) -> ToolSpec:

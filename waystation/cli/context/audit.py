@@ -73,11 +73,11 @@ async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
     # They take a second to load.
-    from waystation.adapters.embeddings.choice import best_embedder  # noqa: PLC0415
+    from waystation.embedders import opened_embedder  # noqa: PLC0415
     from workers.memory import opened_memory  # noqa: PLC0415
 
-    embedder = best_embedder()
     async with AsyncExitStack() as stack:
+        embedder = await stack.enter_async_context(opened_embedder(settings))
         try:
             memory = await stack.enter_async_context(opened_memory(settings, embedder))
         except BadInput as error:

@@ -19,7 +19,8 @@ from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.request import CompactionRequest
 from waystation.domain.errors import ModelError
 from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.redaction import Redacted, Scope
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 from waystation.domain.transcript import Transcript
 from waystation.ports import Redactor
 from waystation.settings import Settings
@@ -28,7 +29,7 @@ from waystation.settings import Settings
 class Verbatim:
     """A redactor for texts that go nowhere: it replaces nothing."""
 
-    async def redact(self, texts: Sequence[str], scope: Scope, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
         """See `Redactor`."""
         return tuple(Redacted(text=text) for text in texts)
 
@@ -59,13 +60,13 @@ class ModelledSummary:
     async def __call__(self, transcript: Transcript, rung: Summarise) -> Verdict:
         """Ask once. Raises RedactionFailed: then nothing went anywhere."""
         # They take seconds to load, and most of these commands need no model.
-        from waystation.adapters.presidio.key import find_key  # noqa: PLC0415
-        from waystation.adapters.presidio.redactor import PresidioRedactor  # noqa: PLC0415
+        from waystation.keyring import first_key  # noqa: PLC0415
+        from waystation.redactors import redactor_of  # noqa: PLC0415
 
-        key = self.settings.key
-        redactor = PresidioRedactor(find_key(key.get_secret_value() if key else None, self.settings.key_file))
+        redactor = redactor_of(self.settings, first_key(self.settings))
         try:
             middle, spans = await Middle.redacted(rung.middle, transcript, redactor, self.settings.tenant)
+            self.notes.extend(middle.notes)
             self.notes.append(
                 f"{self.model} was asked for the summary; before, {counted(spans, 'span')} were replaced."
             )
@@ -92,7 +93,7 @@ class ModelledSummary:
             await store.open_run(request.run)
             fence = await store.take_fence(request.run.run_id)
             metered = MeteredModel(model, store, utc_now, TemporalMeter(MetricMeter.noop))
-            wishes = await redactor.redact([self.policy.instructions], Scope.MODEL, self.settings.tenant)
+            wishes = await redactor.redact([self.policy.instructions], Place.WISH, self.settings.tenant)
             policy = self.policy.model_copy(update={"instructions": wishes[0].text})
             asked = CondensingModel(metered, redactor, request, fence, policy)
             result = await Summariser(asked, await store.load(request.run.run_id)).summarise(rung, middle)

@@ -17,6 +17,8 @@ DECIDED: Final = "decided: "
 """A decision that an earlier summary recorded."""
 UNDONE: Final = "open: "
 """Work that is not done."""
+SOURCES: Final = "passages: "
+"""Passages of what the summary stands for, with their messages: short ids that can be expanded."""
 CUT = " […]"
 """Where something was left out."""
 LEAST_PIECE = 20

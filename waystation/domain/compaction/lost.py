@@ -43,7 +43,8 @@ def taken_in(body: str, replaced: Replaced) -> Entries:
     written = words_of(body)
     undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
     decided, asked = (newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
-    lines = (*(f"{DECIDED}{text}" for text in decided), *(f"{ASKED}{text}" for text in asked))
+    sources = filter(None, [replaced.sources])
+    lines = (*(f"{DECIDED}{text}" for text in decided), *(f"{ASKED}{text}" for text in asked), *sources)
     shown = "\n".join([body, *always_there(replaced).lines, *lines])
     lost = _lost(shown, replaced.text)
     kept = _kept(lost, room - sum(map(line_tokens, lines)))

@@ -24,5 +24,7 @@ class Replaced(Value):
     """What is not done: pending approvals, running subagents, unfinished items of the plan."""
     user_said: tuple[str, ...] = ()
     """Every message of the user's in the conversation so far: what may be quoted as the user's words."""
+    sources: str = ""
+    """Of `compaction.sources`: the ledger's line about the passages behind the summary."""
     pinned: tuple[str, ...] = ()
     """Ids of pinned messages in the middle: there must be none."""

@@ -1,0 +1,109 @@
+"""Conversations go into memory by the pipeline of compactions, and questions are asked by the one of agents."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.memory.conversations import Dialogue, Question
+from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.agents.recollection import Recollection
+from waystation.domain.excerpts import Excerpt, excerpts
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.domain.messages import Message
+from waystation.domain.passages import make_passages, render, tool_names
+from waystation.domain.privacy import Place
+from waystation.ports import Embedder, Redactor
+
+RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")
+CREATED = datetime(2026, 1, 1, tzinfo=UTC)
+Cut = Callable[[Sequence[Message], dict[str, str]], tuple[Passage, ...]]
+"""Messages and their redacted renderings become passages."""
+
+
+def windows(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
+    """As compactions do it."""
+    return make_passages(RUN, "c1", messages, texts, CREATED)
+
+
+def one_message_each(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Passage, ...]:
+    """The baseline."""
+    whole = make_passages(RUN, "c1", messages[:1], texts, CREATED)[0]
+    return tuple(
+        whole.model_copy(
+            update={
+                "id": f"00000000-0000-5000-8000-{place:012x}",
+                "text": texts[message.id],
+                "content_hash": message.id,
+                "first_message": message.id,
+                "last_message": message.id,
+                "compaction": "",
+                "place": place,
+            }
+        )
+        for place, message in enumerate(messages)
+        if texts[message.id]
+    )
+
+
+class MeaningAlone(Recollection):
+    """Without BM25."""
+
+    async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """See `Recollection`; the embedder sees the words, and the engine none."""
+        (dense,) = await self.embedder.embed([query.text])
+        found = await self.memory.search(query.model_copy(update={"text": "", "dense": dense}))
+        return excerpts(found, tokens)
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A conversation in a memory of its own."""
+
+    recollection: Recollection
+    evidence: dict[str, str]
+    """By question: the words that answer it, redacted as their message was."""
+    passages: int
+    bytes: int
+    """Of the passages' texts."""
+
+    async def found(self, question: Question, tokens: int) -> bool:
+        """Whether so many tokens have the answer."""
+        excerpts = await self.recollection.find(RUN, question.text, tokens)
+        return any(self.evidence[question.text] in excerpt.text for excerpt in excerpts)
+
+
+@asynccontextmanager
+async def indexed(
+    dialogue: Dialogue,
+    redactor: Redactor,
+    embedder: Embedder,
+    cut: Cut = windows,
+    kind: type[Recollection] = Recollection,
+) -> AsyncGenerator[Indexed]:
+    """The conversation, as if one compaction had hidden all of it."""
+    names, messages = tool_names(dialogue.messages), dialogue.messages
+    rendered = [render(message, names) for message in messages]
+    asked = [question.evidence for question in dialogue.questions]
+    redacted = await redactor.redact([*rendered, *asked], Place.COMPRESSED, RUN.tenant)
+    texts = {message.id: item.text for message, item in zip(messages, redacted, strict=False)}
+    evidence = {
+        question.text: item.text for question, item in zip(dialogue.questions, redacted[len(messages) :], strict=True)
+    }
+    passages = cut(messages, texts)
+    vectors = await embedder.embed([passage.text for passage in passages])
+    with TemporaryDirectory() as folder:
+        memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
+        await memory.upsert(
+            [EmbeddedPassage(passage=passage, dense=dense) for passage, dense in zip(passages, vectors, strict=True)]
+        )
+        size = sum(len(passage.text.encode()) for passage in passages)
+        yield Indexed(kind(memory, embedder, redactor), evidence, len(passages), size)
+        await memory.aclose()
+
+
+NO_EMBEDDER = NoEmbedder()

@@ -1,0 +1,79 @@
+"""Recall of known evidence in the first tokens that a question brings back."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from benchmarks.budgets.tables import show
+from benchmarks.memory.conversations import dialogue
+from benchmarks.memory.indexing import NO_EMBEDDER, Cut, MeaningAlone, indexed, one_message_each, windows
+from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.agents.recollection import Recollection
+from waystation.domain.compaction.tokens import estimate_messages
+from waystation.ports import Embedder, Redactor
+from waystation.testing import PlainRedactor
+
+SEEDS = (1, 2, 3, 4, 5)
+BUDGETS = (1_000, 2_000)
+KEY = bytes(32)
+HEAD = ("passages", "search", "redacted", "questions", "passages made", *(f"recall at {n:,} tokens" for n in BUDGETS))
+
+
+class Way(NamedTuple):
+    """How memory is built and asked."""
+
+    passages: str
+    search: str
+    cut: Cut
+    embedder: Embedder
+    kind: type[Recollection]
+
+
+def ways() -> tuple[Way, ...]:
+    """The baseline and ours, by words, by meaning and by both."""
+    static = WordLlamaEmbedder()
+    return tuple(
+        Way(name, search, cut, embedder, kind)
+        for name, cut in (("one message each", one_message_each), ("overlapping windows", windows))
+        for search, embedder, kind in (
+            ("BM25", NO_EMBEDDER, Recollection),
+            ("static dense", static, MeaningAlone),
+            ("both", static, Recollection),
+        )
+    )
+
+
+async def recall_of(way: Way, redactor: Redactor, seeds: Sequence[int]) -> tuple[list[float], int, int]:
+    """Recall for each budget, questions, passages."""
+    hits, asked, made = [0] * len(BUDGETS), 0, 0
+    for seed in seeds:
+        conversation = dialogue(seed)
+        async with indexed(conversation, redactor, way.embedder, way.cut, way.kind) as memory:
+            made += memory.passages
+            asked += len(conversation.questions)
+            for place, tokens in enumerate(BUDGETS):
+                hits[place] += sum([await memory.found(question, tokens) for question in conversation.questions])
+    return [hit / asked for hit in hits], asked, made
+
+
+async def _all() -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    presidio = PresidioRedactor(KEY)
+    try:
+        for way in ways():
+            redactors: list[tuple[str, Redactor]] = [("no", PlainRedactor({}, {}))]
+            if way.search == "both":
+                redactors.append(("yes", presidio))
+            for redacted, redactor in redactors:
+                recall, asked, made = await recall_of(way, redactor, SEEDS)
+                rows.append((way.passages, way.search, redacted, asked, f"{made:,}", *(f"{r:.2f}" for r in recall)))
+    finally:
+        presidio.close()
+    return rows
+
+
+def prove() -> None:
+    """Print the table."""
+    tokens = sum(estimate_messages(dialogue(seed).messages) for seed in SEEDS) // len(SEEDS)
+    show(f"Recall, {len(SEEDS)} conversations of some {tokens:,} tokens", HEAD, asyncio.run(_all()))

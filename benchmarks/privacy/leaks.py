@@ -1,0 +1,280 @@
+"""What of private values comes through: a whole task on a real server, then a look into every place that is left."""
+
+import asyncio
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import qdrant_edge as qe
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, ListWorkflowExecutionsRequest
+from temporalio.client import Client
+
+from benchmarks.budgets.tables import show
+from benchmarks.privacy.corpus import Sentence, sentences
+from benchmarks.privacy.found import NAMES
+from benchmarks.privacy.gossip import Gossip
+from tests.crew import terms
+from tests.running import Counter as Desk
+from tests.running import Watched, dev_server, request, working
+from tests.webhook_server import running_webhook
+from tests.workflows_live.encrypted import payloads
+from waystation.domain.amount import Limit
+from waystation.domain.privacy import Policy
+from waystation.domain.task import SourceDocument, TaskProgress, TaskRequest, TaskTerms
+from waystation.domain.transcript import Summarised, SummaryPart
+from waystation.payloads import data_converter, payload_codec
+from waystation.settings import Settings
+from waystation.stores import opened_store
+from waystation.testing import ListMeter
+from workers.parts import Parts, opened_parts
+
+KEY = "0123456789abcdef" * 4
+IDENTIFIERS, SEED = 500, 1
+DOCUMENTS = 6
+PLAIN_NAMES = ("history of Ada Lovelace.md", "mail of anna.berg@example.org.md")
+"""Documents that are named after people."""
+NAMED = {"anna.berg@example.org": "EMAIL", "Ada Lovelace": "PERSON"}
+LOOK_SECONDS = 0.2
+MODEL_SEES = frozenset({"requests to the model", "transcripts", "reports"})
+"""Places where names stay under `standard`."""
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """Sentences with private values, and where in the task they stand."""
+
+    sentences: Sequence[Sentence]
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """Type of each value, without names and without what is part of another value."""
+        found = self._found(names=False)
+        return {
+            value: type_ for value, type_ in found.items() if not any(value in one for one in found if one != value)
+        }
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The same for names of people and places."""
+        return self._found(names=True)
+
+    def _found(self, *, names: bool) -> dict[str, str]:
+        planted = NAMED | {
+            sentence.text[label.start : label.end]: label.type
+            for sentence in self.sentences
+            for label in sentence.labels
+            if label.private
+        }
+        return {value: type_ for value, type_ in planted.items() if (type_ in NAMES) is names}
+
+    @property
+    def documents(self) -> tuple[SourceDocument, ...]:
+        """Most of them, each on a line of its own; some values are in the documents' names."""
+        names = [*PLAIN_NAMES, *(f"notes-{number}.md" for number in range(DOCUMENTS - len(PLAIN_NAMES)))]
+        return tuple(
+            SourceDocument(name=name, text="\n".join(one.text for one in self.sentences[number::DOCUMENTS]))
+            for number, name in enumerate(names)
+        )
+
+    @property
+    def request(self) -> TaskRequest:
+        """A question, instructions and criteria with values of their own."""
+        question, *instructions = [one.text for one in self.sentences[:40]]
+        asked = request(question=question, instructions="\n".join(instructions))
+        return asked.model_copy(update={"accept": tuple(one.text for one in self.sentences[40:50])})
+
+
+def seeds(identifiers: int, seed: int) -> Seeds:
+    """As few sentences as have so many different values."""
+    count = identifiers // 2
+    while len((found := Seeds(tuple(sentences(count, seed)))).values) < identifiers:
+        count += max(1, identifiers // 50)
+    return found
+
+
+@dataclass
+class Seen:
+    """Text by place."""
+
+    texts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    progress: TaskProgress | None = None
+
+    def add(self, place: str, *texts: str) -> None:
+        self.texts.setdefault(place, []).extend(texts)
+
+    def leaks(self, place: str, values: Mapping[str, str]) -> Counter[str]:
+        """Values by type that stand in a place, each counted once."""
+        text = "\n".join(self.texts[place])
+        return Counter(type_ for value, type_ in values.items() if value in text)
+
+
+class _Logs(logging.Handler):
+    """Every record of every logger, with its trace."""
+
+    def __init__(self, seen: Seen) -> None:
+        super().__init__()
+        self._seen = seen
+        self.setFormatter(logging.Formatter("%(name)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See base class."""
+        self._seen.add("logs", self.format(record))
+
+
+async def run(planted: Seeds, folder: Path, *, encrypted: bool, policy: Policy = Policy.STANDARD) -> Seen:
+    """A task to its end, and what is left of it everywhere."""
+    seen, root = Seen(), logging.getLogger()
+    logs, level = _Logs(seen), root.level
+    root.addHandler(logs)
+    root.setLevel(logging.DEBUG)
+    try:
+        await _run(planted, folder, seen, encrypted=encrypted, policy=policy)
+    finally:
+        root.removeHandler(logs)
+        root.setLevel(level)
+    return seen
+
+
+async def _run(planted: Seeds, folder: Path, seen: Seen, *, encrypted: bool, policy: Policy) -> None:
+    async with AsyncExitStack() as stack:
+        webhook = await stack.enter_async_context(running_webhook())
+        settings = Settings.model_validate(
+            {
+                "home": folder,
+                "key": KEY,
+                "encrypt_payloads": encrypted,
+                "encrypt_at_rest": encrypted,
+                "webhook": webhook.url,
+                "privacy": policy,
+            }
+        )
+        server = await stack.enter_async_context(dev_server())
+        address = server.service_client.config.target_host
+        client = await Client.connect(address, data_converter=data_converter(settings), plugins=[Watched(cached=True)])
+        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        gossip = Gossip(planted.sentences)
+        async with opened_parts(settings, store, ListMeter()) as opened:
+            parts = replace(opened, model=gossip)
+            async with working(client, parts, settings=settings), _watched(client, seen):
+                desk = Desk(client, store)
+                await desk.submit(planted.request, _terms(), planted.documents)
+                seen.progress = await desk.task().result()
+            await _in_store(parts, seen, desk.task().id)
+        await _on_server(client, settings, seen)
+        seen.add("webhooks", *map(str, webhook.taken))
+        seen.add("requests to the model", *gossip.told)
+    seen.add("Qdrant's payloads", *await asyncio.to_thread(lambda: list(_points(settings.memory_folder))))
+
+
+def _terms() -> TaskTerms:
+    """A small window, so that contexts are full again and again."""
+    roomy = terms(budget=1_000_000, agent_budget=300_000)
+    small = {"window": 16_000, "trigger": 12_000, "target": 6_000, "turn_limit": 200, "primers": 1, "recents": 4}
+    return roomy.model_copy(
+        update={"agent": roomy.agent.model_copy(update=small), "agent_budget": Limit(tokens=300_000)}
+    )
+
+
+@asynccontextmanager
+async def _watched(client: Client, seen: Seen) -> AsyncGenerator[None]:
+    """While work goes on: what the server tells of it, heartbeats and failures of attempts among it."""
+
+    async def look() -> None:
+        while True:
+            async for workflow in client.list_workflows():
+                described = await _described(client, workflow.id)
+                await _told(client, described, "heartbeats and failures", seen)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    watching = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _described(client: Client, workflow_id: str) -> Message:
+    wanted = DescribeWorkflowExecutionRequest(
+        namespace=client.namespace, execution=WorkflowExecution(workflow_id=workflow_id)
+    )
+    return await client.workflow_service.describe_workflow_execution(wanted)
+
+
+async def _told(client: Client, message: Message, place: str, seen: Seen) -> None:
+    """What stands in a message of the server's as it is, and in its payloads, decrypted."""
+    seen.add(place, message.SerializeToString().decode("utf-8", "replace"))
+    found: Sequence[Payload] = list(payloads(message))
+    codec = client.data_converter.payload_codec
+    decoded = await codec.decode(found) if codec is not None else found
+    seen.add(place, *(payload.data.decode("utf-8", "replace") for payload in decoded))
+
+
+async def _on_server(client: Client, settings: Settings, seen: Seen) -> None:
+    assert payload_codec(settings).key_id is None or settings.encrypts_payloads
+    async for workflow in client.list_workflows():
+        for event in (await client.get_workflow_handle(workflow.id).fetch_history()).events:
+            await _told(client, event, "workflow history", seen)
+        await _told(client, await _described(client, workflow.id), "workflow history", seen)
+    listed = ListWorkflowExecutionsRequest(namespace=client.namespace)
+    await _told(client, await client.workflow_service.list_workflow_executions(listed), "search attributes", seen)
+
+
+async def _in_store(parts: Parts, seen: Seen, task_id: str) -> None:
+    """What agents wrote and were told, and the report. Requests, documents and vault are there as handed in."""
+    plan = await parts.store.plan(task_id)
+    assert plan is not None
+    for step in ("plan", *(step.id for step in plan.steps)):
+        transcript = await parts.store.load(f"{task_id}/{step}")
+        summaries = [one for one in transcript.records if isinstance(one, Summarised | SummaryPart)]
+        seen.add("summaries", *(one.model_dump_json() for one in summaries))
+        seen.add("transcripts", *(message.model_dump_json() for message in transcript.messages))
+    assert seen.progress is not None
+    assert seen.progress.report is not None
+    seen.add("reports", await parts.store.get_text(seen.progress.report))
+
+
+def _points(memory: Path) -> Iterator[str]:
+    shard = qe.EdgeShard.load(str(memory / "shard"))
+    try:
+        offset = None
+        while True:
+            points, offset = shard.scroll(qe.ScrollRequest(offset=offset, limit=500, with_payload=True))
+            yield from (str(point.payload) for point in points)
+            if offset is None:
+                return
+    finally:
+        shard.close()
+
+
+def prove() -> None:
+    """Print what was found where. Raises AssertionError where a secret or an identifier came through."""
+    planted = seeds(IDENTIFIERS, SEED)
+    leaked = 0
+    for policy, encrypted in ((Policy.STANDARD, False), (Policy.STANDARD, True), (Policy.STRICT, False)):
+        with tempfile.TemporaryDirectory() as folder:
+            seen = asyncio.run(run(planted, Path(folder), encrypted=encrypted, policy=policy))
+        leaked += _shown(planted, seen, f"`{policy}`, payloads {'encrypted' if encrypted else 'plain'}")
+    assert leaked == 0
+
+
+def _shown(planted: Seeds, seen: Seen, how: str) -> int:
+    progress = seen.progress
+    assert progress is not None
+    made = sum(one.status.made_room for one in progress.compactions)
+    rows, leaked = list[tuple[str, str, int, str]](), 0
+    for place in sorted(seen.texts):
+        found, names = seen.leaks(place, planted.values), seen.leaks(place, planted.names)
+        leaked += found.total()
+        share = f"{names.total()} of {len(planted.names)} ({names.total() / len(planted.names):.1%})"
+        rows.append((place, f"{sum(map(len, seen.texts[place])):,}", found.total(), share))
+    types = len(set(planted.values.values()))
+    title = f"{len(planted.values)} identifiers of {types} types, {made} compactions, {how}, seed {SEED}"
+    show(title, ("place", "characters", "secrets and identifiers", "names"), rows)
+    return leaked

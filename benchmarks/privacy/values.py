@@ -1,0 +1,187 @@
+"""Values of one kind each, generated from a seed: what is private, and what must stay."""
+
+import base64
+import random
+import string
+from collections.abc import Callable, Mapping
+
+from faker import Faker
+
+LOCALES = ("en_US", "en_GB", "de_DE", "es_ES", "it_IT", "pl_PL", "fr_FR")
+ENGLISH = ("en_US", "en_GB")
+HEX = "0123456789abcdef"
+TOKEN = string.ascii_letters + string.digits
+
+
+class Values:
+    """A generator of values; the same seed gives the same ones."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self._fakers = {locale: Faker(locale) for locale in LOCALES}
+        for faker in self._fakers.values():
+            faker.seed_instance(seed)
+
+    def value(self, kind: str) -> str:
+        """A value of this kind: a key of `PRIVATE` or `KEPT`."""
+        return (PRIVATE.get(kind) or KEPT[kind])(self)
+
+    def faker(self, *locales: str) -> Faker:
+        return self._fakers[self.random.choice(locales or LOCALES)]
+
+    def drawn(self, alphabet: str, length: int) -> str:
+        return "".join(self.random.choices(alphabet, k=length))
+
+
+def _person(values: Values) -> str:
+    faker = values.faker(*ENGLISH)
+    return f"{faker.first_name()} {faker.last_name()}"
+
+
+def _phone(values: Values) -> str:
+    digits = values.drawn
+    return values.random.choice(
+        [
+            f"+1 ({digits('23456789', 3)}) {digits('23456789', 3)}-{digits(string.digits, 4)}",
+            f"{digits('23456789', 3)}-{digits('23456789', 3)}-{digits(string.digits, 4)}",
+            f"+49 170 {digits(string.digits, 7)}",
+            f"+44 20 7946 {digits(string.digits, 4)}",
+            f"+34 6{digits(string.digits, 2)} {digits(string.digits, 3)} {digits(string.digits, 3)}",
+            f"020 7946 {digits(string.digits, 4)}",
+        ]
+    )
+
+
+def _card(values: Values) -> str:
+    number = values.faker("en_US").credit_card_number(
+        values.random.choice(["visa16", "mastercard", "amex", "discover"])
+    )
+    grouped = " ".join(number[start : start + 4] for start in range(0, 16, 4))
+    return values.random.choice([number, grouped]) if len(number) == 16 else number
+
+
+def _iban(values: Values) -> str:
+    return values.faker("de_DE", "es_ES", "it_IT", "pl_PL", "fr_FR").iban()
+
+
+def _nino(values: Values) -> str:
+    pair = values.random.choice(["AB", "CE", "JG", "NR", "SX", "PW"])
+    return f"{pair} {' '.join(values.drawn(string.digits, 2) for _ in range(3))} {values.drawn('ABCD', 1)}"
+
+
+def _nif(values: Values) -> str:
+    number = values.random.randrange(10_000_000, 99_999_999)
+    return f"{number}{'TRWAGMYFPDXBNJZSQVHLCKE'[number % 23]}"
+
+
+def _ssn(values: Values) -> str:
+    return (
+        f"{values.random.randrange(100, 665)}-{values.random.randrange(10, 99)}-{values.random.randrange(1_000, 9_999)}"
+    )
+
+
+def _codice(values: Values) -> str:
+    return values.faker("it_IT").ssn()
+
+
+def _password(values: Values) -> str:
+    return values.drawn(TOKEN, 10) + str(values.random.randrange(10)) + values.drawn("!%^*-_", 2) + "k"
+
+
+def _secret(values: Values) -> str:
+    drawn = values.drawn
+    return values.random.choice(
+        [
+            f"sk-ant-api03-{drawn(TOKEN, 40)}",
+            f"sk-proj-{drawn(TOKEN, 20)}7{drawn(TOKEN, 20)}",
+            f"AKIA{drawn(string.ascii_uppercase + string.digits, 16)}",
+            f"ghp_{drawn(TOKEN, 36)}",
+            f"glpat-{drawn(TOKEN, 20)}",
+            f"xoxb-{drawn(string.digits, 12)}-{drawn(TOKEN, 24)}",
+            f"sk_live_{drawn(TOKEN, 24)}",
+            f"AIza{drawn(TOKEN, 35)}",
+            f"npm_{drawn(TOKEN, 36)}",
+            f"pypi-AgEIcHlwaS5vcmc{drawn(TOKEN, 60)}",
+            f"hf_{drawn(TOKEN, 34)}",
+            f"SG.{drawn(TOKEN, 22)}.{drawn(TOKEN, 43)}",
+            f"{drawn(TOKEN, 3)}8Q~{drawn(TOKEN, 34)}",
+            ".".join(["eyJ" + drawn(TOKEN, 20), "eyJ" + drawn(TOKEN, 40), drawn(TOKEN, 43)]),
+        ]
+    )
+
+
+def _storage_key(values: Values) -> str:
+    return base64.b64encode(values.random.randbytes(64)).decode()
+
+
+def _opaque_token(values: Values) -> str:
+    return f"{values.drawn(TOKEN, 20)}7Qa{values.drawn(TOKEN, 12)}"
+
+
+def _city(values: Values) -> str:
+    return values.random.choice(
+        [
+            "Berlin",
+            "Madrid",
+            "Chicago",
+            "Toronto",
+            "Manchester",
+            "San Francisco",
+            "Warsaw",
+            "Kyoto",
+            "Nairobi",
+            "Lisbon",
+        ]
+    )
+
+
+def _ipv4(values: Values) -> str:
+    return f"{values.random.randrange(11, 223)}.{'.'.join(str(values.random.randrange(1, 254)) for _ in range(3))}"
+
+
+PRIVATE: Mapping[str, Callable[[Values], str]] = {
+    "PERSON": _person,
+    "LOCATION": _city,
+    "EMAIL": lambda values: values.faker().email(),
+    "PHONE": _phone,
+    "CARD": _card,
+    "IBAN": _iban,
+    "SSN": _ssn,
+    "UK_NINO": _nino,
+    "ES_NIF": _nif,
+    "IT_FISCAL_CODE": _codice,
+    "PL_PESEL": lambda values: values.faker("pl_PL").pesel(),
+    "PASSPORT": lambda values: f"{values.drawn(string.ascii_uppercase, 1)}{values.drawn(string.digits, 8)}",
+    "IP": _ipv4,
+    "MAC": lambda values: values.faker().mac_address(),
+    "SECRET": _secret,
+    "PASSWORD": _password,
+    "STORAGE_KEY": _storage_key,
+    "OPAQUE_TOKEN": _opaque_token,
+}
+"""By kind. The last four are all of the type SECRET."""
+
+TYPES: Mapping[str, str] = {"PASSWORD": "SECRET", "STORAGE_KEY": "SECRET", "OPAQUE_TOKEN": "SECRET"}
+"""Of kinds that are not types themselves."""
+
+KEPT: Mapping[str, Callable[[Values], str]] = {
+    "date": lambda values: values.faker("en_US").date(),
+    "day": lambda values: values.faker("en_US").date(values.random.choice(["%d.%m.%Y", "%m/%d/%Y", "%d %B %Y"])),
+    "moment": lambda values: f"{values.faker('en_US').date()}T{values.faker('en_US').time()}Z",
+    "time": lambda values: values.faker("en_US").time(),
+    "order": lambda values: f"{values.random.randrange(1_000, 9_999)}-{values.random.randrange(10**7, 10**8)}",
+    "invoice": lambda values: str(values.random.randrange(10**9, 10**12)),
+    "version": lambda values: ".".join(str(values.random.randrange(0, 40)) for _ in range(3)),
+    "port": lambda values: str(values.random.randrange(1_024, 65_535)),
+    "lines": lambda values: f"{(first := values.random.randrange(1, 900))}-{first + values.random.randrange(1, 90)}",
+    "uuid": lambda values: values.faker("en_US").uuid4(),
+    "sha": lambda values: values.drawn(HEX, 40),
+    "commit": lambda values: f"{values.drawn(HEX, 7)}",
+    "figure": lambda values: f"{values.random.randrange(1_000, 9_999_999):,}",
+    "epoch": lambda values: str(values.random.randrange(1_600_000_000_000, 1_800_000_000_000)),
+    "call": lambda values: f"toolu_{values.drawn(TOKEN, 24)}",
+    "citation": lambda values: f"[notes-{values.random.randrange(1, 90)}.md:{values.random.randrange(1, 90)}-{99}]",
+    "path": lambda values: f"/srv/app/{values.drawn(string.ascii_lowercase, 6)}/main.py",
+    "placeholder": lambda values: f"<EMAIL_{values.drawn(HEX, 12)}>",
+}
+"""By kind: what an agent must be able to go on working with."""

@@ -1,0 +1,224 @@
+"""`waystation memory`, and what `doctor` and `show` say of passages that memory does not have."""
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.fastembed_model import STATIC, make_model
+from tests.embeddings_server import running_embeddings
+from tests.qdrant_server import running_qdrant
+from waystation.adapters.clock import utc_now
+from waystation.agents.archive import BATCH, Archive
+from waystation.cli.main import run
+from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.messages import user_text
+from waystation.domain.transcript import Summarised
+from waystation.embedders import opened_embedder
+from waystation.settings import Settings
+from waystation.stores import opened_store
+from workers.memory import opened_memory
+
+ROOT = Path(__file__).parents[2]
+TASK, COUNT = "task-1", 300
+REINDEX = (sys.executable, "-m", "waystation.cli.main", "memory", "reindex")
+EMBEDDED_NOW = f"memory has {COUNT} passages; {COUNT} were embedded now by"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    monkeypatch.setenv("WAYSTATION_HOME", str(home))
+    monkeypatch.setenv("WAYSTATION_KEY", bytes(range(32)).hex())
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    home.mkdir()
+    return home
+
+
+def passage(number: int) -> Passage:
+    return Passage(
+        id=str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
+        tenant="local",
+        session="session",
+        task_id=TASK,
+        run_id=f"{TASK}/research-1",
+        step_id="research-1",
+        first_message="m2",
+        last_message="m3",
+        text=f"the wheel audit number {number}",
+        content_hash="",
+        created=utc_now(),
+    )
+
+
+async def commit(count: int) -> None:
+    """Let this many passages wait."""
+    async with aclosing(await opened_store(Settings())) as store:
+        ref = RunRef(
+            store_id=await store.store_id(),
+            tenant="local",
+            session="session",
+            task_id=TASK,
+            step_id="research-1",
+            role="research",
+        )
+        await store.open_run(ref)
+        fence = await store.take_fence(ref.run_id)
+        record = Summarised(id="c-1", strategy="window", covered=("m2",), summary=user_text("s-1", "So far."))
+        await store.commit_compaction(fence, 0, record, [passage(number) for number in range(count)], None)
+
+
+async def bring_in() -> None:
+    """As a worker does."""
+    settings = Settings()
+    async with (
+        aclosing(await opened_store(settings)) as store,
+        opened_embedder(settings) as embedder,
+        opened_memory(settings, embedder) as memory,
+    ):
+        await Archive(store, embedder, memory).drain()
+
+
+async def put_aside(count: int) -> tuple[str, ...]:
+    async with aclosing(await opened_store(Settings())) as store:
+        ids = tuple(one.id for one in await store.waiting(count))
+        await store.put_aside(ids)
+        return ids
+
+
+def printed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = run(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def passages_check(capsys: pytest.CaptureFixture[str]) -> tuple[bool, str]:
+    checks = json.loads(printed(["doctor", "--json"], capsys)[1])
+    (check,) = [one for one in checks if one["name"] == "passages"]
+    return check["ok"], check["finding"]
+
+
+def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: pytest.CaptureFixture[str]) -> None:
+    assert passages_check(capsys) == (True, "0 wait in the store for memory")
+    asyncio.run(commit(3))
+    assert passages_check(capsys) == (False, "3 wait in the store for memory")
+    (refused,) = asyncio.run(put_aside(1))
+    assert passages_check(capsys) == (False, f"2 wait in the store for memory; memory does not take 1: {refused}")
+
+
+def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asyncio.run(commit(COUNT))
+    asyncio.run(bring_in())
+    make_model(tmp_path)
+    for name, value in {"EMBEDDER": "fastembed", "EMBEDDER_MODEL": STATIC, "EMBEDDER_FOLDER": str(tmp_path)}.items():
+        monkeypatch.setenv(f"WAYSTATION_{name}", value)
+    code, out, _ = printed(["memory", "status"], capsys)
+    assert (code, out.splitlines()[-1].partition(": make")[2]) == (
+        0,
+        " it anew by `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were",
+    )
+    code, out, err = printed(["memory", "reindex"], capsys)
+    assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}\n")
+    assert err.splitlines()[-1] == f"{COUNT} of {COUNT} passages"
+    status = json.loads(printed(["memory", "status", "--json"], capsys)[1])
+    assert status == {
+        "place": str(Settings().memory_folder),
+        "embedder": f"fastembed/{STATIC}",
+        "dimension": 256,
+        "points": COUNT,
+        "passages": COUNT,
+        "waiting": 0,
+        "refused": [],
+        "finding": "",
+    }
+    again = json.loads(printed(["memory", "reindex", "--json"], capsys)[1])
+    assert (again["passages"], again["embedded"], again["refused"]) == (COUNT, 0, [])
+
+
+def test_a_look_at_memory_makes_none(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    code, out, _ = printed(["memory", "status"], capsys)
+    assert (code, out.splitlines()[-1]) == (0, "memory is made by the first worker")
+    assert not (home / "memory").exists()
+
+
+def test_while_a_worker_has_the_embedded_memory_it_is_not_made_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    async def with_a_worker() -> tuple[int, str, str]:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+            return await asyncio.to_thread(printed, ["memory", "reindex"], capsys)
+
+    code, _, err = asyncio.run(with_a_worker())
+    assert code == 2
+    assert "another process runs the workers of" in err
+
+
+async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_serves_until_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await commit(COUNT)
+    await bring_in()
+    async with running_embeddings() as server:
+        server.silent_after = 2
+        given = {"EMBEDDER": "openai", "EMBEDDER_URL": server.url, "EMBEDDER_MODEL": "small"}
+        environment = {f"WAYSTATION_{name}": value for name, value in given.items()}
+        environment["WAYSTATION_EMBEDDER_DIMENSION"] = str(server.dimension)
+        child = await asyncio.create_subprocess_exec(
+            *REINDEX,
+            env={**os.environ, **environment},
+            cwd=ROOT,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        while len(server.bodies) < 3 and child.returncode is None:
+            await asyncio.sleep(0.02)
+        assert child.returncode is None
+        child.kill()
+        await child.wait()
+        settings = Settings()
+        async with opened_embedder(settings) as before, opened_memory(settings, before) as memory:
+            assert await memory.count("local") == COUNT
+        server.silent_after = None
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        code, out, _ = await asyncio.to_thread(printed, ["memory", "reindex", "--json"], capsys)
+    done = json.loads(out)
+    assert (code, done["passages"], done["embedded"]) == (0, COUNT, COUNT - 2 * BATCH)
+
+
+@pytest.mark.parametrize("where", ["embedded", "server"])
+def test_a_worker_does_not_start_over_a_memory_of_another_embedder(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def start() -> None:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+            pass
+
+    with running_qdrant() as qdrant:
+        if where == "server":
+            monkeypatch.setenv("QDRANT_URL", qdrant.url)
+            monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")
+        asyncio.run(start())
+        monkeypatch.setenv("WAYSTATION_EMBEDDER", "none")
+        with pytest.raises(OtherEmbedder, match=r"not with none \(no dimensions\): .*`waystation memory reindex`"):
+            asyncio.run(start())
+
+
+def test_a_qdrant_server_that_is_away_stops_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDRANT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("WAYSTATION_QDRANT_GRPC_PORT", "0")
+
+    async def start() -> None:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+            with pytest.raises(MemoryUnavailable, match="does not answer"):
+                await memory.count("local")
+
+    asyncio.run(start())

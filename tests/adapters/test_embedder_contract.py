@@ -1,0 +1,96 @@
+"""What every implementation of the port `Embedder` must do. A new one joins by a name in `embedder`."""
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tests.adapters.fastembed_model import STATIC, make_model
+from tests.embeddings_server import KEY, running_embeddings
+from waystation.adapters.embeddings.endpoint import Vendor, endpoint_of
+from waystation.adapters.embeddings.fast import FastEmbedder
+from waystation.adapters.embeddings.http import HttpEmbedder
+from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.ports import Embedder
+
+
+@asynccontextmanager
+async def bundled(folder: Path) -> AsyncGenerator[Embedder]:
+    yield WordLlamaEmbedder()
+
+
+@asynccontextmanager
+async def fastembed(folder: Path) -> AsyncGenerator[Embedder]:
+    make_model(folder)
+    yield FastEmbedder.of(STATIC, folder)
+
+
+@asynccontextmanager
+async def over_http(vendor: Vendor) -> AsyncGenerator[Embedder]:
+    async with running_embeddings() as server:
+        endpoint = endpoint_of(vendor, server.url, "small", server.dimension, SecretStr(KEY))
+        async with aclosing(HttpEmbedder(endpoint)) as embedder:
+            yield embedder
+
+
+@asynccontextmanager
+async def voyage(folder: Path) -> AsyncGenerator[Embedder]:
+    async with over_http("voyage") as embedder:
+        yield embedder
+
+
+@asynccontextmanager
+async def openai(folder: Path) -> AsyncGenerator[Embedder]:
+    async with over_http("openai") as embedder:
+        yield embedder
+
+
+@pytest.fixture(params=[bundled, fastembed, voyage, openai])
+async def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Embedder]:
+    async with request.param(tmp_path) as embedder:
+        yield embedder
+
+
+def likeness(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
+    assert left is not None
+    assert right is not None
+    return sum(a * b for a, b in zip(left, right, strict=True))
+
+
+async def test_each_text_has_one_vector_of_the_promised_dimension_and_length_1(embedder: Embedder) -> None:
+    vectors = await embedder.embed(["the wheel audit", "a red beacon"])
+    assert len(vectors) == 2
+    for vector in vectors:
+        assert vector is not None
+        assert len(vector) == embedder.dimension
+        assert math.isclose(likeness(vector, vector), 1.0, rel_tol=1e-6)
+
+
+async def test_texts_that_share_words_are_nearer_than_others_and_so_is_a_question(embedder: Embedder) -> None:
+    wheel, audit, beacon = await embedder.embed(["the wheel", "the wheel audit", "red beacon"])
+    (question,) = await embedder.embed(["wheel audit"], "query")
+    assert likeness(wheel, audit) > likeness(wheel, beacon)
+    assert likeness(question, audit) > likeness(question, beacon)
+
+
+async def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(embedder: Embedder) -> None:
+    (alone,) = await embedder.embed(["wheel audit"])
+    among = await embedder.embed(["beacon", *["red beacon"] * 300, "wheel audit", "the"])
+    assert likeness(alone, among[301]) == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_a_text_without_words_has_no_vector_and_its_neighbours_keep_theirs(embedder: Embedder) -> None:
+    empty, wheel, blank = await embedder.embed(["", "wheel", " \n"])
+    assert empty is None
+    assert blank is None
+    assert likeness(wheel, wheel) == pytest.approx(1.0)
+    assert await embedder.embed([]) == ()
+    assert await embedder.embed([""]) == (None,)
+
+
+async def test_names_differ_so_that_vectors_of_two_models_are_never_compared(embedder: Embedder) -> None:
+    others = {"wordllama-l2-supercat-256", f"fastembed/{STATIC}", "voyage/small", "openai/small"}
+    assert embedder.name in others

@@ -1,0 +1,167 @@
+"""What a person with the key, another key or none is told, on a real server with a real store."""
+
+import json
+import signal
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from urllib.request import urlopen
+from uuid import uuid4
+
+import pytest
+from pydantic import SecretStr
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from tests.adapters.stand_ins import StandInSession, StandInTask
+from tests.end_to_end.shell import Shell, until
+from waystation.adapters.clock import utc_now
+from waystation.adapters.presidio.key import key_check
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.connect import Target, connect
+from waystation.cli.failures import BAD_USAGE, exit_code, sentence
+from waystation.client import Client
+from waystation.domain import names
+from waystation.domain.errors import BadInput, WrongKey
+from waystation.domain.task import TaskRequest
+from waystation.payloads import data_converter, payload_codec
+from waystation.settings import Settings
+from workers.wiring import running_workers
+
+KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
+
+
+def settings_with(home: Path, key: bytes | None) -> Settings:
+    """Payloads are encrypted, and the store is not: it would be the first to say that a key is missing."""
+    return Settings(home=home, key=None if key is None else SecretStr(key.hex()), encrypt_at_rest=False)
+
+
+@pytest.fixture
+async def home(temporal_server: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Path]:
+    """Of a platform that encrypts: its workers poll, and have left the check of their key in the store."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
+    settings = settings_with(tmp_path, KEY)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    assert await store.claim_key(key_check(KEY))
+    await store.aclose()
+    async with Worker(
+        await connect(temporal_server, data_converter(settings)),
+        task_queue=names.WORKFLOWS_QUEUE,
+        workflows=[StandInSession, StandInTask],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    ):
+        yield tmp_path
+
+
+def asked() -> TaskRequest:
+    return TaskRequest(question="Which?", session=uuid4().hex, request_id=uuid4().hex)
+
+
+async def test_with_the_key_all_goes_as_without_encryption(home: Path) -> None:
+    async with await Client.connect(settings_with(home, KEY)) as client:
+        task_id = (await client.submit(asked(), ())).task_id
+        assert (await client.approve(task_id, request_id="r1", note="by the widow")).outcome == "approved"
+        assert (await client.progress(task_id)).progress.phase.over
+
+
+async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(home: Path) -> None:
+    async with await Client.connect(settings_with(home, KEY)) as client:
+        task_id = (await client.submit(asked(), ())).task_id
+    async with await Client.connect(settings_with(home / "elsewhere", None)) as client:
+        with pytest.raises(WrongKey, match="there is no key here: set WAYSTATION_KEY") as shown:
+            await client.progress(task_id)
+        with pytest.raises(WrongKey):
+            await client.approve(task_id, request_id="r1", note="by the widow")
+    async with await Client.connect(settings_with(home, KEY)) as client:
+        assert not (await client.progress(task_id)).progress.phase.over
+    assert exit_code(shown.value) == BAD_USAGE
+    assert sentence(shown.value) == str(shown.value)
+
+
+async def test_with_another_key_nothing_is_sent_that_no_worker_could_read(home: Path) -> None:
+    async with await Client.connect(settings_with(home, OTHER)) as client:
+        with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
+            await client.submit(asked(), ())
+
+
+async def test_workers_with_another_key_do_not_start_whatever_queues_they_serve(home: Path) -> None:
+    settings = settings_with(home, OTHER).model_copy(update={"queues": "workflows", "qdrant_url": "http://127.0.0.1:1"})
+    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
+        async with running_workers(settings):
+            pass
+
+
+# ---------------------------------------------------------------------------------------------------------- settings
+
+
+def test_encryption_is_on_where_a_key_is_set_and_off_where_one_is_made(tmp_path: Path) -> None:
+    assert settings_with(tmp_path, KEY).encrypts_payloads
+    made = settings_with(tmp_path, None)
+    assert not made.encrypts_payloads
+    assert payload_codec(made).key_id is None
+    assert not made.key_file.exists()
+    asked_for = made.model_copy(update={"encrypt_payloads": True})
+    assert payload_codec(asked_for).key_id is not None
+    assert made.key_file.exists()
+    assert not settings_with(tmp_path, KEY).model_copy(update={"encrypt_payloads": False}).encrypts_payloads
+
+
+def test_previous_keys_that_are_none_are_refused_without_being_shown(tmp_path: Path) -> None:
+    settings = settings_with(tmp_path, KEY).model_copy(update={"previous_keys": SecretStr("c0ffee")})
+    with pytest.raises(BadInput, match=r"^WAYSTATION_PREVIOUS_KEYS: the key must be 32 bytes") as refused:
+        payload_codec(settings)
+    assert "c0ffee" not in str(refused.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- commands
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    started = Shell(tmp_path / "home", {"WAYSTATION_KEY": KEY.hex()})
+    yield started
+    started.run("down")
+
+
+def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Shell) -> None:
+    up = shell.run("up")
+    assert up.returncode == 0, up.stderr
+    status = shell.json("status")
+    with urlopen(f"{status['ui_url']}/api/v1/settings") as answer:  # the UI's own server on loopback
+        assert json.load(answer)["Codec"]["Endpoint"] == status["codec_endpoint"]
+    host = status["codec_endpoint"].split("/")[2]
+    assert f"a codec server at {host} decrypts for the UI" in shell.run("doctor").stdout
+    assert status["codec_endpoint"] not in shell.run("doctor").stdout
+    wrong = shell.with_settings(WAYSTATION_KEY=OTHER.hex()).run("doctor")
+    assert "FAIL payloads: the key in WAYSTATION_KEY is not the one" in wrong.stdout
+    assert shell.run("down").returncode == 0
+    with pytest.raises(OSError, match="refused"):
+        urlopen(f"http://{host}")
+
+
+def test_the_codec_server_says_where_it_is_and_which_pages_may_ask(shell: Shell, tmp_path: Path) -> None:
+    log = tmp_path / "codec.log"
+    process = shell.start("codec-server", "--origin", "https://cloud.temporal.io/", log=log)
+    until(lambda: "Ctrl-C" in log.read_text(), 60, "its first words")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
+    first, second = log.read_text().splitlines()[:2]
+    assert first.startswith("http://127.0.0.1:")
+    assert "Pages that may ask: https://cloud.temporal.io." in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--origin", "cloud.temporal.io"), "write it as the address of a UI"),
+        (("--listen", "0.0.0.0:8081"), "set WAYSTATION_CODEC_TOKEN"),
+        (("--listen", "here"), "write it as host:port"),
+    ],
+)
+def test_a_codec_server_that_cannot_be_is_refused(shell: Shell, arguments: tuple[str, ...], why: str) -> None:
+    done = shell.run("codec-server", *arguments)
+    assert (done.returncode, why in done.stderr) == (2, True), done.stderr
+
+
+def test_a_codec_server_without_a_key_is_refused(tmp_path: Path) -> None:
+    done = Shell(tmp_path, {}).run("codec-server")
+    assert (done.returncode, "there is no key to decrypt with" in done.stderr) == (2, True)

@@ -1,0 +1,59 @@
+import pytest
+
+from waystation.adapters.presidio.national import COUNTRIES
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules, checked_countries
+from waystation.domain.errors import BadInput
+from waystation.domain.privacy import Place
+
+KEY = b"k" * 32
+IDS = {
+    "us": ("It was 536-22-1234 then.", "SSN"),
+    "uk": ("It was AB 12 34 56 C then.", "UK_NINO"),
+    "de": ("Steuer-ID: 86095742719", "DE_TAX_ID"),
+    "es": ("El DNI 12345678Z caduca.", "ES_NIF"),
+    "it": ("Codice RSSMRA85T10A562S vale.", "IT_FISCAL_CODE"),
+    "pl": ("PESEL 44051401359", "PL_PESEL"),
+    "fi": ("Se on 131052-308T nyt.", "FI_PERSONAL_IDENTITY_CODE"),
+    "se": ("personnummer 811228-9874", "SE_PERSONNUMMER"),
+    "in": ("It was ABCPE1234F then.", "IN_PAN"),
+    "ca": ("social insurance number 130 692 544", "CA_SIN"),
+    "sg": ("NRIC S1234567D", "SG_NRIC_FIN"),
+    "kr": ("RRN 960121-1234560.", "KR_RRN"),
+    "th": ("TNIN 1112345678949", "TH_TNIN"),
+    "tr": ("TCKN 10000000146", "TR_NATIONAL_ID"),
+    "za": ("ID number 8001015009087", "ZA_ID_NUMBER"),
+    "au": ("tax file number 876 543 210", "AU_TFN"),
+    "ng": ("NIN 12345678902", "NG_NIN"),
+}
+UNLABELLED = (
+    "Order 86095742719 of 44051401359, 10000000146 and 8001015009087 at 1700000000000.",
+    "Commits 1234567a, 12345678z and s1234567d, build 1234567B-rc1, part-12345678Z, /x/12345678Z.",
+    "Lines 811228-9874, rows 130 692 544, v1.12345678.",
+)
+
+
+async def types_in(text: str, *countries: str) -> list[str]:
+    redactor = PresidioRedactor(KEY, Rules(countries=checked_countries(countries)))
+    try:
+        (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+    finally:
+        redactor.close()
+    return [span.type for span in result.spans]
+
+
+@pytest.mark.parametrize("country", sorted(COUNTRIES))
+async def test_the_ids_of_a_country_are_found_where_it_is_set_and_only_there(country: str) -> None:
+    text, type_ = IDS[country]
+    assert await types_in(text, country) == [type_]
+    assert type_ not in await types_in(text)
+
+
+async def test_numbers_that_nothing_calls_an_id_stay_whatever_is_set() -> None:
+    for text in UNLABELLED:
+        assert await types_in(text, *COUNTRIES) == []
+
+
+def test_a_country_without_recognisers_is_refused_with_those_that_have_some() -> None:
+    with pytest.raises(BadInput, match=r"^national_ids: there are no recognisers for xx; there are for au, ca, de, "):
+        checked_countries(("de", "xx"))

@@ -1,0 +1,150 @@
+"""Texts that are encrypted in the database, on both: what reads them, and that rows of before stay readable."""
+
+from contextlib import aclosing
+
+import pytest
+
+from tests.adapters.conftest import store_clock
+from tests.store_contract.values import NOON, TERMS, note, opened_run, passage, question, request, row, summary
+from waystation.adapters.keys import Sealer
+from waystation.adapters.store import AtRest, SqlStore, store_status
+from waystation.adapters.store.schema import metadata
+from waystation.domain.budget import RunTotals
+from waystation.domain.errors import WrongKey
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.leg import Standing, TurnLimit
+from waystation.domain.messages import Message, user_text
+from waystation.domain.plan import Plan, Step
+from waystation.domain.task import Refusal, SourceDocument, TaskRow
+from waystation.domain.work import Findings
+
+SEALING = AtRest(Sealer(bytes(range(32)), "rest"), seals=True)
+READING = AtRest(SEALING.cipher)
+OTHER = AtRest(Sealer(bytes(32), "rest"), seals=True)
+NO_KEY = AtRest()
+SAID = "What nobody else is to read"
+PLAN = Plan(steps=(Step(id="write", role="writing", title="Write", goal=SAID),))
+DOCUMENT = f"{SAID}, with a \x00 in it"
+MESSAGE: Message = user_text("m", f"\x01{SAID}")
+TEXTS = 12
+"""Values that `everything_said` writes: one a column, and none of how the task ended."""
+
+
+async def opened(url: str, at_rest: AtRest) -> SqlStore:
+    return await SqlStore.open(url, store_clock, at_rest=at_rest)
+
+
+async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
+    """Write a text into every column that is sealed."""
+    kept = row(request(request_id, question=SAID))
+    task_id = kept.ref.task_id
+    await store.register(kept, [SourceDocument(name=f"{SAID}.md", text=f"{request_id}: {DOCUMENT}")])
+    await store.admit(task_id, SAID)
+    await store.save_plan(task_id, PLAN)
+    await store.audit(task_id, Refusal(signal="approve_budget", reason=SAID, at=NOON))
+    fence = await opened_run(store, request_id)
+    await store.commit_message(fence, 0, MESSAGE)
+    told = summary().model_copy(update={"summary": user_text("s", SAID)})
+    remembered = passage(f"passage of {request_id}", fence.run_id).model_copy(update={"text": SAID})
+    await store.commit_compaction(fence, 1, told, [remembered], None)
+    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.add_note(fence, "task-1", note("n", fence.run_id).model_copy(update={"text": SAID}))
+    await store.hand_in(fence, "task-1", Findings(findings=(), open_questions=(SAID,)))
+    return kept
+
+
+async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) -> None:
+    """What was written is read again, to the letter."""
+    task_id, run_id = kept.ref.task_id, f"task-1/{request_id}"
+    found = await store.task(task_id)
+    assert (found.request, found.terms, found.title) == (kept.request, TERMS, SAID)
+    assert await store.plan(task_id) == PLAN
+    (document,) = await store.documents(task_id)
+    assert (document.name, await store.get_text(document.blob)) == (f"{SAID}.md", f"{request_id}: {DOCUMENT}")
+    assert [entry.reason for entry in await store.audit_trail(task_id) if isinstance(entry, Refusal)] == [SAID]
+    assert (await store.load(run_id)).messages == (MESSAGE,)
+    assert [record.model_dump()["summary"]["id"] for record in (await store.load(run_id)).records] == ["s"]
+    assert SAID in {waiting.text for waiting in await store.waiting(10, run_id)}
+    assert [one.text for one in await store.notes("task-1", run_id)] == [SAID]
+    assert await store.deliverable(run_id) == Findings(findings=(), open_questions=(SAID,))
+    assert await store.outcome(run_id, 1) is not None
+
+
+async def everything_in(store: SqlStore) -> str:
+    """Every row of every table, as the database has it."""
+    async with store.database.read() as connection:
+        rows = [
+            (await connection.exec_driver_sql(f"SELECT * FROM {table.name}")).all() for table in metadata.sorted_tables
+        ]
+    return "\n".join(map(str, rows))
+
+
+async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        assert SAID not in await everything_in(store)
+        await require_everything(store, kept, "first")
+    status = await store_status(store_url)
+    assert (status.encrypted, status.plain) == (TEXTS, 0)
+
+
+async def test_rows_of_before_and_after_live_side_by_side(store_url: str) -> None:
+    async with aclosing(await opened(store_url, READING)) as store:
+        before = await everything_said(store, "before")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        after = await everything_said(store, "after")
+    status = await store_status(store_url)
+    assert (status.encrypted, status.plain) == (TEXTS, TEXTS)
+    for at_rest in (SEALING, READING):
+        async with aclosing(await opened(store_url, at_rest)) as store:
+            await require_everything(store, before, "before")
+            await require_everything(store, after, "after")
+
+
+@pytest.mark.parametrize(
+    ("at_rest", "reason"),
+    [(NO_KEY, "the key is not here"), (OTHER, "it was encrypted with another key")],
+    ids=["no key", "another key"],
+)
+async def test_without_its_key_an_encrypted_text_is_refused_and_a_plain_one_is_read(
+    store_url: str, at_rest: AtRest, reason: str
+) -> None:
+    async with aclosing(await opened(store_url, READING)) as store:
+        plain = await store.put_text("plain")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        sealed = await store.put_text(SAID)
+    async with aclosing(await opened(store_url, at_rest)) as store:
+        assert await store.get_text(plain) == "plain"
+        with pytest.raises(WrongKey, match=reason) as no:
+            await store.get_text(sealed)
+    assert "set WAYSTATION_KEY" in str(no.value)
+
+
+async def test_a_text_that_was_moved_to_another_column_does_not_open(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        async with store.database.write() as connection:
+            await connection.exec_driver_sql("UPDATE tasks SET title = plan")
+        with pytest.raises(WrongKey, match="belongs elsewhere"):
+            await store.task(kept.ref.task_id)
+
+
+async def test_encrypted_tasks_are_forgotten_too(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        ref = (await everything_said(store, "first")).ref
+        store_id = await store.store_id()
+        order = ForgetOrder(store_id=store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=True)
+        forgotten = await store.forget(order)
+        assert (forgotten.tasks, forgotten.documents, forgotten.texts, forgotten.audits) == (1, 1, 1, 1)
+        assert (await store.task(ref.task_id)).title == "(forgotten)"
+
+
+async def test_the_first_message_of_a_transcript_may_begin_like_something_encrypted(store_url: str) -> None:
+    async with aclosing(await opened(store_url, NO_KEY)) as store:
+        kept = row(request("first"))
+        await store.register(kept, [])
+        await store.admit(kept.ref.task_id, "\x01 title\x00")
+        assert (await store.task(kept.ref.task_id)).title == "\ufffd title\ufffd"
+        fence = await opened_run(store)
+        await store.commit_message(fence, 0, question(1))
+        assert len((await store.load(fence.run_id)).messages) == 1

@@ -1,0 +1,124 @@
+"""What is left in the store of a task that is forgotten, on both databases."""
+
+import pytest
+
+from tests.store_contract.values import passage, question, request, row, summary
+from waystation.adapters.keys import Sealer
+from waystation.adapters.store import SqlStore
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.errors import WrongStore
+from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
+from waystation.domain.leg import RunRef
+from waystation.domain.messages import user_text
+from waystation.domain.redaction import Original
+from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.work import Note
+
+ADA, BOB = "<PERSON_aaaaaaaaaaaa>", "<PERSON_bbbbbbbbbbbb>"
+SHARED = SourceDocument(name="shared.md", text="What both have read.")
+
+
+async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
+    """A task that has ended, whose agent said, noted and remembered these placeholders."""
+    kept = row(request(name, question=f"What of {name}?", session=name))
+    kept = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": await store.store_id()})})
+    await store.register(kept, [SHARED, SourceDocument(name="own.md", text=f"Only {name} has read this.")])
+    run = RunRef(**kept.ref.model_dump(), step_id="research-1", role="research")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    said = " and ".join(mentioned)
+    offloaded = await store.put_text(f"A long result of {name}")
+    await store.commit_message(fence, 0, user_text("question-1", f"{said}, see {offloaded}"))
+    await store.commit_message(fence, 1, question(2))
+    memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
+    await store.commit_compaction(fence, 2, summary(), [memory.model_copy(update={"text": said})], None)
+    await store.stored([memory.id])
+    await store.add_note(fence, kept.ref.task_id, note(run.run_id, said))
+    report = await store.put_text(f"# Report of {name}\nBy {said}.")
+    await store.finish(kept.ref.task_id, ended(kept, report))
+    originals = [
+        Original(type="PERSON", placeholder=one, fingerprint=one, text=f"the original of {one}") for one in mentioned
+    ]
+    await store.vault(Sealer(bytes(32), "vault")).keep(kept.ref.tenant, originals)
+    return kept
+
+
+def note(run_id: str, text: str) -> Note:
+    return Note(id="n", run_id=run_id, document="own.md", first_line=1, last_line=1, text=text)
+
+
+def ended(kept: TaskRow, report: str) -> TaskProgress:
+    nothing = BudgetProgress(limit=Limit(tokens=1), spent=Amount(), reserved=Amount())
+    return TaskProgress(
+        task_id=kept.ref.task_id,
+        phase=TaskPhase.DONE,
+        title=f"A title of {kept.request.session}",
+        model="m",
+        budget=nothing,
+        report=report,
+    )
+
+
+def order(kept: TaskRow, *, everything: bool) -> ForgetOrder:
+    ref = kept.ref
+    return ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=everything)
+
+
+async def everything_in(store: SqlStore) -> str:
+    """Every row of every table."""
+    async with store.database.read() as connection:
+        tables = ("tasks", "audit", "texts", "documents", "messages", "compactions", "outcomes", "passages", "notes")
+        rows = [(await connection.exec_driver_sql(f"SELECT * FROM {table}")).all() for table in tables]
+    return "\n".join(map(str, rows))
+
+
+async def test_by_default_only_what_memory_could_find_is_forgotten(store: SqlStore) -> None:
+    kept = await kept_task(store, "first", ADA)
+    assert await store.forget(order(kept, everything=False)) == Forgotten(tasks=1, passages=1)
+    assert await store.passages_of(kept.ref.task_id) == ()
+    assert await store.taken_back(10) == ("passage-first",)
+    assert await store.count_waiting() == 0
+    assert (await store.task(kept.ref.task_id)).request == kept.request
+    vault = store.vault(Sealer(bytes(32), "vault"))
+    assert len(await vault.originals(kept.ref.tenant, [ADA])) == 1, "the transcript still mentions it"
+
+
+async def test_of_everything_nothing_is_left_but_what_others_have_too(store: SqlStore) -> None:
+    other = await kept_task(store, "second", BOB)
+    kept = await kept_task(store, "first", ADA, BOB)
+    forgotten = await store.forget(order(kept, everything=True))
+    assert forgotten == Forgotten(tasks=1, passages=1, originals=1, messages=3, work=1, documents=2, texts=3)
+    left = await everything_in(store)
+    for gone in ("What of first", "Only first", "A long result of first", "Report of first", "A title of first", ADA):
+        assert gone not in left
+    assert (await store.documents(other.ref.task_id))[0].name == "shared.md"
+    assert await store.get_text((await store.documents(other.ref.task_id))[1].blob) == "Only second has read this."
+    assert await store.get_text((await store.documents(other.ref.task_id))[0].blob) == SHARED.text
+    vault = store.vault(Sealer(bytes(32), "vault"))
+    assert set(await vault.originals(kept.ref.tenant, [ADA, BOB])) == {BOB}
+    assert await store.taken_back(10) == ("passage-first",)
+
+
+async def test_a_forgotten_task_is_listed_without_a_word_and_its_request_id_is_not_used_again(store: SqlStore) -> None:
+    kept = await kept_task(store, "first", ADA)
+    await store.forget(order(kept, everything=True))
+    found = await store.task(kept.ref.task_id)
+    assert (found.request.question, found.title, found.request.session) == (FORGOTTEN, FORGOTTEN, "first")
+    assert found.progress is not None
+    assert (found.progress.phase, found.progress.report) == (TaskPhase.DONE, None)
+    assert not await store.register(kept, [SHARED, SourceDocument(name="own.md", text="Only first has read this.")])
+
+
+async def test_what_is_forgotten_twice_is_found_once(store: SqlStore) -> None:
+    kept = await kept_task(store, "first", ADA)
+    await store.forget(order(kept, everything=True))
+    assert await store.forget(order(kept, everything=True)) == Forgotten(tasks=1, passages=0)
+
+
+async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:
+    kept = await kept_task(store, "first", ADA)
+    theirs = order(kept, everything=True).model_copy(update={"tenant": "another"})
+    assert await store.forget(theirs) == Forgotten(tasks=0, passages=0)
+    assert (await store.task(kept.ref.task_id)).request == kept.request
+    with pytest.raises(WrongStore):
+        await store.forget(theirs.model_copy(update={"store_id": "elsewhere"}))

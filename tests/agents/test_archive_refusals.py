@@ -1,0 +1,84 @@
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.agents.office import TASK, Office
+from tests.agents.test_archive import commit_passages
+from tests.qdrant_server import running_qdrant
+from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.agents.archive import BATCH, Archive, Drained
+from waystation.ports.knowledge import Use
+
+
+class ShortVectors:
+    """Embeds some texts in too few dimensions: the engine refuses such a point, as a server does by status 400."""
+
+    name = "short"
+    dimension: int | None = 4
+
+    def __init__(self, *short: str) -> None:
+        self._short = short
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
+        return tuple((1.0,) if text.split()[0] in self._short else (1.0, 0.0, 0.0, 0.0) for text in texts)
+
+
+async def archive_of(office: Office, folder: Path, *short: str) -> Archive:
+    memory = await QdrantEdgeMemory.open(folder / "memory", "short", 4)
+    return replace(office.archive, memory=memory, embedder=ShortVectors(*short))
+
+
+async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office: Office, tmp_path: Path) -> None:
+    await commit_passages(office, BATCH + 6)
+    archive = await archive_of(office, tmp_path, "5", "40")
+    assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
+    assert await archive.memory.count("tenant") == BATCH + 4
+    kept = [passage.id for passage in await office.store.passages_of(TASK) if passage.text.split()[0] in {"5", "40"}]
+    assert list(await office.store.refused()) == list(await office.store.refused(TASK)) == kept
+    assert await office.store.refused("task-2") == ()
+    assert await archive.drain() == Drained(stored=0, waiting=0)
+    await archive.memory.aclose()
+
+
+async def test_a_server_refuses_one_point_by_its_status_and_takes_the_others_once(office: Office) -> None:
+    await commit_passages(office, BATCH + 6)
+    with running_qdrant() as qdrant:
+        memory = QdrantServerMemory.open(QdrantServer(url=qdrant.url), "short", 4)
+        archive = replace(office.archive, memory=memory, embedder=ShortVectors("5", "40"))
+        assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
+        refused = await office.store.refused()
+        points = [str(point.id) for point in qdrant.points("waystation")]
+        await memory.aclose()
+    assert len(refused) == 2
+    assert sorted(points) == sorted(await office.store.passage_ids())
+    assert not {*refused} & {*points}
+
+
+async def test_where_nothing_is_taken_memory_may_be_at_fault_and_everything_waits(
+    office: Office, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await commit_passages(office, 3)
+    archive = await archive_of(office, tmp_path, "0", "1", "2")
+    with caplog.at_level(logging.DEBUG):
+        assert await archive.drain() == Drained(stored=0, waiting=3)
+    assert await office.store.refused() == ()
+    mended = replace(archive, embedder=ShortVectors())
+    assert await mended.drain() == Drained(stored=3, waiting=0)
+    await archive.memory.aclose()
+
+
+async def test_a_refused_passage_is_taken_back_like_any_other(office: Office, tmp_path: Path) -> None:
+    await commit_passages(office, 3)
+    archive = await archive_of(office, tmp_path, "1")
+    await archive.drain()
+    (refused,) = await office.store.refused()
+    assert refused in {passage.id for passage in await office.store.passages_of(TASK)}
+    assert [passage.id for passage in await office.store.passages_named("tenant", refused[:8])] == [refused]
+    assert await office.store.passages_named("other", refused[:8]) == ()
+    assert await office.store.passages_named("tenant", "%") == ()
+    await archive.memory.aclose()

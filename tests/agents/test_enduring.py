@@ -1,0 +1,116 @@
+"""A text that cannot be redacted, with Presidio and a recogniser whose pattern takes for ever on it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.presidio.own import read_own_rules
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules
+from waystation.agents.enduring import NEEDED, PAID, EnduringRedactor
+from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
+from waystation.domain.privacy import Place, Policy, Treatment, treatment
+from waystation.domain.redaction import PLACEHOLDER, AfterFailures, redaction_notes
+from waystation.testing import PlainRedactor
+
+KEY = b"k" * 32
+SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
+ENDLESS = "x" * 1_500
+FINE = "Write to alice@example.com."
+REDACTED = {
+    place for place in Place if treatment(place, Policy.STANDARD) not in {Treatment.ORIGINAL, Treatment.NO_TEXT}
+}
+
+
+@dataclass
+class Work:
+    """What is in hand, and how often it was begun."""
+
+    attempt: int = 1
+    pauses: list[float] = field(default_factory=list[float])
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+@pytest.fixture
+async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
+    monkeypatch.setattr("waystation.adapters.presidio.own.SECONDS_PER_CHUNK", 0.02)
+    (tmp_path / "rules.yaml").write_text(SLOW)
+    redactor = PresidioRedactor(KEY, Rules(own=read_own_rules(tmp_path / "rules.yaml")))
+    yield redactor
+    redactor.close()
+
+
+def enduring(
+    redactor: PresidioRedactor | PlainRedactor, work: Work, then: AfterFailures = "placeholder"
+) -> EnduringRedactor:
+    return EnduringRedactor(redactor, partial(fingerprint, KEY), lambda: work.attempt, 3, then, work.pause)
+
+
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID))
+async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, place: Place) -> None:
+    with pytest.raises(TextNotRedacted, match="the recogniser 'slow' of your own took over"):
+        await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], place, "t")
+
+
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID - NEEDED))
+@pytest.mark.parametrize("attempt", [3, 4])
+async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redacted(
+    presidio: PresidioRedactor, place: Place, attempt: int
+) -> None:
+    fine, endless = await enduring(presidio, Work(attempt)).redact([FINE, ENDLESS], place, "t")
+    assert fine.text.startswith("Write to <EMAIL_")
+    assert PLACEHOLDER.fullmatch(endless.text)
+    assert endless.text.startswith("<UNREDACTED_TEXT_")
+    assert redaction_notes(fine) == ()
+    assert redaction_notes(endless, fine) == (
+        "Text that could not be redacted was left out, and a placeholder stands where it was.",
+    )
+    (again,) = await presidio.redact([endless.text], place, "t")
+    assert again.text == endless.text
+
+
+@pytest.mark.parametrize("place", sorted(NEEDED))
+async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedactor, place: Place) -> None:
+    with pytest.raises(TextGivenUp, match=r"^after 3 attempts .* the recogniser 'slow' of your own took over"):
+        await enduring(presidio, Work(3)).redact([ENDLESS], place, "t")
+
+
+@pytest.mark.parametrize("place", sorted(REDACTED - PAID))
+async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, place: Place) -> None:
+    with pytest.raises(TextHeldBack, match="after 3 attempts"):
+        await enduring(presidio, Work(3), "pause").redact([ENDLESS], place, "t")
+
+
+@pytest.mark.parametrize("place", sorted(PAID))
+@pytest.mark.parametrize("then", ["placeholder", "pause"])
+async def test_what_a_model_was_paid_for_is_tried_again_without_asking_it_again(
+    presidio: PresidioRedactor, place: Place, then: AfterFailures
+) -> None:
+    work = Work()
+    (endless,) = await enduring(presidio, work, then).redact([ENDLESS], place, "t")
+    assert endless.unredacted
+    assert work.pauses == [1, 2]
+
+
+async def test_a_redactor_that_is_down_is_waited_for_without_end() -> None:
+    down = PlainRedactor({})
+    down.failing = True
+    for attempt in (1, 3, 100):
+        with pytest.raises(RedactionFailed, match="told to fail"):
+            await enduring(down, Work(attempt)).redact([FINE], Place.TOOL_RESULT, "t")
+
+    class Mended(Work):
+        async def pause(self, seconds: float) -> None:
+            await super().pause(seconds)
+            down.failing = len(self.pauses) < 8
+
+    work = Mended()
+    (fine,) = await enduring(down, work).redact([FINE], Place.MODEL_OUTPUT, "t")
+    assert fine.text == FINE
+    assert work.pauses == [1, 2, 4, 8, 16, 32, 60, 60]

@@ -1,0 +1,42 @@
+"""What a model writes of its own accord is kept as everything else is: without private values."""
+
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.agents.replies import redacted_reply
+from waystation.domain.leg import Finished
+from waystation.domain.messages import Message, RedactedThinking, Text, Thinking, ToolUse
+from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
+
+NOTED = use("take_note", "c1", text=f"Her key is {SECRET}.", document="keeper.md", first_line=2, last_line=2)
+FOUND = use("submit_findings", "c2", findings=[{"claim": f"It is {SECRET}.", "citations": ["[keeper.md:2-2]"]}])
+
+
+async def test_words_and_arguments_are_kept_without_private_values(office: Office) -> None:
+    said = scripted_reply(Text(text=f"I know {SECRET}."), NOTED)
+    assert isinstance(await office.leg(ScriptedModel([said, scripted_reply(FOUND)])), Finished)
+    transcript = await office.transcript()
+    assert SECRET not in transcript.model_dump_json()
+    assert f"I know {SECRET_PLACEHOLDER}." in transcript.model_dump_json()
+    (note,) = await office.store.notes(TASK)
+    assert (note.text, note.document) == (f"Her key is {SECRET_PLACEHOLDER}.", "keeper.md")
+    deliverable = await office.store.deliverable(f"{TASK}/research-1")
+    assert deliverable is not None
+    assert f"It is {SECRET_PLACEHOLDER}." in deliverable.model_dump_json()
+
+
+async def test_strings_at_any_depth_are_replaced_and_everything_else_stays_in_its_place() -> None:
+    redactor = PlainRedactor({SECRET: SECRET_PLACEHOLDER})
+    blocks = (
+        Thinking(thinking=f"signed {SECRET}", signature="s"),
+        RedactedThinking(data="sealed"),
+        Text(text="one"),
+        ToolUse(id=SECRET, name="n", input={"a": [1, {"b": SECRET, SECRET: None}], "c": f"x{SECRET}", "d": True}),
+        Text(text=f"two {SECRET}"),
+    )
+    kept, redacted = await redacted_reply(blocks, redactor, "t")
+    assert kept[:3] == blocks[:3]
+    assert kept[3] == blocks[3].model_copy(
+        update={"input": {"a": [1, {"b": SECRET_PLACEHOLDER, SECRET: None}], "c": f"x{SECRET_PLACEHOLDER}", "d": True}}
+    )
+    assert kept[4] == Text(text=f"two {SECRET_PLACEHOLDER}")
+    assert sum(len(one.spans) for one in redacted) == 3
+    assert Message(id="m1", role="assistant", blocks=kept).text == f"one\ntwo {SECRET_PLACEHOLDER}"

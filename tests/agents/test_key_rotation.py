@@ -1,0 +1,55 @@
+"""A key that is replaced: what the old one sealed still opens, and nobody's placeholders change."""
+
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.presidio.key import key_check
+from waystation.domain.errors import BadInput
+from waystation.domain.privacy import Place
+from waystation.keyring import first_key, own_cipher
+from waystation.payloads import require_key_of
+from waystation.redactors import redactor_of
+from waystation.settings import Settings
+from waystation.stores import opened_store
+
+OLD, NEW, OTHER = "11" * 32, "22" * 32, "33" * 32
+LETTER = "Write to ada@lovelace.org."
+
+
+def settings(home: Path, key: str, *previous: str) -> Settings:
+    return Settings.model_validate({"home": home, "key": key, "previous_keys": ",".join(previous) or None})
+
+
+async def placeholder(under: Settings) -> str:
+    redactor = redactor_of(under, first_key(under))
+    try:
+        ((only,),) = [one.spans for one in await redactor.redact([LETTER], Place.REPORT, "tenant")]
+    finally:
+        redactor.close()
+    return only.placeholder
+
+
+async def test_a_new_key_reads_what_the_old_one_wrote_and_keeps_its_placeholders(tmp_path: Path) -> None:
+    old, new = settings(tmp_path, OLD), settings(tmp_path, NEW, OLD)
+    async with aclosing(await opened_store(old)) as store:
+        blob = await store.put_text("What was said before.")
+        assert await store.claim_key(key_check(first_key(old)))
+    async with aclosing(await opened_store(new)) as store:
+        assert await store.get_text(blob) == "What was said before."
+        assert await store.claim_key(key_check(first_key(new)))
+        await require_key_of(store, new)
+        since = await store.put_text("What is said since.")
+    async with aclosing(await opened_store(settings(tmp_path, OTHER, NEW, OLD))) as store:
+        assert await store.get_text(since) == "What is said since."
+    assert own_cipher(new, "rest").seal(b"x", b"y")[:5] != own_cipher(old, "rest").seal(b"x", b"y")[:5]
+    assert await placeholder(new) == await placeholder(old)
+
+
+async def test_a_new_key_alone_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    old = settings(tmp_path, OLD)
+    async with aclosing(await opened_store(old)) as store:
+        await store.claim_key(key_check(first_key(old)))
+    with pytest.raises(BadInput, match="WAYSTATION_PREVIOUS_KEYS may name older ones"):
+        await opened_store(settings(tmp_path, NEW))

@@ -1,0 +1,102 @@
+"""Under `strict` agents know people, and documents named after them, by placeholders: they work with these alone."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
+
+from tests.agents.office import NOON, TASK, Office, use
+from tests.agents.test_publisher import DRAFT, PROGRESS
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.store.vault import SqlVault
+from waystation.agents.keeping import KeepingRedactor
+from waystation.domain.privacy import Place, Policy
+from waystation.domain.task import SourceDocument
+
+KEY = bytes(range(32))
+ADA, GRACE = "Ada Lovelace", "Grace Hopper"
+DOCUMENTS = (
+    SourceDocument(name=f"Interview with {ADA}.md", text=f"{ADA} wrote the first program.\nShe wrote notes.\n"),
+    SourceDocument(name=f"Interview with {GRACE}.md", text=f"{GRACE} wrote a compiler.\n"),
+    SourceDocument(name="mail of anna.berg@example.org.eml", text="The bar carries two fathoms.\n"),
+)
+
+
+@dataclass
+class StrictOffice:
+    """An office with the real redactor and a vault."""
+
+    office: Office
+    redactor: KeepingRedactor
+    vault: SqlVault
+
+    async def call(self, name: str, /, **arguments: object) -> str:
+        """The result of a call with these arguments, as it is kept."""
+        site = await self.office.site()
+        desk = replace(self.office.desk, redactor=self.redactor, vault=self.vault)
+        result = await desk.toolbox("research").run(use(name, "c1", **arguments), site)
+        return f"ERROR {result.content}" if result.is_error else result.content
+
+    async def redacted(self, text: str) -> str:
+        (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, self.office.ref.tenant)
+        return redacted.text
+
+
+@pytest.fixture(scope="module")
+def presidio() -> PresidioRedactor:
+    return PresidioRedactor(KEY, Rules(policy=Policy.STRICT))
+
+
+@pytest.fixture
+async def strict(bare_office: Office, presidio: PresidioRedactor) -> StrictOffice:
+    await bare_office.open_task(DOCUMENTS)
+    vault = bare_office.store.vault(Sealer(KEY, "vault"))
+    return StrictOffice(bare_office, KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON), vault)
+
+
+async def shown_names(strict: StrictOffice) -> list[str]:
+    return [line.partition(" (")[0] for line in (await strict.call("list_documents")).splitlines()]
+
+
+async def test_a_document_is_opened_by_the_name_that_its_agent_is_shown(strict: StrictOffice) -> None:
+    names = await shown_names(strict)
+    assert len(set(names)) == len(DOCUMENTS)
+    assert all("<" in name for name in names)
+    for name, words in zip(names, ("first program", "a compiler", "two fathoms"), strict=True):
+        read = await strict.call("read_document", name=name)
+        assert words in read
+        assert ADA not in read
+        assert read.startswith(f"{name}, lines 1-")
+
+
+async def test_people_are_searched_for_by_their_placeholders(strict: StrictOffice) -> None:
+    person = (await strict.redacted(f"{GRACE} wrote it.")).partition(" wrote")[0]
+    assert person.startswith("<PERSON_")
+    found = await strict.call("search_documents", query=f"{person} compiler")
+    assert f"{person} wrote a compiler." in found
+    assert GRACE not in found
+
+
+async def test_a_name_that_no_document_has_is_refused_without_the_names_of_others(strict: StrictOffice) -> None:
+    refused = await strict.call("read_document", name=f"Interview with {ADA} Byron.md")
+    assert refused.startswith("ERROR There is no document")
+    assert ADA not in refused
+
+
+async def test_notes_and_citations_by_placeholder_hold(strict: StrictOffice) -> None:
+    name = (await shown_names(strict))[0]
+    await strict.call("take_note", text="She wrote notes.", document=name, first_line=2, last_line=2)
+    (note,) = await strict.office.store.notes(TASK)
+    assert note.document == DOCUMENTS[0].name
+    publisher = replace(strict.office.publisher, redactor=strict.redactor, vault=strict.vault)
+    report = await strict.office.store.get_text((await publisher.publish(strict.office.ref, PROGRESS)).report)
+    assert f"She wrote notes. [{name}:2-2]" in report
+    assert ADA not in report
+    draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})
+    fence = (await strict.office.site("writing")).fence
+    await strict.office.store.hand_in(fence, TASK, draft)
+    outcome = await publisher.publish(strict.office.ref, PROGRESS)
+    assert (outcome.citations, outcome.failed) == (1, 0)

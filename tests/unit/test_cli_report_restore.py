@@ -1,0 +1,118 @@
+"""`waystation report --restore`: who may read what placeholders stand for, and what is said where nobody can."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.unit.test_cli_ended_task import keep_ended_task
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.cli.main import run
+from waystation.domain.redaction import Original
+from waystation.domain.task import tenant_hash
+from waystation.keyring import own_cipher
+from waystation.settings import Settings
+
+ADA, PLACEHOLDER, CREDENTIAL = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "<SECRET_0123456789ab>"
+REPORT = f"# Report\nBy {PLACEHOLDER}, with {CREDENTIAL}."
+RESTORED = f"# Report\nBy {ADA}, with {CREDENTIAL}."
+HEX = "0123456789abcdef" * 4
+Run = Callable[..., tuple[int, str, str]]
+
+
+async def keep_report(settings: Settings) -> str:
+    task_id = await keep_ended_task(settings)
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        progress = (await store.task(task_id)).progress
+        assert progress is not None
+        blob = await store.put_text(REPORT)
+        await store.finish(task_id, progress.model_copy(update={"report": blob}))
+        kept = Original(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
+        await store.vault(own_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])
+    return task_id
+
+
+@pytest.fixture
+def task_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Id of a task that has ended with a report, whose key lies in the home folder."""
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    return asyncio.run(keep_report(Settings()))
+
+
+@pytest.fixture
+def ran(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run_command(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        said = capsys.readouterr()
+        return code, said.out.rstrip("\n"), said.err.rstrip("\n")
+
+    return run_command
+
+
+def test_the_owner_reads_what_was_replaced_and_is_told_what_stayed(task_id: str, ran: Run) -> None:
+    assert ran("report", task_id) == (0, REPORT, "")
+    assert ran("report", task_id, "--restore") == (
+        0,
+        RESTORED,
+        "1 placeholder restored: what is printed now is private; 1 placeholder stayed, whose originals are not kept "
+        "(credentials never are)",
+    )
+    assert json.loads(ran("report", task_id, "--restore", "--json")[1])["report"] == RESTORED
+
+
+def test_without_the_key_the_report_is_read_and_not_restored(task_id: str, ran: Run) -> None:
+    (Settings().key_file).unlink()
+    assert ran("report", task_id) == (0, REPORT, "")
+    code, out, err = ran("report", task_id, "--restore")
+    assert (code, out) == (2, "")
+    assert err == (
+        "waystation: what placeholders stand for is encrypted, and the key is not here: set WAYSTATION_KEY to the key "
+        f"of the workers, or put their key file back as {Settings().key_file}"
+    )
+    assert not Settings().key_file.exists()
+
+
+def test_another_key_is_refused_by_the_name_of_where_it_came_from(
+    task_id: str, ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Settings().key_file.write_bytes(bytes(32))
+    code, out, err = ran("report", task_id, "--restore")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"waystation: the key in {Settings().key_file} is not the one with which this was encrypted")
+    monkeypatch.setenv("WAYSTATION_KEY", HEX)
+    assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the one")
+    Settings().key_file.write_bytes(b"short")
+    monkeypatch.delenv("WAYSTATION_KEY")
+    assert (
+        "is not a redaction key: 5 bytes instead of 32: put the right file back"
+        in ran("report", task_id, "--restore")[2]
+    )
+
+
+def test_an_older_key_that_is_named_opens_what_it_encrypted(
+    task_id: str, ran: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_PREVIOUS_KEYS", Settings().key_file.read_bytes().hex())
+    monkeypatch.setenv("WAYSTATION_KEY", HEX)
+    assert ran("report", task_id, "--restore")[1] == RESTORED
+
+
+def test_another_tenant_is_refused(task_id: str, ran: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_TENANT", "others")
+    code, out, err = ran("report", task_id, "--restore")
+    assert (code, out) == (2, "")
+    assert err.endswith("only its owner may read what was replaced: set WAYSTATION_TENANT")
+
+
+def test_any_text_of_the_tenant_is_restored_as_it_was_redacted(task_id: str, ran: Run, tmp_path: Path) -> None:
+    assert task_id
+    (tmp_path / "notes.md").write_text(REPORT, "utf-8")
+    assert ran("privacy", "redact", "--restore", str(tmp_path / "notes.md"))[:2] == (0, RESTORED)
+    code, out, _ = ran("privacy", "redact", "--restore", str(tmp_path / "notes.md"), "--json")
+    assert (code, json.loads(out)) == (0, {"text": RESTORED, "replaced": 1, "unknown": 1})

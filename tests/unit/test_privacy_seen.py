@@ -1,0 +1,60 @@
+"""Under which policy a task's text is redacted, and why its work is tried again: wherever people look."""
+
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from tests.unit.render_values import PAUSED
+from tests.unit.test_report import parts
+from waystation.cli.render import happened, task_screen
+from waystation.cli.task_json import task_json
+from waystation.domain.details import details
+from waystation.domain.privacy import Policy
+from waystation.domain.report import Apparatus, whole_report
+from waystation.domain.task import TaskProgress
+from waystation.domain.work import ReportDraft
+from waystation.seen import TaskView
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WAITS = "RunResearchAgent is tried again: RedactionFailed: the redactor is down"
+
+
+def screen(view: TaskView) -> str:
+    console = Console(width=200, highlight=False)
+    with console.capture() as captured:
+        console.print(task_screen(view, NOON, 200), soft_wrap=True)
+    return captured.get()
+
+
+def under(policy: Policy | None) -> TaskProgress:
+    return PAUSED.progress.model_copy(update={"privacy": policy})
+
+
+def report(progress: TaskProgress) -> str:
+    return whole_report(parts(ReportDraft(), progress), "", Apparatus())
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_the_policy_is_told_in_show_in_the_temporal_ui_and_in_the_report(policy: Policy) -> None:
+    told = f"Privacy {policy}: {policy.text}"
+    progress = under(policy)
+    assert f"{told}\n" in screen(TaskView(progress=progress))
+    assert f"\n\n{told}" in details(progress)
+    account = report(progress).split("## How this report came about")[1]
+    assert f"\n- {told}\n" in account
+    assert task_json(TaskView(progress=progress), None).privacy == policy
+
+
+def test_of_a_task_from_before_nothing_is_claimed() -> None:
+    progress = under(None)
+    for told in (screen(TaskView(progress=progress)), details(progress), report(progress)):
+        assert "Privacy" not in told
+
+
+def test_why_work_is_tried_again_is_told_once() -> None:
+    before, waiting = TaskView(progress=PAUSED.progress), TaskView(progress=PAUSED.progress, waits=(WAITS,))
+    assert WAITS in screen(waiting)
+    assert happened(before, waiting, NOON, 80) == (WAITS,)
+    assert happened(waiting, waiting, NOON, 80) == ()
+    assert task_json(waiting, None).waits == (WAITS,)

@@ -1,0 +1,77 @@
+"""A whole run with encryption on: no file has a word of question, documents, work or report."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import SAID, Crew
+from tests.running import TENANT, Counter, opened_parts, request, working
+from tests.store_contract.values import NOON, summary
+from waystation.adapters.store import AtRest
+from waystation.client import Client
+from waystation.domain.errors import WrongKey
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.task import SourceDocument
+from waystation.keyring import own_cipher
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+
+KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
+QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED = "canary-one", "canary-two", "canary-three", "canary-four"
+CANARIES = (QUESTION, INSTRUCTION, DOCUMENT, COMPRESSED, SAID)
+ASKED = request(question=f"How is {QUESTION} crossed?", instructions=f"Heed {INSTRUCTION}.")
+DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
+
+
+def settings(home: Path, key: str = KEY, *, encrypt: bool | None = None) -> Settings:
+    return Settings.model_validate({"home": home, "tenant": TENANT, "key": key, "encrypt_at_rest": encrypt})
+
+
+def in_files(folder: Path) -> list[str]:
+    """The canaries that lie in any file."""
+    content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    return [words for words in CANARIES if words.encode() in content]
+
+
+async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
+    """A task to its end, and a summary with its passage; what lay in the files while all of it was open is told."""
+    async with opened_parts(home, PlainRedactor({}), Crew(), at_rest=at_rest) as parts, working(server, parts):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
+        await counter.task().result()
+        run = RunRef(**(await parts.store.task(task_id)).ref.model_dump(), step_id="harbours", role="research")
+        kept = Passage(
+            id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
+            **run.model_dump(include={"tenant", "session", "task_id", "step_id"}),
+            run_id=run.run_id,
+            first_message="m1",
+            last_message="m2",
+            text=COMPRESSED,
+            content_hash="hash",
+            created=NOON,
+        )
+        fence = await parts.store.take_fence(run.run_id)
+        version = (await parts.store.load(run.run_id)).version
+        await parts.store.commit_compaction(fence, version, summary(), [kept], None)
+        return task_id
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["encrypted", "plain"])
+async def test_files_have_no_word_of_an_encrypted_run(server: TemporalClient, tmp_path: Path, sealed: bool) -> None:
+    at_rest = AtRest(own_cipher(settings(tmp_path), "rest"), seals=sealed)
+    await run_task(server, tmp_path, at_rest)
+    assert in_files(tmp_path) == ([] if sealed else list(CANARIES))
+
+
+async def test_the_client_reads_an_encrypted_run_with_its_key_only(
+    server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    task_id = await run_task(server, tmp_path, AtRest(own_cipher(settings(tmp_path), "rest"), seals=True))
+    async with await Client.connect(settings(tmp_path)) as client:
+        assert SAID in await client.report(task_id)
+    async with await Client.connect(settings(tmp_path, OTHER_KEY, encrypt=False)) as stranger:
+        with pytest.raises(WrongKey, match="it was encrypted with another key"):
+            await stranger.report(task_id)

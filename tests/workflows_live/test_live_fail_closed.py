@@ -1,0 +1,155 @@
+"""Redaction that fails, on a real server: nothing goes on, the run says why it waits, and it does not wait for ever."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import Call, Crew, terms
+from tests.running import TENANT, Counter, opened_parts, request, until, working
+from waystation.client import Client
+from waystation.domain.budget import Mode
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress
+from waystation.settings import Settings
+from waystation.stores import opened_store
+from waystation.testing import ListMeter, PlainRedactor
+from workers import parts as wiring
+from workflows.task import TaskWorkflow
+
+SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
+ENDLESS = "x" * 1_500
+DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{ENDLESS}\n"),)
+ATTEMPTS = 3
+WHY = "the recogniser 'slow' of your own took over 0.02 s"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalClient) -> Settings:
+    monkeypatch.setattr("waystation.adapters.presidio.own.SECONDS_PER_CHUNK", 0.02)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    (tmp_path / "rules.yaml").write_text(SLOW)
+    given = {"home": tmp_path, "tenant": TENANT, "recognisers": tmp_path / "rules.yaml", "languages": ["en"]}
+    return Settings.model_validate({**given, "redaction_attempts": ATTEMPTS})
+
+
+@asynccontextmanager
+async def at_work(server: TemporalClient, settings: Settings, crew: Crew) -> AsyncGenerator[Counter]:
+    """Workers as they are in production, but for the model."""
+    async with (
+        aclosing(await opened_store(settings)) as store,
+        wiring.opened_parts(settings, store, ListMeter()) as parts,
+        working(server, replace(parts, model=crew), settings=settings),
+    ):
+        yield Counter(server, store)
+
+
+async def waits_of(settings: Settings, task_id: str) -> tuple[str, ...]:
+    """What `waystation show` says of why it waits."""
+    async with await Client.connect(settings) as client:
+        return (await client.progress(task_id)).waits
+
+
+async def progress_of(counter: Counter) -> TaskProgress:
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+async def attempts_of(counter: Counter) -> int:
+    described = (await counter.task().describe()).raw_description
+    return max((pending.attempt for pending in described.pending_activities), default=0)
+
+
+async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_come_and_go_change_nothing(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Crew()
+    async with at_work(server, settings, crew) as counter:
+        task_id = (await counter.submit(documents=DOCUMENTS)).task_id
+
+        async def waiting() -> bool:
+            return bool(await waits_of(settings, task_id))
+
+        await until(waiting)
+        assert (await waits_of(settings, task_id))[0].startswith(
+            f"RunResearchAgent is tried again: TextNotRedacted: {WHY}"
+        )
+    async with at_work(server, settings, crew) as counter:
+        assert await attempts_of(counter) > 1
+        progress = await counter.task().result()
+        transcript = await counter.store.load(f"{task_id}/harbours")
+    result = next(result for message in transcript.messages for result in message.tool_results)
+    assert progress.phase is TaskPhase.DONE
+    assert ENDLESS not in transcript.model_dump_json()
+    assert result.content.startswith("This result could not be redacted, so it is not shown.")
+    assert "Text that could not be redacted was left out, and a placeholder stands where it was." in progress.notes
+    assert crew.calls.count(Call("harbours", 1)) == 1
+
+
+async def test_by_setting_a_person_is_asked_and_a_denial_ends_the_step_with_what_it_has(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Crew()
+    async with at_work(server, settings.model_copy(update={"redaction_failure": "pause"}), crew) as counter:
+        await counter.submit(documents=DOCUMENTS)
+
+        async def asked(number: int) -> bool:
+            return len([one for one in (await progress_of(counter)).approvals if one.agent == "harbours"]) == number
+
+        await until(lambda: asked(1))
+        (request_,) = [one for one in (await progress_of(counter)).approvals if one.agent == "harbours"]
+        assert request_.reason.startswith(f"after {ATTEMPTS} attempts a text could still not be redacted: {WHY}")
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": request_.request_id})
+        await until(lambda: asked(2))  # nobody has mended the recogniser
+        for one in (await progress_of(counter)).approvals:
+            if one.decision == "pending":
+                await counter.task().signal(DENY_BUDGET, {"request_id": one.request_id})
+        await until(lambda: over(counter))
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.PARTIAL
+    assert {step.id: step.state for step in progress.steps}["harbours"] == "partial"
+    assert crew.calls.count(Call("harbours", 1)) == 1
+
+
+async def over(counter: Counter) -> bool:
+    """Deny whatever is asked for meanwhile."""
+    progress = await progress_of(counter)
+    for one in progress.approvals:
+        if one.decision == "pending":
+            await counter.task().signal(DENY_BUDGET, {"request_id": one.request_id})
+    return progress.phase.over
+
+
+async def test_a_question_that_cannot_be_redacted_fails_the_task_with_the_reason_and_asks_no_model(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Crew()
+    async with at_work(server, settings, crew) as counter:
+        await counter.submit(request(instructions=ENDLESS), terms(mode=Mode.HARD), DOCUMENTS)
+        await until(lambda: over(counter))
+        progress = await progress_of(counter)
+    assert progress.phase is TaskPhase.FAILED
+    assert crew.calls == []
+
+
+async def test_while_redaction_is_down_no_model_is_asked_and_it_is_waited_for(
+    server: TemporalClient, settings: Settings
+) -> None:
+    redactor, crew = PlainRedactor({}), Crew()
+    async with opened_parts(settings.home, redactor, crew) as parts, working(server, parts, settings=settings):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit()).task_id
+        redactor.failing = True
+
+        async def waiting() -> bool:
+            calls = len(crew.calls)
+            return bool(await waits_of(settings, task_id)) and calls == len(crew.calls)
+
+        await until(waiting)
+        calls = len(crew.calls)
+        assert (await waits_of(settings, task_id))[0].endswith(": RedactionFailed: the redactor was told to fail")
+        assert len(crew.calls) == calls
+        redactor.failing = False
+        assert (await counter.task().result()).phase is TaskPhase.DONE

@@ -1,0 +1,94 @@
+"""Forgetting on the real server, store and memory: nothing of it is found, and nothing of it lies in the files."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import SAID, Call, Crew, Gate
+from tests.running import SESSION, TENANT, Counter, opened_parts, request, working
+from tests.store_contract.values import NOON, summary
+from waystation.client import Client
+from waystation.client_forget import Selection, forget, selected
+from waystation.domain.errors import BadInput
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import Passage
+from waystation.domain.task import SourceDocument, task_id_of
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+from workers.parts import Parts
+
+QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
+ASKED = request(question=f"How is {QUESTION} crossed?")
+DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
+
+
+@pytest.fixture
+def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+async def remember(parts: Parts, run: RunRef, text: str) -> None:
+    """Have a compaction put this into memory."""
+    fence = await parts.store.take_fence(run.run_id)
+    kept = Passage(
+        id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
+        **run.model_dump(include={"tenant", "session", "task_id", "step_id"}),
+        run_id=run.run_id,
+        first_message="m1",
+        last_message="m2",
+        text=text,
+        content_hash="hash",
+        created=NOON,
+    )
+    version = (await parts.store.load(run.run_id)).version
+    await parts.store.commit_compaction(fence, version, summary(), [kept], None)
+    await parts.archive.drain()
+
+
+def in_files(folder: Path, *canaries: str) -> list[str]:
+    """Canaries that lie in the database, its log, or beside them."""
+    content = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    return [words for words in canaries if words.encode() in content]
+
+
+async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_of_the_store_has_a_word(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    canaries = (QUESTION, DOCUMENT, REMEMBERED, SAID)
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
+        await counter.task().result()
+        run = RunRef(**(await parts.store.task(task_id)).ref.model_dump(), step_id="harbours", role="research")
+        await remember(parts, run, f"The {REMEMBERED} lies in the bay.")
+        assert await parts.recollection.find(run, REMEMBERED) != ()
+        assert in_files(tmp_path, *canaries) == list(canaries)
+        task_ids = await selected(client, settings, Selection(session=SESSION))
+        gone = await forget(settings, task_ids, everything=True)
+        assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1, 1, 1)
+        assert await parts.recollection.find(run, REMEMBERED) == ()
+        assert await parts.memory.count(run.tenant) == 0
+        assert in_files(tmp_path, *canaries) == []
+
+
+async def test_a_task_that_runs_is_not_forgotten(server: TemporalClient, tmp_path: Path, settings: Settings) -> None:
+    gate = Gate(Call("harbours", 2))
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        await counter.submit(ASKED)
+        await gate.reached.wait()
+        with pytest.raises(BadInput, match=rf"^{task_id_of(ASKED)} runs: `waystation cancel"):
+            await selected(client, settings, Selection(all_of_tenant=True))
+        gate.opened.set()
+        await counter.task().result()
+        assert await selected(client, settings, Selection(all_of_tenant=True)) == (task_id_of(ASKED),)

@@ -1,0 +1,48 @@
+"""A whole task over private values, with a model that passes everything on: what is left of them, and where."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.privacy.leaks import MODEL_SEES, Seeds, Seen, run, seeds
+from waystation.domain.privacy import Policy
+
+PLANTED = seeds(60, seed=3)
+PLACES = {
+    "Qdrant's payloads",
+    "heartbeats and failures",
+    "logs",
+    "reports",
+    "requests to the model",
+    "search attributes",
+    "summaries",
+    "transcripts",
+    "webhooks",
+    "workflow history",
+}
+MISSED = 0.25
+"""Share of names that the language model may overlook in a place."""
+
+
+def names_in(seen: Seen, place: str, planted: Seeds = PLANTED) -> float:
+    return seen.leaks(place, planted.names).total() / len(planted.names)
+
+
+@pytest.mark.parametrize(
+    ("policy", "encrypted"), [(Policy.STANDARD, True), (Policy.STRICT, False)], ids=["standard", "strict, plain"]
+)
+async def test_no_secret_and_no_identifier_comes_through_anywhere(
+    policy: Policy, encrypted: bool, tmp_path: Path
+) -> None:
+    seen = await run(PLANTED, tmp_path, encrypted=encrypted, policy=policy)
+    assert {place: seen.leaks(place, PLANTED.values) for place in seen.texts} == {place: {} for place in PLACES}
+    assert seen.progress is not None
+    assert seen.progress.privacy is policy
+    assert any(made.status.made_room and made.passages for made in seen.progress.compactions)
+    assert all(any(seen.texts[place]) for place in PLACES)
+    assert any("Starting activity" in line for line in seen.texts["logs"])
+    # Names are another matter; and where they stay, the search above would have found what else stays.
+    assert [place for place in PLACES - MODEL_SEES if names_in(seen, place) > MISSED] == []
+    assert (names_in(seen, "transcripts") > 1 - MISSED) is (policy is Policy.STANDARD)
+    failed = "ValueError: its message is not repeated, since it may quote text"
+    assert any(failed in text for text in seen.texts["heartbeats and failures"])

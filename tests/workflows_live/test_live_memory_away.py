@@ -1,0 +1,97 @@
+"""Qdrant stops in the middle of a task, in three ways: the task ends well, and its passages arrive later, once."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.qdrant_server import QdrantStub, running_qdrant
+from tests.running import Counter, opened_parts, working
+from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of, until_asked
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.patience import Patience
+from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.cli.main import run
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.task import TaskPhase
+
+QUICK = Patience(timeout_s=0.5, pauses_s=(0.01,))
+
+
+def refuses(qdrant: QdrantStub) -> None:
+    qdrant.fail_next(10_000, 429)
+
+
+def hangs(qdrant: QdrantStub) -> None:
+    """Its work is done, and its answer comes when nobody waits for it any more."""
+    qdrant.delay = 60
+
+
+def fails(qdrant: QdrantStub) -> None:
+    qdrant.fail_next(10_000, 500)
+
+
+@pytest.mark.parametrize("stops", [refuses, hangs, fails])
+async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
+    stops: Callable[[QdrantStub], None],
+    server: Client,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+
+    async def shown(task_id: str) -> dict[str, object]:
+        capsys.readouterr()
+        assert await asyncio.to_thread(run, ["show", task_id, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    with running_qdrant() as qdrant:
+        async with opened_parts(tmp_path, redactor, Condensing()) as local:
+            embedder = local.embedder
+            place = QdrantServer(url=qdrant.url)
+            async with aclosing(QdrantServerMemory.open(place, embedder.name, embedder.dimension, QUICK)) as memory:
+                parts = replace(local, memory=memory)
+                async with working(server, parts):
+                    counter = Counter(server, parts.store)
+                    await counter.submit(under=paused_terms(), documents=LONG)
+                    task = counter.task()
+                    await until_asked(task)
+                    assert await memory.count("pilots") == 0  # it is there, until now
+                    stops(qdrant)
+                    assert (await edited(task, action="compact")).state == "done"
+                    (made,) = (await progress_of(task)).compactions
+                    # The crew counts what it sees, and would begin again.
+                    assert (await edited(task, action="restore", compaction=made.compaction_id)).state == "done"
+                    for request_id in ("harbours-1", "tides-1"):
+                        await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
+                    ended = await task.result()
+                    waiting = await parts.store.count_waiting()
+                    assert (made.status, made.passages, ended.phase) == (
+                        Status.COMPRESSED,
+                        waiting,
+                        TaskPhase.DONE,
+                    )
+                    assert waiting > 0
+                    assert (await shown(task.id))["passages_waiting"] == waiting
+                    (aside, *_) = [one.id for one in await parts.store.waiting(1)]
+                    await parts.store.put_aside([aside])
+                    with_aside = await shown(task.id)
+                    assert (with_aside["passages_waiting"], with_aside["passages_refused"]) == (waiting - 1, [aside])
+                    qdrant.recover()
+                    assert (await parts.archive.drain()).stored == waiting - 1
+                    assert (await shown(task.id))["passages_waiting"] == 0
+                wanted = await parts.store.passage_ids()
+        points = [str(point.id) for point in qdrant.points("waystation")]
+    # A server that hangs may have taken what was put aside; ids make one point of a passage that came twice.
+    assert {*points} - {aside} == wanted - {aside}
+    assert len(points) == len({*points})

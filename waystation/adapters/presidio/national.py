@@ -1,0 +1,130 @@
+"""National ids by country: Presidio's recognisers, held to a label or to a form that nothing else has."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from presidio_analyzer import EntityRecognizer, PatternRecognizer
+from presidio_analyzer.predefined_recognizers import (
+    AuMedicareRecognizer,
+    AuTfnRecognizer,
+    CaSinRecognizer,
+    DeHealthInsuranceRecognizer,
+    DeIdCardRecognizer,
+    DePassportRecognizer,
+    DeSocialSecurityRecognizer,
+    DeTaxIdRecognizer,
+    EsNieRecognizer,
+    EsNifRecognizer,
+    EsPassportRecognizer,
+    FiPersonalIdentityCodeRecognizer,
+    InAadhaarRecognizer,
+    InPanRecognizer,
+    ItFiscalCodeRecognizer,
+    ItIdentityCardRecognizer,
+    ItPassportRecognizer,
+    KrRrnRecognizer,
+    NgNinRecognizer,
+    PlPeselRecognizer,
+    SePersonnummerRecognizer,
+    SgFinRecognizer,
+    ThTninRecognizer,
+    TrNationalIdRecognizer,
+    UkDrivingLicenceRecognizer,
+    UkNinoRecognizer,
+    ZaIdNumberRecognizer,
+)
+
+from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
+from waystation.adapters.presidio.identifiers import SocialSecurityRecognizer
+
+
+class _Form(NamedTuple):
+    recogniser: Callable[[], PatternRecognizer]
+    unmistakable: bool = False
+    """Its form or its check digit leaves little else that it could be, so that it needs no label."""
+
+
+_FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
+    {
+        "au": (_Form(AuTfnRecognizer), _Form(AuMedicareRecognizer)),
+        "ca": (_Form(CaSinRecognizer),),
+        "de": (
+            _Form(DeSocialSecurityRecognizer, unmistakable=True),
+            _Form(DeTaxIdRecognizer),
+            _Form(DeIdCardRecognizer),
+            _Form(DePassportRecognizer),
+            _Form(DeHealthInsuranceRecognizer),
+        ),
+        "es": (
+            _Form(EsNifRecognizer, unmistakable=True),
+            _Form(EsNieRecognizer, unmistakable=True),
+            _Form(EsPassportRecognizer),
+        ),
+        "fi": (_Form(FiPersonalIdentityCodeRecognizer, unmistakable=True),),
+        "in": (_Form(InPanRecognizer, unmistakable=True), _Form(InAadhaarRecognizer)),
+        "it": (
+            _Form(ItFiscalCodeRecognizer, unmistakable=True),
+            _Form(ItIdentityCardRecognizer),
+            _Form(ItPassportRecognizer),
+        ),
+        "kr": (_Form(KrRrnRecognizer),),
+        "ng": (_Form(NgNinRecognizer),),
+        "pl": (_Form(PlPeselRecognizer),),
+        "se": (_Form(SePersonnummerRecognizer),),
+        "sg": (_Form(SgFinRecognizer),),
+        "th": (_Form(ThTninRecognizer),),
+        "tr": (_Form(TrNationalIdRecognizer),),
+        "uk": (_Form(UkNinoRecognizer, unmistakable=True), _Form(UkDrivingLicenceRecognizer, unmistakable=True)),
+        "za": (_Form(ZaIdNumberRecognizer),),
+    }
+)
+"""Left out: forms that a phone, order or version number has too often (NHS, NPI, MBI), and what is no person's id."""
+
+COUNTRIES = frozenset(_FORMS) | {"us"}
+DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
+
+_LABEL_REACH = 60
+_LEAST_SCORE = 0.5
+"""Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
+_WHOLE = re.compile(r"[^\W_]|[-_.](?=\w)")
+_ANY_DIGIT = re.compile(r"\d")
+
+
+def recognisers_of(countries: Sequence[str]) -> list[EntityRecognizer]:
+    """The recognisers of these countries."""
+    found: list[EntityRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
+    return found + [IdRecognizer(form) for country in countries for form in _FORMS.get(country, ())]
+
+
+class IdRecognizer(FormatRecognizer):
+    """One kind of national id. What is all digits needs a label before it on its line."""
+
+    TYPES = ()
+
+    def __init__(self, form: _Form) -> None:
+        self._recogniser = form.recogniser()
+        self._unmistakable = form.unmistakable
+        self._label = label_before(self._recogniser.context)
+        super().__init__(types=tuple(self._recogniser.supported_entities))
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every id of this kind in the text."""
+        if not _ANY_DIGIT.search(text):
+            return
+        for found in self._recogniser.analyze(text, list(self._recogniser.supported_entities)):
+            if not _is_whole(text, found.start, found.end):
+                continue
+            value = text[found.start : found.end]
+            clear = (
+                self._unmistakable and found.score >= _LEAST_SCORE and not value.isdigit() and value == value.upper()
+            )
+            if clear or self._label.search(text, max(0, found.start - _LABEL_REACH), found.start):
+                yield Hit(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Not a part of a longer word, number or dotted name."""
+    before = text[max(0, start - 1) : start]
+    return not (before and (before.isalnum() or before in "-_./")) and not _WHOLE.match(text, end)

@@ -1,0 +1,206 @@
+"""Recognisers and exceptions of your own, from a YAML file in Presidio's form.
+
+A pattern that takes too long on a text stops that text: Presidio would skip the pattern and let the text pass.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import regex
+import yaml
+from presidio_analyzer import EntityRecognizer
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
+from waystation.domain.errors import BadInput, TextNotRedacted
+
+FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
+"""Presidio's for recognisers from a file; `(?-i:…)` inside a pattern heeds case."""
+SECONDS_PER_CHUNK = 2.0
+CLEAR_SCORE = 0.4
+"""A pattern under this counts only behind one of the context words."""
+_LABEL_REACH = 60
+_SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+def _compiles(pattern: str) -> str:
+    try:
+        if regex.compile(pattern, FLAGS).fullmatch(""):
+            raise ValueError("it matches where nothing is")
+    except regex.error as error:
+        raise ValueError(f"it is no regular expression: {error}") from None
+    return pattern
+
+
+_Regex = Annotated[str, Field(min_length=1, max_length=2_000), AfterValidator(_compiles)]
+
+
+class OwnPattern(BaseModel):
+    """One pattern of a recogniser."""
+
+    model_config = _SHAPE
+
+    name: str = ""
+    regex: _Regex
+    score: float = Field(ge=0, le=1)
+
+
+class OwnKind(BaseModel):
+    """One recogniser: patterns, words, or both. Languages are accepted and make no difference: it sees every text."""
+
+    model_config = _SHAPE
+
+    name: str = Field(min_length=1, max_length=100)
+    supported_entity: str = Field(pattern=r"^[A-Z]+(_[A-Z]+)*$", max_length=40)
+    type: Literal["custom"] = "custom"
+    enabled: bool = True
+    patterns: tuple[OwnPattern, ...] = ()
+    deny_list: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    deny_list_score: float = Field(default=1.0, ge=CLEAR_SCORE, le=1)
+    context: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    supported_language: str | None = None
+    supported_languages: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _finds_something(self) -> Self:
+        if not self.patterns and not self.deny_list:
+            raise ValueError("it needs patterns, a deny_list, or both")
+        if not self.context and any(pattern.score < CLEAR_SCORE for pattern in self.patterns):
+            raise ValueError(f"a pattern with a score under {CLEAR_SCORE} needs context words, or would find nothing")
+        return self
+
+
+class AllowedPattern(BaseModel):
+    """Values that match it as a whole stay."""
+
+    model_config = _SHAPE
+
+    regex: _Regex
+
+
+class _File(BaseModel):
+    model_config = _SHAPE
+
+    recognizers: tuple[OwnKind, ...] = ()
+    allow: tuple[str | AllowedPattern, ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """What a file adds to what is found, and what it lets stay."""
+
+    kinds: Sequence[OwnKind] = ()
+    values: frozenset[str] = frozenset()
+    patterns: Sequence[str] = ()
+
+    @property
+    def types(self) -> frozenset[str]:
+        """Types that its recognisers find."""
+        return frozenset(kind.supported_entity for kind in self.kinds)
+
+    def recognisers(self) -> list[EntityRecognizer]:
+        """Its recognisers."""
+        return [OwnRecognizer(kind) for kind in self.kinds]
+
+    def allow(self, value: str) -> bool:
+        """Whether this find stays in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
+
+
+NO_RULES = OwnRules()
+
+
+class OwnRecognizer(FormatRecognizer):
+    """Finds what one recogniser of the file describes."""
+
+    TYPES = ()
+
+    def __init__(self, kind: OwnKind) -> None:
+        super().__init__(types=(kind.supported_entity,))
+        self._kind = kind
+        self._label = label_before(kind.context) if kind.context else None
+        listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
+        written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
+        self._patterns = [(regex.compile(pattern, FLAGS), score) for pattern, score in (*written, *listed)]
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        for pattern, score in self._patterns:
+            for start, end in _spans(pattern, text, self._kind.name):
+                if score >= CLEAR_SCORE or self._is_labelled(text, start):
+                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
+
+    def _is_labelled(self, text: str, start: int) -> bool:
+        return self._label is not None and self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
+
+
+def read_own_rules(path: Path) -> OwnRules:
+    """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
+    written = ""
+    try:
+        written = path.read_text(encoding="utf-8")
+        content: object = yaml.safe_load(written)
+        file = _File.model_validate({} if content is None else content)
+    except OSError as error:
+        raise BadInput(f"the recognisers {path} cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise BadInput(f"the recognisers {where}: this is not YAML") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"])) or "the file"
+        line, fault = _line(_composed(written), first["loc"]), first["msg"].removeprefix("Value error, ")
+        raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
+    values = frozenset(item for item in file.allow if isinstance(item, str))
+    patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
+    return OwnRules(kinds=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns)
+
+
+def _composed(written: str) -> yaml.Node | None:
+    # It has no types.
+    return yaml.compose(written)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _line(node: yaml.Node | None, place: Sequence[int | str]) -> int:
+    """Where the field stands; of one that is missing, where the thing begins that lacks it."""
+    for step in place:
+        inner = _child(node, step)
+        node = node if inner is None else inner
+    return node.start_mark.line + 1 if node is not None else 1
+
+
+def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        fields: Mapping[str, yaml.Node] = {str(key.value): value for key, value in node.value}
+        return fields.get(str(step))
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+        return node.value[step]
+    return None
+
+
+def _any_of(words: Sequence[str]) -> str:
+    alternatives = "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))
+    return rf"(?<!\w)(?:{alternatives})(?!\w)"
+
+
+def _spans(pattern: regex.Pattern[str], text: str, name: str) -> list[tuple[int, int]]:
+    try:
+        found = [match.span() for match in pattern.finditer(text, timeout=SECONDS_PER_CHUNK)]
+    except TimeoutError:
+        raise TextNotRedacted(
+            f"the recogniser {name!r} of your own took over {SECONDS_PER_CHUNK:g} s for one stretch of text: simplify "
+            "its pattern, where repetitions stand inside repetitions"
+        ) from None
+    return [(start, end) for start, end in found if start < end]
+
+
+def _fits(pattern: str, value: str) -> bool:
+    try:
+        return regex.fullmatch(pattern, value, FLAGS, timeout=SECONDS_PER_CHUNK) is not None
+    except TimeoutError:
+        raise TextNotRedacted(
+            f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify it"
+        ) from None

@@ -1,0 +1,105 @@
+"""Tasks are forgotten: what memory could find of them, or every word of them."""
+
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, Table, and_, delete, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import to_its_end
+from waystation.adapters.store.errors import translated
+from waystation.adapters.store.mentions import mentioned, mentioned_in_passages, runs_of, without_mentioned
+from waystation.adapters.store.part import StorePart, writing
+from waystation.adapters.store.schema import (
+    audit,
+    compactions,
+    deliverables,
+    documents,
+    messages,
+    notes,
+    outcomes,
+    passages,
+    tasks,
+    texts,
+    tool_intents,
+    vault,
+)
+from waystation.adapters.store.tasks import task_columns, task_row
+from waystation.domain.errors import WrongStore
+from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
+
+BATCH = 500
+"""Values a statement."""
+
+
+class SqlForgetting(StorePart):
+    """The port `Forgetting`."""
+
+    async def forget(self, order: ForgetOrder) -> Forgotten:
+        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
+
+        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
+        """
+        forgotten = await self._forget(order)
+        with translated():
+            await to_its_end(self.database.empty_log())
+        return forgotten
+
+    @writing
+    async def _forget(self, connection: AsyncConnection, order: ForgetOrder) -> Forgotten:
+        if order.store_id != self._store_id:
+            raise WrongStore(order.store_id, self._store_id)
+        own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
+        ids = tuple((await connection.execute(own)).scalars())
+        candidates = await (mentioned if order.everything else mentioned_in_passages)(connection, ids)
+        forgotten = Forgotten(tasks=len(ids), passages=await self._without_passages(connection, ids))
+        if order.everything:
+            forgotten = forgotten.model_copy(update=await _without_words(connection, ids))
+        await without_mentioned(connection, candidates)
+        gone_texts = await _deleted(connection, texts, texts.c.blob, candidates.blobs)
+        originals = await _deleted(
+            connection, vault, vault.c.placeholder, candidates.placeholders, vault.c.tenant == order.tenant
+        )
+        return forgotten.model_copy(update={"texts": gone_texts, "originals": originals})
+
+    async def _without_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
+        # The row stays, empty, until memory has the point no more: the outbox brings it out.
+        now = self._clock()
+        there = (passages.c.run_id.in_(runs_of(ids)), passages.c.body != "")
+        changed = await connection.execute(update(passages).where(*there).values(body="", gone_at=now, stored_at=now))
+        return changed.rowcount
+
+
+async def _without_words(connection: AsyncConnection, ids: tuple[str, ...]) -> dict[str, int]:
+    """Counts by the fields of `Forgotten`. What the tasks cost and how they ended stays."""
+    agents = runs_of(ids)
+    counts = {
+        field: sum([await _emptied(connection, table, column.in_(which)) for table, column, which in places])
+        for field, places in {
+            "messages": [(table, table.c.run_id, agents) for table in (messages, compactions, outcomes)],
+            "work": [(table, table.c.run_id, agents) for table in (notes, deliverables)],
+            "documents": [(documents, documents.c.task_id, ids)],
+            "audits": [(audit, audit.c.task_id, ids)],
+        }.items()
+    }
+    await _emptied(connection, tool_intents, tool_intents.c.run_id.in_(agents))
+    for row in (await connection.execute(select(tasks).where(tasks.c.task_id.in_(ids)))).all():
+        scrubbed = task_columns(forgotten_row(task_row(row)))
+        this = tasks.c.task_id == row.task_id
+        await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None))
+    return counts
+
+
+async def _emptied(connection: AsyncConnection, table: Table, where: ColumnElement[bool]) -> int:
+    return (await connection.execute(delete(table).where(where))).rowcount
+
+
+async def _deleted(
+    connection: AsyncConnection,
+    table: Table,
+    column: ColumnElement[str],
+    values: Iterable[str],
+    *where: ColumnElement[bool],
+) -> int:
+    ordered = sorted(values)
+    batches = (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
+    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in batches])

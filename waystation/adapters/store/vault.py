@@ -1,0 +1,90 @@
+"""The vault: what placeholders stand for, each original sealed for its tenant and placeholder alone."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.engine import Database, add_missing
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import vault
+from waystation.domain.redaction import Original
+from waystation.ports import Cipher, Clock
+
+BATCH = 500
+"""Placeholders a statement: databases limit the number of parameters."""
+
+
+class SqlVault(StorePart):
+    """The port `Vault`."""
+
+    def __init__(self, database: Database, clock: Clock, store_id: str, cipher: Cipher) -> None:
+        super().__init__(database, clock, store_id)
+        self._cipher = cipher
+
+    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
+        """Keep each original whose placeholder has none. Returns the fingerprints whose placeholder has another."""
+        known = await self._fingerprints(tenant, [original.placeholder for original in originals])
+        if missing := [original for original in originals if original.placeholder not in known]:
+            # In one order everywhere: two workers that keep the same originals must not wait for each other.
+            await self._add(tenant, sorted(missing, key=lambda original: original.placeholder))
+            known |= await self._fingerprints(tenant, [original.placeholder for original in missing])
+        return frozenset(
+            original.fingerprint for original in originals if known[original.placeholder] != original.fingerprint
+        )
+
+    @reading
+    async def originals(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]
+    ) -> Mapping[str, str]:
+        """The original of each of these placeholders that is kept. Raises WrongKey."""
+        return {
+            row.placeholder: self._cipher.unseal(row.original, _context(tenant, row.placeholder)).decode(
+                "utf-8", "surrogatepass"
+            )
+            for batch in _batches(placeholders)
+            for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
+        }
+
+    @reading
+    async def _fingerprints(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]
+    ) -> dict[str, str]:
+        return {
+            row.placeholder: row.fingerprint
+            for batch in _batches(placeholders)
+            for row in await connection.execute(
+                select(vault.c.placeholder, vault.c.fingerprint).where(*_among(tenant, batch))
+            )
+        }
+
+    @writing
+    async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
+        rows = [
+            {
+                "tenant": tenant,
+                "placeholder": original.placeholder,
+                "fingerprint": original.fingerprint,
+                "original": self._cipher.seal(
+                    original.text.encode("utf-8", "surrogatepass"), _context(tenant, original.placeholder)
+                ),
+                "kept_at": self._clock(),
+            }
+            for original in originals
+        ]
+        await add_missing(connection, vault, rows)
+
+
+def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return vault.c.tenant == tenant, vault.c.placeholder.in_(placeholders)
+
+
+def _context(tenant: str, placeholder: str) -> bytes:
+    return f"{tenant}\x00{placeholder}".encode()
+
+
+def _batches(placeholders: Collection[str]) -> Iterator[list[str]]:
+    remaining = iter(sorted(set(placeholders)))
+    while batch := list(islice(remaining, BATCH)):
+        yield batch

@@ -1,0 +1,70 @@
+"""How the documents of a task are called where agents work: by their names, without private values in them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from waystation.agents.restoring import restored
+from waystation.domain.documents import Document, named
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted, with_placeholders
+from waystation.ports import Redactor, Vault
+
+_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
+_JOINTS = str.maketrans("_-/", "   ")
+"""Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
+
+
+@dataclass(frozen=True)
+class DocumentNames:
+    """The documents of one task, by both of their names."""
+
+    documents: Sequence[Document]
+    shown: Mapping[str, str]
+    """What agents are told, by the name as handed in."""
+    vault: Vault | None
+    tenant: str
+
+    def shown_in(self, text: str) -> str:
+        """The text with documents called as agents know them."""
+        return self._private.sub(lambda name: self.shown[name[0]], text) if self._private else text
+
+    @property
+    def as_shown(self) -> tuple[Document, ...]:
+        """The documents under the names that agents know."""
+        return tuple([one.model_copy(update={"name": self.shown[one.name]}) for one in self.documents])
+
+    async def original(self, words: str) -> str:
+        """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
+
+        Raises StoreError, WrongKey.
+        """
+        if (called := named(words, self.as_shown)) is not None:
+            return self.documents[self.as_shown.index(called)].name
+        return words if self.vault is None else (await restored(words, self.vault, self.tenant)).text
+
+    @cached_property
+    def _private(self) -> re.Pattern[str] | None:
+        """Longer names first: one may be part of another."""
+        private = sorted((name for name, shown in self.shown.items() if name != shown), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, private))) if private else None
+
+
+async def document_names(
+    documents: Sequence[Document], redactor: Redactor, tenant: str, vault: Vault | None = None
+) -> DocumentNames:
+    """Names are redacted with and without their suffix: `.eml` hides that `a@example.org.eml` is an address, and `.org`
+    is no suffix of it. Raises RedactionFailed.
+    """
+    names = [one.name for one in documents]
+    stems = [*names, *(_SUFFIX.sub("", name) for name in names)]
+    redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], Place.TOOL_RESULT, tenant)
+    pairs = zip(redacted[: len(names)], redacted[len(names) :], strict=True)
+    fuller = [max(pair, key=_covered) for pair in pairs]
+    shown = [with_placeholders(name, found.spans).text for name, found in zip(names, fuller, strict=True)]
+    return DocumentNames(documents, dict(zip(names, shown, strict=True)), vault, tenant)
+
+
+def _covered(redacted: Redacted) -> int:
+    return sum(span.end - span.start for span in redacted.spans)

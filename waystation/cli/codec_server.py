@@ -1,0 +1,102 @@
+"""`waystation codec-server`: decrypts what Temporal's UI and command line show of us."""
+
+import asyncio
+import hmac
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from waystation.adapters.keys import subkey
+from waystation.adapters.temporal.codec_server import AT_ANY_PORT, Access, CodecServer, Listening, served_codec
+from waystation.adapters.temporal.connect import find_target
+from waystation.cli.console import print_text, say
+from waystation.domain.errors import BadInput
+from waystation.keyring import present_key
+from waystation.payloads import payload_codec
+from waystation.settings import Settings
+from workers.address import address_of
+from workers.stopping import stop_on_signals
+
+PATH_CHARACTERS = 32
+"""Of hexadecimal digits: 128 bits."""
+LOOPBACK_NAMES = ("127.0.0.1", "localhost")
+
+app = typer.Typer()
+
+
+@app.command()
+def codec_server(
+    listen: Annotated[
+        str | None, typer.Option(help="Host and port, like 127.0.0.1:8081; by default any free port, for this machine.")
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(help="A UI whose pages may ask, like https://cloud.temporal.io; by default the one in use here."),
+    ] = None,
+    encode: Annotated[
+        bool,
+        typer.Option("--encode", help="Encrypt, too: without it no signal can be sent from a UI that decrypts here."),
+    ] = False,
+) -> None:
+    """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one of their own where they encrypt."""
+    settings = Settings()
+    origins = _origins(tuple(origin or _ui_in_use(settings)))
+    listening = Listening(*address_of("--listen", listen)) if listen else AT_ANY_PORT
+    asyncio.run(_serve(_server(settings, origins, encodes=encode), listening))
+
+
+async def _serve(server: CodecServer, listening: Listening) -> None:
+    stop_on_signals()
+    try:
+        async with served_codec(server, listening) as endpoint:
+            print_text(endpoint)
+            pages = ", ".join(sorted(server.access.origins)) or "no UI (--origin names one)"
+            say(
+                f"Set this as the codec endpoint of the UI, and tell nobody. Pages that may ask: {pages}. Ctrl-C stops."
+            )
+            await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        say("stopped")
+
+
+def codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextManager[str]:
+    """A codec server for the pages of one UI, which sends signals, too; gives its endpoint. Raises BadInput."""
+    return served_codec(_server(settings, _origins((ui_url,)), encodes=True))
+
+
+def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> CodecServer:
+    codec = payload_codec(settings)
+    if encodes and codec.key_id is None:
+        raise BadInput(
+            "there is nothing to encode with: set WAYSTATION_KEY (and not WAYSTATION_ENCRYPT_PAYLOADS=false)"
+        )
+    path = "" if settings.codec_token is not None else _secret_path(settings)
+    return CodecServer(codec, Access(origins=origins, path=path, token=settings.codec_token, encodes=encodes))
+
+
+def _secret_path(settings: Settings) -> str:
+    """The same whenever the server starts, so that a UI need be told once; and only who has the key can make it."""
+    key = present_key(settings)
+    if key is None:
+        raise BadInput("there is no key to decrypt with: set WAYSTATION_KEY to the key of the workers")
+    return hmac.digest(subkey(key, "payloads"), b"path of the codec server", "sha256").hex()[:PATH_CHARACTERS]
+
+
+def _ui_in_use(settings: Settings) -> tuple[str, ...]:
+    ui_url = find_target(settings.run_file, settings.temporal_ui).ui_url
+    return (ui_url,) if ui_url else ()
+
+
+def _origins(addresses: tuple[str, ...]) -> frozenset[str]:
+    """What browsers send for pages of these addresses. This machine has two names, and a person may use either."""
+    found: set[str] = set()
+    for address in addresses:
+        parts = urlsplit(address)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise BadInput(f"--origin is {address!r}: write it as the address of a UI, like https://cloud.temporal.io")
+        names = LOOPBACK_NAMES if parts.hostname in LOOPBACK_NAMES else (parts.hostname,)
+        port = f":{parts.port}" if parts.port else ""
+        found |= {f"{parts.scheme}://{name}{port}" for name in names}
+    return frozenset(found)

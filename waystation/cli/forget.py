@@ -1,0 +1,60 @@
+"""`waystation forget`: memory, and where asked for every word, of tasks that are over."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from waystation.cli.console import confirmed, print_json, print_text, say
+from waystation.cli.options import JsonOption
+from waystation.client import Client
+from waystation.client_forget import Gone, Selection, forget, selected
+from waystation.domain.errors import Unreachable
+from waystation.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command("forget")
+def forget_tasks(
+    session: Annotated[str | None, typer.Option(help="All tasks of this session.")] = None,
+    task: Annotated[str | None, typer.Option(help="One task; the beginning of its id is enough.")] = None,
+    all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Also question, documents, transcripts, notes, reports, histories.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
+    selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant)
+    gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
+    if gone is None:
+        say("nothing was forgotten")
+    elif as_json:
+        print_json(gone)
+    else:
+        print_text(told(gone))
+
+
+async def _forget(selection: Selection, *, everything: bool, yes: bool) -> Gone | None:
+    settings = Settings()
+    async with await Client.connect(settings) as client:
+        task_ids = await selected(client, settings, selection)
+        if not yes and not await confirmed(_question(len(task_ids), everything=everything)):
+            return None
+        if unattended := await client.unattended_queues():
+            raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+        return await forget(settings, task_ids, everything=everything)
+
+
+def _question(tasks: int, *, everything: bool) -> str:
+    what = "every word of" if everything else "what memory can find of"
+    return f"Forget {what} {tasks} task{'s' * (tasks != 1)}? It cannot be undone. [y/N]"
+
+
+def told(gone: Gone) -> str:
+    """How many of each kind went, and what may still have them."""
+    counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
+    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    return f"forgotten: {listed}\nBackups of database, memory and Temporal keep what they had."

@@ -1,0 +1,20 @@
+"""`waystation privacy redact --restore`: a text with what its placeholders stand for, for its owner."""
+
+import asyncio
+
+import typer
+
+from waystation.cli.console import print_json, say
+from waystation.cli.render_restored import said_of
+from waystation.client_restore import restored_for_tenant
+from waystation.settings import Settings
+
+
+def print_restored(text: str, *, as_json: bool) -> None:
+    """Print it, and say beside it how many placeholders stayed. Raises BadInput where the key does not open them."""
+    found = asyncio.run(restored_for_tenant(Settings(), text))
+    say(said_of(found))
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(found.text, nl=False)

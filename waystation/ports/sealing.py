@@ -1,0 +1,34 @@
+"""Ports to what is encrypted: the cipher, and the vault of originals behind placeholders."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from waystation.domain.redaction import Original
+
+
+class Cipher(Protocol):
+    """Encrypts bytes for one purpose with one key."""
+
+    def seal(self, plain: bytes, context: bytes) -> bytes:
+        """Encrypt. `context` says what the bytes are; they open under the same context only."""
+        ...
+
+    def unseal(self, sealed: bytes, context: bytes) -> bytes:
+        """Decrypt. Raises WrongKey."""
+        ...
+
+
+class Vault(Protocol):
+    """What placeholders of a tenant stand for, encrypted."""
+
+    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
+        """Keep each original whose placeholder has none yet; of one value the first spelling stays.
+
+        Returns the fingerprints of those whose placeholder stands for another value already: it must not be used for
+        them. Raises StoreError.
+        """
+        ...
+
+    async def originals(self, tenant: str, placeholders: Collection[str]) -> Mapping[str, str]:
+        """The original of each of these placeholders that is kept. Raises StoreError, WrongKey."""
+        ...

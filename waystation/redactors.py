@@ -1,0 +1,22 @@
+"""Redaction as the settings want it, for workers and commands alike."""
+
+from waystation.adapters.presidio.own import NO_RULES, read_own_rules
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules, checked_countries, models_for
+from waystation.domain.privacy import Policy
+from waystation.settings import Settings
+
+
+def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
+    """What is looked for. `policy` beats the setting. Raises BadInput."""
+    return Rules(
+        policy=policy or settings.privacy,
+        models=models_for(settings.languages),
+        countries=checked_countries(settings.national_ids),
+        own=read_own_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
+    )
+
+
+def redactor_of(settings: Settings, key: bytes, policy: Policy | None = None) -> PresidioRedactor:
+    """The redactor, to be closed. Raises BadInput."""
+    return PresidioRedactor(key, rules_of(settings, policy))

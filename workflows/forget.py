@@ -1,0 +1,25 @@
+"""Tasks are forgotten: what is carried out to its end although a database or a Qdrant server is away, and is seen."""
+
+from temporalio import workflow
+
+from activities.forgetting import ForgettingActivities
+from waystation.domain.forgetting import ForgetOrder, Forgotten
+from waystation.domain.names import FORGET_WORKFLOW
+from workflows.options import CONTEXT, named
+
+
+@workflow.defn(name=FORGET_WORKFLOW)
+class ForgetWorkflow:
+    """One order. Its history, with who started it and how many of each kind went, is its audit."""
+
+    @workflow.run
+    async def run(self, order: ForgetOrder) -> Forgotten:
+        """The store first: what it has given up no search may bring back."""
+        tasks = f"{len(order.task_ids)} task{'s' * (len(order.task_ids) != 1)}"
+        found = await workflow.execute_activity_method(
+            ForgettingActivities.forget, order, **named(CONTEXT, f"forget {tasks} in the store")
+        )
+        await workflow.execute_activity_method(
+            ForgettingActivities.forget_passages, **named(CONTEXT, "take passages out of memory")
+        )
+        return found
