@@ -1,25 +1,11 @@
 """Measure all proofs about memory, or those that are named: `python -m benchmarks.memory [NAME …]`."""
 
 import sys
-import time
-from collections.abc import Callable
 
-from benchmarks.budgets.tables import machine
 from benchmarks.memory import recall, speed
+from benchmarks.proofs import run_proofs
 
-PROOFS: dict[str, Callable[[], None]] = {"recall": recall.prove, "speed": speed.prove}
-
-
-def main(names: list[str]) -> None:
-    """Each prints its table."""
-    print(f"`python -m benchmarks.memory {' '.join(names)}`: {machine()}")
-    for name in names:
-        start = time.perf_counter()
-        PROOFS[name]()
-        print(f"\n({name} took {time.perf_counter() - start:.0f} s)", flush=True)
-
+PROOFS = {"recall": recall.prove, "speed": speed.prove}
 
 if __name__ == "__main__":
-    if unknown := set(sys.argv[1:]) - set(PROOFS):
-        sys.exit(f"there is no proof {', '.join(sorted(unknown))}: there are {', '.join(PROOFS)}")
-    main(sys.argv[1:] or list(PROOFS))
+    run_proofs("benchmarks.memory", PROOFS, sys.argv[1:])

@@ -1,61 +1,27 @@
 """A pause as long as people take, with the server's clock for that workflow moved on."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.testing import WorkflowEnvironment
-
 from tests.crew import WORK_TOKENS, Crew, tight
-from tests.running import DOCUMENTS, TENANT, Watched, opened_parts, request, until, working
-from waystation.adapters.clock import utc_now
+from tests.running import opened_parts, until, working
+from tests.workflows_live.moving import admitted, moving_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.domain.amount import Amount
 from waystation.domain.names import APPROVE_BUDGET, WORKFLOWS_QUEUE
-from waystation.domain.task import TaskPhase, TaskRef, TaskRow, session_hash, task_id_of, tenant_hash
-from waystation.domain.task_state import TaskStart
+from waystation.domain.task import TaskPhase
 from workflows.task import TaskWorkflow
 
 MONTH = timedelta(days=30)
 
 
-@pytest.fixture
-async def moving_server() -> AsyncIterator[WorkflowEnvironment]:
-    async with await WorkflowEnvironment.start_time_skipping_v2(
-        dev_server_existing_path=find_temporal(),
-        dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
-        dev_server_log_level="error",
-        data_converter=pydantic_data_converter,
-        plugins=[Watched(cached=True)],
-    ) as environment:
-        yield environment
-
-
-async def admitted_task(store: SqlStore) -> TaskStart:
-    """Without its session, whose look after open tasks every five minutes a month would be full of."""
-    asked, under = request(), tight()
-    ref = TaskRef(
-        store_id=await store.store_id(),
-        tenant=tenant_hash(TENANT),
-        session=session_hash(TENANT, "alone"),
-        task_id=task_id_of(asked),
-    )
-    await store.register(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), DOCUMENTS)
-    await store.admit(ref.task_id, "a title")
-    return TaskStart(ref=ref, terms=under, title="a title", search_attributes=False)
-
-
 async def test_a_task_that_waited_a_month_for_its_approval_goes_on_and_finishes(
-    moving_server: WorkflowEnvironment, tmp_path: Path, redactor: PresidioRedactor
+    tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     crew = Crew()
-    client = moving_server.client
-    async with opened_parts(tmp_path, redactor, crew) as parts:
-        start = await admitted_task(parts.store)
+    async with moving_server() as server, opened_parts(tmp_path, redactor, crew) as parts:
+        client = server.client
+        start = await admitted(parts.store, tight())
         async with working(client, parts):
             task = await client.start_workflow(
                 TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE
@@ -65,9 +31,9 @@ async def test_a_task_that_waited_a_month_for_its_approval_goes_on_and_finishes(
                 return (await task.query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
 
             await until(paused)
-            asked_at = await moving_server.get_current_time(task)
-            assert await moving_server.fast_forward(task, MONTH)
-            assert await moving_server.get_current_time(task) - asked_at >= MONTH
+            asked_at = await server.get_current_time(task)
+            assert await server.fast_forward(task, MONTH)
+            assert await server.get_current_time(task) - asked_at >= MONTH
             waiting = await task.query(TaskWorkflow.progress)
             pending = (await task.describe()).raw_description.pending_activities
         async with working(client, parts):
