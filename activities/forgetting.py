@@ -27,4 +27,4 @@ class ForgettingActivities:
         """Take out of memory what the store has given up; how many points. Repeated until memory answers."""
         async with beating():
             with reported():
-                return await self._archive.forget()
+                return await self._archive.forget_for_good()

@@ -32,6 +32,14 @@ class LedgerActivities:
         with reported():
             return await self._transcripts.totals(run.run_id)
 
+    @activity.defn(name="TakeOverRun")
+    async def take_over(self, run: RunRef) -> RunTotals:
+        """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
+        with reported():
+            await self._transcripts.open_run(run)
+            await self._transcripts.take_fence(run.run_id)
+            return await self._transcripts.totals(run.run_id)
+
     @activity.defn(name="RecordAudit")
     async def audit(self, request: AuditRequest) -> None:
         """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""

@@ -57,6 +57,7 @@ class PlanningActivities:
                 title=title,
                 documents=len(await self._documents.documents(ref.task_id)),
                 finished=ended is not None,
+                forked=row.request.forked_from is not None,
                 budget=ended.budget if ended is not None else None,
                 **self._equipment.model_dump(),
             )

@@ -1,18 +1,14 @@
 """The activity that looks after tasks which a session believes to be running."""
 
-from contextlib import suppress
-
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.failures import reported
 from waystation.domain.amount import Amount
-from waystation.domain.errors import StoreError
-from waystation.domain.plan import PLANNING_ID
 from waystation.domain.session import Settlement
 from waystation.domain.value import Value
-from waystation.ports import TaskStore, TranscriptStore
+from waystation.ports import TranscriptStore
 
 
 class ReconcileRequest(Value):
@@ -30,8 +26,8 @@ class Reconciled(Value):
 class SessionActivities:
     """Finds dead tasks: one that was terminated tells nobody, and would keep its reservation for ever."""
 
-    def __init__(self, client: Client, tasks: TaskStore, transcripts: TranscriptStore) -> None:
-        self._client, self._tasks, self._transcripts = client, tasks, transcripts
+    def __init__(self, client: Client, transcripts: TranscriptStore) -> None:
+        self._client, self._transcripts = client, transcripts
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile(self, request: ReconcileRequest) -> Reconciled:
@@ -53,11 +49,8 @@ class SessionActivities:
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
-        plan = await self._tasks.plan(task_id)
-        steps = [step.id for step in plan.steps] if plan else []
-        return sum([await self._last_spending(f"{task_id}/{step_id}") for step_id in (PLANNING_ID, *steps)], Amount())
+        return sum([await self._last_spending(run) for run in await self._transcripts.run_ids(task_id)], Amount())
 
     async def _last_spending(self, run_id: str) -> Amount:
-        with suppress(StoreError):  # a run that was never opened has nothing to take over
-            await self._transcripts.take_fence(run_id)
+        await self._transcripts.take_fence(run_id)
         return (await self._transcripts.totals(run_id)).spent

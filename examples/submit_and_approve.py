@@ -11,23 +11,31 @@ from pathlib import Path
 
 from waystation.adapters.documents.loading import load_documents
 from waystation.client import Client
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.settings import Settings
 
-ALLOWANCE = 50_000
+ALLOWANCE = Amount(tokens=50_000)
 
 
 async def main(question: str, paths: list[Path]) -> None:
     documents = load_documents(paths).documents
     # The same request id finds the same task again, however often this program is started.
-    request = TaskRequest(question=question, request_id=f"example {question}", budget=200_000, agent_budget=40_000)
-    async with await Client.connect(Settings()) as client:
+    settings = Settings()
+    request = TaskRequest(
+        question=question,
+        tenant=settings.tenant,
+        request_id=f"example {question}",
+        budget=Limit(tokens=200_000),
+        agent_budget=Limit(tokens=40_000),
+    )
+    async with await Client.connect(settings) as client:
         task = await client.submit(request, documents)
         granted = False
         async for view in client.watch(task.task_id):
             print(view.progress.phase, f"{view.progress.budget.spent:,} tokens")
             if view.progress.phase is TaskPhase.PAUSED and not granted:
-                await client.approve(task.task_id, tokens=ALLOWANCE, by="the example")
+                await client.approve(task.task_id, amount=ALLOWANCE, by="the example")
                 granted = True
         print(await client.report(task.task_id))
 

@@ -45,6 +45,8 @@ class QdrantStub:
         """`METHOD /path` of each, oldest first."""
         self.bodies: list[int] = []
         """Their sizes in bytes."""
+        self.wanted: dict[str, models.CreateCollection] = {}
+        """By collection: how it was to be made. The engine behind this looks at vectors and metadata alone."""
         self.stopping = threading.Event()
         self._faults: deque[Fault] = deque()
         self._lock = threading.Lock()
@@ -165,6 +167,7 @@ class QdrantStub:
 
     def _create(self, name: str, wanted: models.CreateCollection) -> bool:
         self._indexes.setdefault(name, {})
+        self.wanted.setdefault(name, wanted)
         return self._engine.create_collection(
             name,
             vectors_config=wanted.vectors,

@@ -226,7 +226,12 @@ class Counter:
         ref = TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(asked))
         row = TaskRow(ref=ref, request=asked, terms=under or terms(), submitted_at=utc_now())
         await self.store.register(row, documents)
-        return await self._tasks.admit(start, self.session.id, ref, timedelta(seconds=PATIENCE))
+        return await self.hand_over(row)
+
+    async def hand_over(self, row: TaskRow) -> Admission:
+        """Hand a stored task to its session. Raises what the session answers."""
+        start = await self._session_start()
+        return await self._tasks.admit(start, self.session.id, row.ref, timedelta(seconds=PATIENCE))
 
     async def edit(self, edit: EditInput, request_id: str = "first") -> Answer:
         """Have a finished task go on. Raises as the client does."""

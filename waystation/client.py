@@ -1,5 +1,5 @@
-"""The Python client: submits tasks, follows them, answers their requests for money, edits contexts. The command
-line uses it too.
+"""The Python client: submits tasks, follows and forks them, answers and tells them, edits contexts. The command line
+uses it too.
 
 The store knows what was asked for and how it ended, Temporal what happens now; a task is looked up in both, so that an
 answer comes also when the server has forgotten the task or no worker runs.
@@ -14,33 +14,31 @@ from typing import Literal, Self
 
 from pydantic import JsonValue
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client_answers import send
 from waystation.client_audit import AgentAudits, SearchedMemory, audits
+from waystation.client_context import AgentContext, contexts
 from waystation.client_edits import checked, edit_finished
-from waystation.client_looks import resolved, with_passages
+from waystation.client_looks import own_task, require_own, resolved, with_stored
 from waystation.client_requests import draft, inbox, origins, stored_view, without_answer
+from waystation.client_sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
+from waystation.client_submitting import START_TIMEOUT, handed_in, new_row, session_start
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
 from waystation.domain.edits import EditInput
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL
 from waystation.domain.plan import PLANNING_ID
-from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     SourceDocument,
     TaskProgress,
-    TaskRef,
     TaskRequest,
     TaskRow,
     session_hash,
     session_workflow_id,
-    task_id_of,
     tenant_hash,
 )
 from waystation.domain.transcript import Transcript
@@ -48,18 +46,17 @@ from waystation.payloads import data_converter, require_key_of
 from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 from waystation.settings import Settings
 from waystation.stores import opened_store
-from waystation.terms import adjustments, task_terms, warnings_about
 
-START_TIMEOUT = timedelta(seconds=20)
 WATCH_SECONDS = 0.5
 
 
 class Client:
-    """Tasks of one store and one Temporal server. Close it, or use it with `async with`."""
+    """One tenant's tasks, of one store and one Temporal server. Close it, or use it with `async with`."""
 
     def __init__(self, settings: Settings, store: SqlStore) -> None:
         self._settings = settings
         self._store = store
+        self._tenant = tenant_hash(settings.tenant)
         self._connected: TemporalTasks | None = None
 
     @classmethod
@@ -91,8 +88,6 @@ class Client:
             )
         return self._connected
 
-    # ------------------------------------------------------------------------------------------------- submitting
-
     async def unattended_queues(self) -> tuple[str, ...]:
         """Task queues without a worker: what is submitted waits until one comes. Raises Unreachable."""
         return await (await self._temporal()).unattended_queues()
@@ -107,49 +102,42 @@ class Client:
         """Store the task and hand it to its session. The same request id again finds the same task.
 
         Raises:
+            BadInput: the request is of another tenant than the settings.
             RequestConflict: the request id was used for another question, other documents or other terms.
             Unreachable: no server, or no answer in time; it is then unknown whether the task was accepted.
         """
+        require_own(request, self._settings.tenant)
         temporal = await self._temporal()
-        terms = task_terms(request, self._settings, load_prices(self._settings.prices), utc_now().date())
-        start, task = await self._refs(request)
-        row = TaskRow(ref=task, request=request, terms=terms, submitted_at=utc_now())
+        row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
-        session = session_workflow_id(request.tenant, request.session)
-        await temporal.admit(start, session, task, start_timeout)
-        return Submitted(
-            task_id=task.task_id,
-            workflow_id=task.task_id,
-            run_id=await temporal.run_id(task.task_id),
-            ui_url=temporal.link(task.task_id),
-            warnings=(*adjustments(request, self._settings), *warnings_about(terms)),
-        )
+        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
-    async def _refs(self, request: TaskRequest) -> tuple[SessionStart, TaskRef]:
-        start = await self._session_start(request.tenant, request.session)
-        task = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
-        return start, task
+    async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
+        """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
 
-    async def _session_start(self, tenant: str, session: str) -> SessionStart:
-        return SessionStart(
-            store_id=await self._store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
-        )
+        Raises BadInput, RequestConflict and Unreachable as `submit` does; UnknownTask.
+        """
+        temporal = await self._temporal()
+        row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
+        return await handed_in(self._settings, self._store, temporal, row)
+
+    async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
+        """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
+        return await documents_of_session(self._store, self._settings.tenant, session)
 
     async def set_session_limit(self, session: str, limit: Limit) -> None:
         """Set what a session of this tenant may spend in all. Raises Unreachable."""
         tenant = self._settings.tenant
-        start = await self._session_start(tenant, session)
+        start = await session_start(self._store, tenant, session)
         await (await self._temporal()).set_session_limit(start, session_workflow_id(tenant, session), limit)
-
-    # -------------------------------------------------------------------------------------------------- following
 
     async def resolve(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        return await resolved(self._store, prefix)
+        return await resolved(self._store, self._tenant, prefix)
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
-        view = await self._view(await self._store.task(task_id))
+        view = await self._view(await self._own(task_id))
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.
@@ -158,6 +146,9 @@ class Client:
             run_id = await temporal.run_id(task_id)
             return view.model_copy(update={"run_id": run_id, "ui_url": temporal.link(task_id) if run_id else None})
         return view
+
+    async def _own(self, task_id: str) -> TaskRow:
+        return await own_task(self._store, self._tenant, task_id)
 
     async def _view(self, row: TaskRow) -> TaskView:
         if row.progress is not None and row.progress.phase.over:
@@ -184,9 +175,9 @@ class Client:
                 await asyncio.sleep(WATCH_SECONDS)
 
     async def tasks(self, session: str | None = None) -> tuple[TaskView, ...]:
-        """The newest tasks of this store. Without a server, the running ones are shown as last stored."""
+        """The tenant's newest tasks. Without a server, the running ones are shown as last stored."""
         wanted = session_hash(self._settings.tenant, session) if session is not None else None
-        rows = await self._store.tasks(wanted)
+        rows = await self._store.tasks(wanted, tenant=self._tenant)
         return tuple(await asyncio.gather(*(self._view_or_stored(row) for row in rows)))
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
@@ -204,7 +195,7 @@ class Client:
 
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
-        row = await self._store.task(task_id)
+        row = await self._own(task_id)
         return await draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
@@ -213,19 +204,22 @@ class Client:
             return view.model_copy(update={"origins": await origins(await self._temporal(), view.progress)})
         return view
 
-    async def with_passages(self, view: TaskView) -> TaskView:
-        """The view with what memory does not have of the task, from the store."""
-        return await with_passages(self._store, view)
+    async def with_stored(self, view: TaskView) -> TaskView:
+        """The view with what memory does not have of the task, and what was told to it, from the store."""
+        return await with_tellings(self._store, await with_stored(self._store, view))
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""
-        await self._store.task(task_id)
-        return await self._store.bill(task_id)
+        row = await self._own(task_id)
+        reused = row.progress.reused if row.progress is not None else None
+        return (await self._store.bill(task_id)).model_copy(update={"reused": reused})
 
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
+        await self._own(task_id)
         plan = await self._store.plan(task_id)
-        agents = [PLANNING_ID, *(step.id for step in plan.steps)] if plan else []
+        started = [run_id.removeprefix(f"{task_id}/") for run_id in await self._store.run_ids(task_id)]
+        agents = list(dict.fromkeys((PLANNING_ID, *(step.id for step in plan.steps), *started))) if plan else []
         if agent not in agents:
             raise BadInput(f"{task_id} has no agent {agent!r}; it has {', '.join(agents) or 'none yet'}")
         return await self._store.load(f"{task_id}/{agent}")
@@ -234,13 +228,16 @@ class Client:
         self, task_id: str, agent: str | None = None, memory: SearchedMemory | None = None
     ) -> tuple[AgentAudits, ...]:
         """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
-        return await audits(self._settings, self._store, await self._store.task(task_id), agent, memory)
+        return await audits(self._settings, self._store, await self._own(task_id), agent, memory)
 
-    # -------------------------------------------------------------------------------------------------- answering
+    async def contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentContext, ...]:
+        """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
+        progress = (await self.progress(task_id)).progress
+        return await contexts(self._store, await self._own(task_id), progress, agent)
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
-        """Everything that waits for an answer in the server's namespace, the most urgent first. Raises Unreachable."""
-        return await inbox(await self._temporal(), self._store)
+        """What waits for an answer in the tenant's tasks, the most urgent first. Raises Unreachable."""
+        return await inbox(await self._temporal(), self._store, self._tenant)
 
     async def approve(
         self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: str = "", note: str = ""
@@ -277,11 +274,19 @@ class Client:
             Unreachable: no server.
         """
         if (await self.progress(task_id)).progress.phase.over:
-            return await edit_finished(self._store, await self._temporal(), await self._store.task(task_id), edit)
+            return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
         blob = await self._store.put_text(checked(instructions)) if instructions else None
         return await self._send(task_id, EDIT_CONTEXT, given({**edit.model_dump(mode="json"), "instructions": blob}))
 
+    async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
+        """Tell all agents of a task at work something, each at its next turn. Raises BadInput, Unreachable."""
+        phase = (await self.progress(task_id)).progress.phase
+        blob = await self._store.put_text(checked_words(await self._own(task_id), phase, words))
+        return await self._send(task_id, TELL, given({"message": blob, "by": by}))
+
     async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
+        await self._own(task_id)
+
         async def look() -> TaskProgress:
             return (await self.progress(task_id)).progress
 
@@ -289,4 +294,5 @@ class Client:
 
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""
+        await self._own(task_id)
         await (await self._temporal()).cancel(task_id)

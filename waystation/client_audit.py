@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from waystation.adapters.store import SqlStore
 from waystation.agents.auditor import Auditor
+from waystation.agents.document_names import NamingRedactor
 from waystation.agents.recollection import Recollection
 from waystation.domain.compaction.audit import Audit
 from waystation.domain.errors import BadInput
@@ -13,9 +14,9 @@ from waystation.domain.plan import PLANNING_ID, AgentRole
 from waystation.domain.task import TaskRow
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
-from waystation.keyring import first_key
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
+from waystation.stores import key_of
 
 
 class SearchedMemory(NamedTuple):
@@ -47,10 +48,11 @@ async def audits(
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.redactors import redactor_of  # noqa: PLC0415
 
-    redactor = redactor_of(settings, first_key(settings))
+    redactor = redactor_of(settings, await key_of(store, settings))
     try:
         recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
-        auditor = Auditor(redactor, await store.passages_of(row.ref.task_id), recollection)
+        naming = NamingRedactor(redactor, store, row.ref.task_id)
+        auditor = Auditor(naming, await store.passages_of(row.ref.task_id), recollection)
         found = [
             AgentAudits(agent=run.step_id, compactions=await auditor.audit(run, log)) for run, log in compacted.items()
         ]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 
 from temporalio.service import RPCError
 
@@ -15,6 +16,7 @@ from waystation.domain.forgetting import ForgetOrder, Forgotten
 from waystation.domain.task import TaskRow, session_hash, tenant_hash
 from waystation.domain.value import Value
 from waystation.payloads import data_converter
+from waystation.report_files import without_reports
 from waystation.settings import Settings
 from waystation.stores import opened_store
 
@@ -29,27 +31,35 @@ class Gone(Value):
     """Workflow histories that the server was told to delete."""
     files: int = 0
     """Reports in the home folder of this machine."""
+    remains: tuple[str, ...] = ()
+    """Where something of it still is, and until when: sentences."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Whose tasks: one of the three, and nothing else."""
+    """Whose tasks: one of the first three, or all that ended before some moment."""
 
     session: str | None = None
     task: str | None = None
     all_of_tenant: bool = False
+    ended_before: datetime | None = None
 
     def require_one(self) -> None:
         """Raise BadInput unless exactly one is given."""
-        if (self.session is not None) + (self.task is not None) + self.all_of_tenant != 1:
-            raise BadInput("say what to forget: --session S, --task T, or --all-of-tenant, and one of them only")
+        given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
+        if given > 1 or (not given and self.ended_before is None):
+            raise BadInput(
+                "say what to forget: --session S, --task T, or --all-of-tenant, and one of them only; or --before DATE"
+            )
+        if self.task is not None and self.ended_before is not None:
+            raise BadInput("--task names one task, whenever it ended: leave --before out")
 
 
 async def selected(client: Client, settings: Settings, selection: Selection) -> tuple[str, ...]:
-    """Ids of the tasks that are meant, all of them over.
+    """Ids of the tasks that are meant, all of them over. Those that run have not ended before any moment.
 
     Raises:
-        BadInput: there are none, one still runs, or the task is another tenant's.
+        BadInput: there are none, or one still runs.
         Unreachable: whether one runs cannot be told without a server.
     """
     selection.require_one()
@@ -58,12 +68,15 @@ async def selected(client: Client, settings: Settings, selection: Selection) -> 
     if not rows:
         raise BadInput("there are no such tasks in this store: `waystation list` shows what there is")
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
-    if running:
+    if running and selection.ended_before is None:
         raise BadInput(
             f"{', '.join(running[:5])} {'runs' if len(running) == 1 else 'run'}: `waystation cancel {running[0]}` "
             "stops it, or wait until it has ended"
         )
-    return tuple(row.ref.task_id for row in rows)
+    over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
+    if not over:
+        raise BadInput("what was submitted before that moment has not ended: `waystation list` shows what runs")
+    return over
 
 
 async def _rows(client: Client, store: SqlStore, settings: Settings, selection: Selection) -> Sequence[TaskRow]:
@@ -71,13 +84,10 @@ async def _rows(client: Client, store: SqlStore, settings: Settings, selection: 
         rows = [await store.task(await client.resolve(selection.task))]
     else:
         session = None if selection.session is None else session_hash(settings.tenant, selection.session)
-        rows = await store.tasks(session, MOST_TASKS)
-    own = [row for row in rows if row.ref.tenant == tenant_hash(settings.tenant)]
-    if selection.task is not None and not own:
-        raise BadInput(
-            f"{rows[0].ref.task_id} belongs to another tenant than {settings.tenant!r}: set WAYSTATION_TENANT"
+        rows = await store.tasks(
+            session, MOST_TASKS, tenant=tenant_hash(settings.tenant), ended_before=selection.ended_before
         )
-    return own
+    return rows
 
 
 async def _over(client: Client, row: TaskRow) -> bool:
@@ -101,12 +111,23 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
             f"the Temporal server at {target.address} does not answer ({error.status.name}): the order may be carried "
             "out all the same; giving it again is safe"
         ) from error
-    return Gone(forgotten=forgotten, histories=histories, files=_without_files(settings, task_ids) if everything else 0)
+    return Gone(
+        forgotten=forgotten,
+        histories=histories,
+        files=without_reports(settings, task_ids) if everything else 0,
+        remains=remains(settings, everything=everything),
+    )
 
 
-def _without_files(settings: Settings, task_ids: tuple[str, ...]) -> int:
-    paths = [settings.reports_folder / f"{task_id}.md" for task_id in task_ids]
-    there = [path for path in paths if path.exists()]
-    for path in there:
-        path.unlink()
-    return len(there)
+def remains(settings: Settings, *, everything: bool) -> tuple[str, ...]:
+    """Where something of what was forgotten still is. Embedded memory and SQLite have overwritten it."""
+    said = {
+        "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,
+        "The Temporal server deletes histories a moment later.": everything,
+        "PostgreSQL's files lose it when it is vacuumed next.": settings.database_url.startswith("postgresql"),
+        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).": (
+            settings.qdrant_url is not None
+        ),
+        "Backups of database, memory and Temporal keep what they had.": True,
+    }
+    return tuple(sentence for sentence, holds in said.items() if holds)

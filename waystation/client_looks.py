@@ -1,14 +1,33 @@
 """What the client looks up in the store alone: which task is meant, and what memory does not have of it."""
 
 from waystation.adapters.store import SqlStore
+from waystation.adapters.store.tasks import unknown_task
 from waystation.domain.errors import BadInput, UnknownTask
+from waystation.domain.task import TaskRequest, TaskRow
 from waystation.seen import TaskView
 
 
-async def resolved(store: SqlStore, prefix: str) -> str:
-    """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+def require_own(request: TaskRequest, tenant: str) -> None:
+    """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
+    if request.tenant != tenant:
+        raise BadInput(
+            f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
+            "give the request the same"
+        )
+
+
+async def own_task(store: SqlStore, tenant: str, task_id: str) -> TaskRow:
+    """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
+    row = await store.task(task_id)
+    if row.ref.tenant != tenant:
+        raise unknown_task(task_id)
+    return row
+
+
+async def resolved(store: SqlStore, tenant: str, prefix: str) -> str:
+    """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
     wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
-    found = await store.find_tasks(wanted)
+    found = await store.find_tasks(wanted, tenant)
     match found:
         case ():
             raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
@@ -20,11 +39,17 @@ async def resolved(store: SqlStore, prefix: str) -> str:
             raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
 
 
-async def with_passages(store: SqlStore, view: TaskView) -> TaskView:
-    """The view with the passages of the task that wait for memory, and those that it does not take."""
+async def with_stored(store: SqlStore, view: TaskView) -> TaskView:
+    """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
+    beyond what the terms let into it; and with its plans.
+    """
     task_id = view.progress.task_id
-    counts = {
+    most = (await store.task(task_id)).terms.remembered_characters
+    characters = sum(document.characters for document in await store.documents(task_id))
+    found = {
+        "characters_not_remembered": max(0, characters - most) if most else 0,
         "passages_waiting": await store.count_waiting(task_id),
         "passages_refused": await store.refused(task_id),
+        "plans": await store.plan_versions(task_id),
     }
-    return view.model_copy(update=counts)
+    return view.model_copy(update=found)

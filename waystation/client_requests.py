@@ -1,50 +1,49 @@
 """What the client tells of requests for money: those that wait, what they would deliver now, and who answered them."""
 
 import asyncio
+from contextlib import suppress
 
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.publisher import Publisher
+from waystation.client_looks import own_task
 from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
-from waystation.domain.plan import PLANNING_ID
 from waystation.domain.sent import SIGNALS, Origin, origin_of
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
-from waystation.keyring import first_key
 from waystation.seen import Draft, PendingApproval, TaskView, as_stored, still_open
 from waystation.settings import Settings
+from waystation.stores import key_of
 
 
-async def inbox(temporal: TemporalTasks, store: SqlStore) -> tuple[PendingApproval, ...]:
-    """Requests that wait, of the tasks that the server lists as waiting. Raises Unreachable."""
-    task_ids = await temporal.waiting_tasks()
-    found = await asyncio.gather(*(_requests(temporal, store, task_id) for task_id in task_ids))
+async def inbox(temporal: TemporalTasks, store: SqlStore, tenant: str) -> tuple[PendingApproval, ...]:
+    """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
+    rows = [row for task_id in await temporal.waiting_tasks() if (row := await _row(store, tenant, task_id))]
+    found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
-async def _requests(temporal: TemporalTasks, store: SqlStore, task_id: str) -> list[PendingApproval]:
+async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> list[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
-    row, progress = await _row(store, task_id), await temporal.ask(task_id)
+    task_id = row.ref.task_id
+    progress = await temporal.ask(task_id)
     if progress is not None:
         budget, title = progress.budget, progress.title
         asked = tuple(one for one in progress.approvals if one.decision == "pending")
-    elif row is not None:
-        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id))
     else:
-        return []
-    then = row.terms.unattended.then if row is not None else None
+        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id))
+    then = row.terms.unattended.then
     return [
         PendingApproval(task_id=task_id, title=title, approval=approval, task_budget=budget, then=then)
         for approval in asked
     ]
 
 
-async def _row(store: SqlStore, task_id: str) -> TaskRow | None:
-    """None for a task of another store, which the same namespace may have."""
-    try:
-        return await store.task(task_id)
-    except UnknownTask:
-        return None
+async def _row(store: SqlStore, tenant: str, task_id: str) -> TaskRow | None:
+    """None for a task of another tenant or store, which the same namespace may have."""
+    with suppress(UnknownTask):
+        return await own_task(store, tenant, task_id)
+    return None
 
 
 async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
@@ -57,9 +56,10 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.redactors import redactor_of  # noqa: PLC0415
 
-    redactor = redactor_of(settings, first_key(settings))
+    redactor = redactor_of(settings, await key_of(store, settings))
     try:
-        composed = await Publisher(tasks=store, documents=store, work=store, redactor=redactor).compose(ref, progress)
+        publisher = Publisher(transcripts=store, tasks=store, documents=store, work=store, redactor=redactor)
+        composed = await publisher.compose(ref, progress)
     finally:
         redactor.close()
     if composed.nothing:
@@ -78,9 +78,7 @@ async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
 
 async def with_totals(store: SqlStore, progress: TaskProgress) -> TaskProgress:
     """With what the store says was spent so far."""
-    plan = await store.plan(progress.task_id)
-    agents = [PLANNING_ID, *(step.id for step in plan.steps)] if plan else [PLANNING_ID]
-    totals = summed(tuple([await store.totals(f"{progress.task_id}/{agent}") for agent in agents]))
+    totals = summed(tuple([await store.totals(run_id) for run_id in await store.run_ids(progress.task_id)]))
     budget = progress.budget.model_copy(update={"spent": totals.spent})
     return progress.model_copy(update={"totals": totals, "budget": budget})
 

@@ -4,7 +4,8 @@ from contextlib import aclosing
 
 from waystation.adapters.store import SqlStore
 from waystation.agents.restoring import Restored, restored
-from waystation.domain.errors import BadInput, WrongKey
+from waystation.client_looks import own_task
+from waystation.domain.errors import WrongKey
 from waystation.domain.task import tenant_hash
 from waystation.keyring import no_key, other_key, present_cipher
 from waystation.settings import Settings
@@ -15,15 +16,11 @@ async def restored_for_owner(settings: Settings, task_id: str, text: str) -> Res
     """A text of this task, with what its placeholders stand for.
 
     Raises:
-        BadInput: the task belongs to another tenant than the settings'; or the key is not here, or is another one.
+        UnknownTask: the tenant of the settings has no such task.
+        BadInput: the key is not here, or is another one.
     """
     async with aclosing(await opened_store(settings)) as store:
-        row = await store.task(task_id)
-        if row.ref.tenant != tenant_hash(settings.tenant):
-            raise BadInput(
-                f"{task_id} belongs to another tenant than {settings.tenant!r}, and only its owner may read what was "
-                "replaced: set WAYSTATION_TENANT"
-            )
+        await own_task(store, tenant_hash(settings.tenant), task_id)
         return await _restored(settings, store, text)
 
 

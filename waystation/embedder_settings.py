@@ -1,4 +1,4 @@
-"""Settings of the embedder: what makes vectors of passages, so that memory finds them by meaning."""
+"""Settings of memory: what of documents goes there, and the embedder, which makes vectors of passages."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,12 @@ from pydantic_settings import BaseSettings
 class EmbedderSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`. Workers of a memory must agree on them."""
 
+    remembered_characters: int = Field(
+        default=2_000_000,
+        ge=0,
+        description="Characters of a task's documents that go into memory when it has delivered, for later tasks of "
+        "its session; 0: none.",
+    )
     embedder: Literal["static", "none", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="What makes vectors of passages: static (comes with the package), none (memory searches by words "

@@ -1,6 +1,6 @@
 """Terms that cannot work: refused when a task is submitted, with what to give instead."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 
 from waystation.domain.amount import Amount, Limit, limit_text
@@ -74,11 +74,11 @@ def refuse_idle(unattended: Unattended, chosen: Choices) -> None:
             raise BadInput(f"--top-up in {unit} has no effect on a budget of {limit_text(chosen.budget)}: use its unit")
 
 
-def refuse_too_narrow(context: Mapping[str, int], begins_with: int, wider: Callable[[int], str]) -> None:
+def refuse_too_narrow(window: int, trigger: int, begins_with: int, wider: Callable[[int], str]) -> None:
     """`wider` tells how to get a window in which a request of so many tokens does not count as full."""
-    if begins_with >= context["trigger"]:
+    if begins_with >= trigger:
         raise BadInput(
-            f"a window of {context['window']:,} tokens is full at {context['trigger']:,}, and with its prompt, its "
+            f"a window of {window:,} tokens is full at {trigger:,}, and with its prompt, its "
             f"tools and what you ask an agent begins with about {begins_with:,}: give {wider(begins_with)} or more"
         )
 

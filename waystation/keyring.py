@@ -67,5 +67,24 @@ def other_key(settings: Settings) -> BadInput:
     )
 
 
+def lost_key(settings: Settings) -> BadInput:
+    """What to tell a person who would make a new key beside a store that has one."""
+    return BadInput(
+        "the store's placeholders are made with a key that is not here, and a new key would make others: set "
+        f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
+        "lost, `waystation store adopt-key` makes a new one the store's"
+    )
+
+
+def foreign_key(settings: Settings) -> BadInput:
+    """What to tell a person whose key is not the one of the store's placeholders."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
+        "of the workers, or put their key file back; where it is lost, `waystation store adopt-key` makes this one the "
+        "store's"
+    )
+
+
 def _cipher(keys: tuple[bytes, ...], purpose: Purpose) -> Cipher:
     return Sealers([Sealer(key, purpose) for key in keys])

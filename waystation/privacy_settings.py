@@ -1,6 +1,7 @@
 """Settings of privacy: how much is replaced, and what is looked for, and what if that fails."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
@@ -18,6 +19,11 @@ class PrivacySettings(BaseSettings):
         description="How much is replaced before text goes anywhere: standard, strict (names too before any model "
         "call) or secrets-only (docs/privacy.md).",
     )
+    titles: Literal["redacted", "none"] = Field(
+        default="redacted",
+        description="What titles of tasks and steps show in Temporal's UI, lists and webhooks: words of question and "
+        "plan, redacted, or none of them (docs/privacy.md).",
+    )
     languages: WrittenNames = Field(
         default=("en",),
         min_length=1,
@@ -31,6 +37,19 @@ class PrivacySettings(BaseSettings):
     )
     recognisers: Path | None = Field(
         default=None, description="YAML file with recognisers of your own and values to leave alone (docs/privacy.md)."
+    )
+    redaction_seconds: float = Field(
+        default=60,
+        gt=0,
+        description="How long the redaction of one text may compute, plus a second for every 2,000 characters; then it "
+        "has failed.",
+    )
+    redaction_processes: int = Field(
+        default=0,
+        ge=0,
+        le=64,
+        description="Child processes that search long texts, some 300 MB each; with 0 or 1 the worker searches them "
+        "itself.",
     )
     redaction_attempts: int = Field(
         default=6,

@@ -19,4 +19,9 @@ def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
 
 def redactor_of(settings: Settings, key: bytes, policy: Policy | None = None) -> PresidioRedactor:
     """The redactor, to be closed. Raises BadInput."""
-    return PresidioRedactor(key, rules_of(settings, policy))
+    return PresidioRedactor(
+        key,
+        rules_of(settings, policy),
+        seconds=settings.redaction_seconds,
+        processes=settings.redaction_processes,
+    )

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.plan_change import PlanVersion
 from waystation.domain.sent import Origin
 from waystation.domain.task import Approval, AuditEntry, BudgetProgress, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
@@ -22,6 +23,18 @@ class Submitted(Value):
     """None where the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
     warnings: tuple[str, ...] = ()
+
+
+class SeenTelling(Value):
+    """What a person told a task at work."""
+
+    number: int
+    by: str
+    """The name that the person gave: a claim, not a proof."""
+    told_at: datetime
+    text: str
+    heard_by: tuple[str, ...]
+    """Agents, by the ids of their steps. Others hear it at their next turn, if they have one."""
 
 
 class TaskView(Value):
@@ -40,6 +53,11 @@ class TaskView(Value):
     """Passages that memory does not have yet. Only where it was asked for, as the next."""
     passages_refused: tuple[str, ...] = ()
     """Ids of passages that memory does not take."""
+    characters_not_remembered: int = 0
+    """Of its documents, beyond what its terms let into memory."""
+    plans: tuple[PlanVersion, ...] = ()
+    """The task's plans, oldest first."""
+    tellings: tuple[SeenTelling, ...] = ()
 
 
 class Draft(Value):
@@ -95,6 +113,8 @@ def effect(answer_id: str, now: TaskProgress) -> Answer | None:
                 return Answer(outcome=outcome, reason=approval.note)
             case _:
                 continue
+    if any(telling.text and telling.answer_id == answer_id for telling in now.tellings):
+        return Answer(outcome="done")
     return next((_edited(edit) for edit in now.edits if edit.answer_id == answer_id), None)
 
 

@@ -16,6 +16,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from waystation.agent_settings import AgentSettings
 from waystation.config_file import CONFIG_NAME, read_config, variables_of
 from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
@@ -25,6 +26,7 @@ from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIG
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.embedder_settings import EmbedderSettings
 from waystation.key_settings import KeySettings
+from waystation.memory_settings import MemorySettings
 from waystation.privacy_settings import PrivacySettings
 from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
 
@@ -43,7 +45,7 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-class Settings(ContextSettings, EmbedderSettings, KeySettings, PrivacySettings):
+class Settings(AgentSettings, ContextSettings, EmbedderSettings, KeySettings, MemorySettings, PrivacySettings):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
     Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.
@@ -139,18 +141,6 @@ class Settings(ContextSettings, EmbedderSettings, KeySettings, PrivacySettings):
         default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
     )
 
-    qdrant_url: str | None = Field(
-        default=None,
-        validation_alias=_shared("QDRANT_URL"),
-        description="A Qdrant server or cluster; without one memory is embedded, and one process runs all workers.",
-    )
-    qdrant_api_key: SecretStr | None = Field(
-        default=None, validation_alias=_shared("QDRANT_API_KEY"), description="Key of the Qdrant server."
-    )
-    qdrant_grpc_port: int = Field(default=6334, ge=0, le=65_535, description="Port of Qdrant's gRPC; 0 for REST alone.")
-    qdrant_collection: str = Field(
-        default="waystation", pattern=r"^[A-Za-z0-9_-]{1,200}$", description="Collection of the Qdrant server."
-    )
     metrics_address: str | None = Field(
         default=None, description="Host and port where a worker serves Prometheus metrics, like 0.0.0.0:9464."
     )

@@ -1,8 +1,10 @@
 """The terms of a task: what was asked for, what is set and what the model can do, as the numbers the work runs by."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from decimal import ROUND_CEILING
+from functools import partial
+from typing import NamedTuple, TypedDict
 
 from waystation.domain.allowance import WorstRates
 from waystation.domain.amount import Limit, limit_text
@@ -41,6 +43,22 @@ AGENT_PART = 6
 """An agent starts with this part of a budget in dollars, where nobody said."""
 
 
+def _agent_budget(request: TaskRequest, chosen: Choices) -> Limit:
+    """What an agent starts with. Raises BadInput for amounts that cannot work together."""
+    agent_budget = request.agent_budget or _part_for_an_agent(chosen)
+    refuse_other_units(chosen.budget, agent_budget)
+    refuse_ceiling(request.ceiling, chosen.budget)
+    refuse_idle(request.unattended, chosen)
+    return agent_budget
+
+
+class _Context(TypedDict):
+    window: int
+    trigger: int
+    target: int
+    max_output: int
+
+
 def choices(request: TaskRequest, settings: Settings) -> Choices:
     """What holds where several speak: the request beats its preset, that the environment, that the config file, that
     the model's profile.
@@ -69,27 +87,37 @@ def _origin(name: str) -> str:
     return variable_given(name) or "config file"
 
 
-def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date) -> TaskTerms:
-    """The terms under which this request is submitted.
+class _Models(NamedTuple):
+    agent: str
+    condense: str
+    plan: str
+    review: str
+    reviews: bool
 
-    Raises BadInput for terms that cannot work (`waystation.impossible_terms`).
-    """
+    @property
+    def called(self) -> tuple[str, ...]:
+        """Those that a task may pay for."""
+        return (self.agent, self.condense, self.plan, *([self.review] if self.reviews else []))
+
+
+def _models(chosen: Choices, settings: Settings) -> _Models:
+    names = (chosen.condense_model, settings.plan_model, settings.review_model or settings.plan_model)
+    others = (OFFLINE_MODEL if settings.uses_offline_model else name for name in names)
+    return _Models(_agent_model(settings), *others, reviews=settings.reviews > 0)
+
+
+def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date) -> TaskTerms:
+    """Those of this request. Raises BadInput for terms that cannot work (`waystation.impossible_terms`)."""
     chosen = choices(request, settings)
-    offline, model = settings.uses_offline_model, _agent_model(settings)
-    condense_model, plan_model = (
-        OFFLINE_MODEL if offline else name for name in (chosen.condense_model, settings.plan_model)
-    )
-    refuse_unpriced(chosen.budget, (model, condense_model, plan_model), prices, today)
-    agent_budget = request.agent_budget or _agent_budget(chosen)
-    refuse_other_units(chosen.budget, agent_budget)
-    refuse_ceiling(request.ceiling, chosen.budget)
-    refuse_idle(request.unattended, chosen)
-    rates = worst_rates(model, 0, today, prices)
-    context = _context(_window(model, chosen, settings, _worth(agent_budget, rates)), chosen)
-    refuse_too_narrow(context, first_turn(request), lambda full: _wider(full, chosen, agent_budget, rates))
+    models = _models(chosen, settings)
+    refuse_unpriced(chosen.budget, models.called, prices, today)
+    agent_budget = _agent_budget(request, chosen)
+    rates = worst_rates(models.agent, 0, today, prices)
+    context = _context(_window(models.agent, chosen, settings, _worth(agent_budget, rates)), chosen)
+    _refuse_narrow(request, context, partial(_wider, chosen=chosen, agent_budget=agent_budget, rates=rates))
     agent = AgentTerms(
-        model=model,
-        condense_model=condense_model,
+        model=models.agent,
+        condense_model=models.condense,
         **context,
         strategy=chosen.strategy,
         keep_last=chosen.keep_last,
@@ -100,8 +128,10 @@ def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price]
         history=chosen.history,
         output_floor=OUTPUT_FLOOR,
         hard=chosen.mode is not Mode.APPROVAL,
-        prices=prices_of((model, condense_model, plan_model), prices),
+        prices=prices_of(models.called, prices),
         backpressure=settings.backpressure,
+        memory=request.memory or settings.memory_scope,
+        delegation=settings.delegation,
     )
     return TaskTerms(
         budget=chosen.budget,
@@ -110,15 +140,23 @@ def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price]
         unattended=request.unattended,
         mode=chosen.mode,
         agent=agent,
-        plan_model=plan_model,
-        offline=offline,
+        plan_model=models.plan,
+        remembered_characters=settings.remembered_characters,
+        review_model=models.review,
+        revisions=settings.revisions,
+        reviews=settings.reviews,
+        offline=settings.uses_offline_model,
     )
 
 
-def _context(window: int, chosen: Choices) -> dict[str, int]:
+def _refuse_narrow(request: TaskRequest, context: _Context, wider: Callable[[int], str]) -> None:
+    refuse_too_narrow(context["window"], context["trigger"], first_turn(request), wider)
+
+
+def _context(window: int, chosen: Choices) -> _Context:
     trigger = window * chosen.trigger_percent // 100
     max_output = max(OUTPUT_FLOOR, min(MAX_OUTPUT, window // 4))
-    return {"window": window, "trigger": trigger, "target": trigger // 2, "max_output": max_output}
+    return _Context(window=window, trigger=trigger, target=trigger // 2, max_output=max_output)
 
 
 def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | None) -> str:
@@ -136,7 +174,7 @@ def _wider(full: int, chosen: Choices, agent_budget: Limit, rates: WorstRates | 
     return f"--agent-budget {limit_text(needed)}, or --budget {limit_text(task)}"
 
 
-def _agent_budget(chosen: Choices) -> Limit:
+def _part_for_an_agent(chosen: Choices) -> Limit:
     """What one agent starts with when the request does not say: in the units of the task's budget."""
     budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.part(AGENT_PART)
     return Limit(

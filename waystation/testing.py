@@ -4,8 +4,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
+
+from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.hook import CompactionEvent
@@ -17,8 +19,10 @@ from waystation.domain.errors import (
     ModelRejected,
     RedactionFailed,
     TextNotRedacted,
+    ToolServerFailed,
     WebhookUnavailable,
 )
+from waystation.domain.foreign_tools import ForeignResult, ForeignTools, ForeignToolSpec
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.messages import Block, ToolUse
 from waystation.domain.notices import Notice
@@ -154,6 +158,10 @@ class ListMemory:
         self._answer()
         return sum(item.passage.tenant == tenant for item in self.passages.values())
 
+    async def purge(self) -> None:
+        """There are no files."""
+        self._answer()
+
     async def aclose(self) -> None:
         """Nothing is open."""
 
@@ -161,7 +169,8 @@ class ListMemory:
         for item in self.passages.values():
             fields, created = item.passage.model_dump(), item.passage.created
             in_time = (query.since is None or query.since <= created) and (query.until is None or created < query.until)
-            if in_time and all(fields[field] in values for field, values in query.only.items()):
+            admitted = all(fields[field] in values for field, values in query.only.items())
+            if in_time and admitted and item.passage.blob not in query.without:
                 yield item
 
     def _answer(self) -> None:
@@ -260,3 +269,26 @@ class ListHook:
         self.told.append(event)
         if self.failing:
             raise HookFailed("the hook was told to fail")
+
+
+class FixedToolServers:
+    """A `ToolServers` with these tools. Each call gives the next result; it keeps what it was asked."""
+
+    def __init__(
+        self, tools: Sequence[ForeignToolSpec], results: Sequence[ForeignResult | ToolServerFailed] = ()
+    ) -> None:
+        self._tools, self._results = tuple(tools), list(results)
+        self.called: list[tuple[str, dict[str, JsonValue]]] = []
+        """Name of the tool, as the model has it, and arguments."""
+
+    async def tools(self, taken: Collection[str] = ()) -> ForeignTools:  # noqa: ARG002
+        """See `ToolServers`; under the names that they have."""
+        return ForeignTools(tools=self._tools)
+
+    async def call(self, spec: ForeignToolSpec, arguments: dict[str, JsonValue]) -> ForeignResult:
+        """See `ToolServers`."""
+        self.called.append((spec.name, arguments))
+        result = self._results.pop(0)
+        if isinstance(result, ToolServerFailed):
+            raise result
+        return result

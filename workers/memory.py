@@ -7,8 +7,9 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of
+from waystation.adapters.qdrant.layout import Layout
 from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
-from waystation.domain.errors import BadInput, MemoryUnavailable, OtherEmbedder
+from waystation.domain.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
 from waystation.ports import Embedder, Memory, MemoryDraft
 from waystation.settings import Settings
 
@@ -23,7 +24,8 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
     What was made with another embedder is refused here and now.
 
     Raises:
-        BadInput: QDRANT_URL is no address, or another process has the embedded memory of this home folder.
+        BadInput: QDRANT_URL is no address.
+        MemoryInUse: another process has the embedded memory of this home folder.
         OtherEmbedder: the memory was made with another embedder.
         MemoryUnavailable: the embedded memory cannot be opened.
     """
@@ -69,6 +71,12 @@ def memory_server(settings: Settings, url: str) -> QdrantServer:
         api_key=settings.qdrant_api_key,
         grpc_port=settings.qdrant_grpc_port,
         collection=settings.qdrant_collection,
+        layout=Layout(
+            quantisation=settings.qdrant_quantisation,
+            shards=settings.qdrant_shards,
+            replicas=settings.qdrant_replicas,
+            on_disk=settings.qdrant_on_disk,
+        ),
     )
 
 
@@ -94,7 +102,7 @@ def _alone(settings: Settings) -> Generator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BadInput(
+            raise MemoryInUse(
                 f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is "
                 "opened by one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, "
                 "so that several processes share a Qdrant server"

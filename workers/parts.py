@@ -3,32 +3,40 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from activities.attempts import present_attempt
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.presidio.key import key_check
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
+from waystation.agents.chronicler import Chronicler
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
 from waystation.agents.enduring import EnduringRedactor
 from waystation.agents.hooks import NO_HOOKS, CompactionHooks
 from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.librarian import Librarian
 from waystation.agents.loop import AgentLoop
 from waystation.agents.metered import MeteredModel, MeteredRedactor
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.reviewer import Reviewer
+from waystation.agents.reviser import Reviser
 from waystation.agents.rewinder import Rewinder
 from waystation.agents.roles import Desk
+from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
+from waystation.domain.projection import ToolPolicy
 from waystation.keyring import first_key, own_cipher
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
 from waystation.settings import Settings
+from workers.tools import Ledgers, Reach, opened_reach
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,9 @@ class Parts:
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
+    reach: Reach | None = None
+    """Beyond the store; without it agents read documents alone."""
+    tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
 
     async def claim_key(self) -> None:
         """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
@@ -64,12 +75,15 @@ class Parts:
     @property
     def recollection(self) -> Recollection:
         """Search in memory."""
-        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor)
+        store = self.store
+        return Recollection(
+            memory=self.memory, embedder=self.embedder, redactor=self.redactor, documents=store, tasks=store
+        )
 
     @property
     def desk(self) -> Desk:
         """What the agents' tools work with."""
-        store = self.store
+        store, reach = self.store, self.reach
         return Desk(
             transcripts=store,
             documents=store,
@@ -79,6 +93,10 @@ class Parts:
             recollection=self.recollection,
             redactor=self.redactor,
             vault=self.vault,
+            tables=reach.tables if reach is not None else None,
+            web=reach.web if reach is not None else (),
+            servers=reach.servers if reach is not None else None,
+            policy=self.tool_policy,
         )
 
     @property
@@ -87,11 +105,43 @@ class Parts:
         return Archive(outbox=self.store, embedder=self.embedder, memory=self.memory)
 
     @property
+    def librarian(self) -> Librarian:
+        """What brings documents into memory."""
+        store = self.store
+        return Librarian(
+            documents=store,
+            outbox=store,
+            redactor=self.redactor,
+            cut=passages_of,
+            archive=self.archive,
+            clock=utc_now,
+        )
+
+    @property
+    def chronicler(self) -> Chronicler:
+        """What brings the results of tasks into memory."""
+        store = self.store
+        return Chronicler(
+            tasks=store,
+            documents=store,
+            work=store,
+            outbox=store,
+            redactor=self.redactor,
+            archive=self.archive,
+            clock=utc_now,
+        )
+
+    @property
     def loop(self) -> AgentLoop:
         """The agent loop."""
         store = self.store
         contracts = ContractWriter(
-            tasks=store, documents=store, work=store, recollection=self.recollection, redactor=self.redactor
+            transcripts=store,
+            tasks=store,
+            documents=store,
+            work=store,
+            recollection=self.recollection,
+            redactor=self.redactor,
         )
         return AgentLoop(model=self.metered, desk=self.desk, contracts=contracts, clock=utc_now)
 
@@ -100,6 +150,28 @@ class Parts:
         """The planner."""
         store = self.store
         return Planner(model=self.metered, transcripts=store, documents=store, tasks=store, redactor=self.redactor)
+
+    @property
+    def reviser(self) -> Reviser:
+        """What revises plans."""
+        store = self.store
+        return Reviser(
+            model=self.metered, transcripts=store, documents=store, tasks=store, work=store, redactor=self.redactor
+        )
+
+    @property
+    def reviewer(self) -> Reviewer:
+        """What reviews reports."""
+        store = self.store
+        return Reviewer(
+            model=self.metered,
+            transcripts=store,
+            documents=store,
+            tasks=store,
+            work=store,
+            redactor=self.redactor,
+            vault=self.vault,
+        )
 
     @property
     def condenser(self) -> Condenser:
@@ -115,7 +187,15 @@ class Parts:
     def publisher(self) -> Publisher:
         """What makes the report."""
         store = self.store
-        return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, vault=self.vault)
+        return Publisher(
+            chronicler=self.chronicler,
+            transcripts=store,
+            tasks=store,
+            documents=store,
+            work=store,
+            redactor=self.redactor,
+            vault=self.vault,
+        )
 
 
 @asynccontextmanager
@@ -146,6 +226,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         warming_up = asyncio.create_task(redactor.warm_up())
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
         vault = store.vault(own_cipher(settings, "vault"))
+        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter)))
         yield Parts(
             store=store,
             model=model,
@@ -157,16 +238,19 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             key_check=key_check(key),
             hooks=hooks,
             vault=vault,
+            reach=reach,
+            tool_policy=settings.tool_policy,
         )
 
 
 def _enduring(settings: Settings, redactor: Redactor, vault: Vault, meter: Meter) -> Redactor:
     """The redactor with its vault and its counters, as the settings want it where it fails."""
     fingerprints = partial(fingerprint, first_key(settings))
-    return EnduringRedactor(
+    enduring = EnduringRedactor(
         MeteredRedactor(KeepingRedactor(redactor, vault, fingerprints, utc_now), meter),
         fingerprints,
         present_attempt,
         settings.redaction_attempts,
         settings.redaction_failure,
     )
+    return TitlingRedactor(enduring, settings.titles)

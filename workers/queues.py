@@ -1,33 +1,48 @@
 """One worker for each queue: workflows with their bookkeeping, agents (they wait for models), context (CPU)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from temporalio.client import Client
 from temporalio.worker import Worker, WorkflowRunner
 
 from activities.agents import AgentActivities
 from activities.context import ContextActivities
+from activities.documents import DocumentActivities
 from activities.forgetting import ForgettingActivities
+from activities.forks import ForkActivities
 from activities.heartbeats import INTERVAL
 from activities.ledger import LedgerActivities
 from activities.memory import MemoryActivities
 from activities.notices import NoticeActivities
+from activities.oversight import OversightActivities
+from activities.persons import PersonActivities
 from activities.planning import PlanningActivities
 from activities.reports import ReportActivities
+from activities.retention import RetentionActivities
 from activities.rewinds import RewindActivities
 from activities.sessions import SessionActivities
+from activities.tellings import TellingActivities
+from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.forgetting import delete_histories
+from waystation.adapters.temporal.persons import running
 from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
 from waystation.domain.session import Equipment
+from waystation.report_files import without_reports
 from waystation.settings import Settings
 from workers.parts import Parts
 from workers.tuning import tuning
+from workflows.erase import ErasePersonWorkflow
 from workflows.forget import ForgetWorkflow
 from workflows.notice import NoticeWorkflow
+from workflows.remembering import RememberWorkflow
+from workflows.retention import RetentionWorkflow
 from workflows.session import SessionWorkflow
+from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 GRACE = timedelta(seconds=20)
@@ -62,12 +77,39 @@ class Workshop:
 def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
-    ledger, sessions = LedgerActivities(store, store), SessionActivities(shop.client, store, store)
+    ledger, sessions = LedgerActivities(store, store), SessionActivities(shop.client, store)
+    retention = RetentionActivities(
+        days=shop.settings.retention_days,
+        tasks=store,
+        clock=utc_now,
+        runs=partial(running, shop.client),
+        delete_histories=partial(delete_histories, shop.client),
+        delete_reports=partial(without_reports, shop.settings),
+    )
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
-        workflows=[SessionWorkflow, TaskWorkflow, NoticeWorkflow, ForgetWorkflow],
-        activities=[ledger.totals, ledger.audit, sessions.reconcile, shop.notices.send],
+        workflows=[
+            SessionWorkflow,
+            TaskWorkflow,
+            SubagentWorkflow,
+            NoticeWorkflow,
+            ForgetWorkflow,
+            ErasePersonWorkflow,
+            RememberWorkflow,
+            RetentionWorkflow,
+        ],
+        activities=[
+            ledger.totals,
+            ledger.take_over,
+            ledger.audit,
+            sessions.reconcile,
+            shop.notices.send,
+            retention.due,
+            retention.tidy_up,
+            ForkActivities(store, store).take_over,
+            TellingActivities(store, store).keep,
+        ],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
         graceful_shutdown_timeout=GRACE,
@@ -76,12 +118,19 @@ def workflows_worker(shop: Workshop) -> Worker:
 
 def agents_worker(shop: Workshop, parts: Parts) -> Worker:
     """Legs and plans: they wait for models most of the time."""
-    agents = AgentActivities(parts.loop)
+    agents, oversight = AgentActivities(parts.loop), OversightActivities(parts.reviser, parts.reviewer)
     taken_on = tuning(shop.settings, shop.settings.agents_at_once)
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
-        activities=[agents.research, agents.analysis, agents.writing, shop.planning(parts).plan],
+        activities=[
+            agents.research,
+            agents.analysis,
+            agents.writing,
+            shop.planning(parts).plan,
+            oversight.revise,
+            oversight.review,
+        ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=INTERVAL,
@@ -94,17 +143,22 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
     context = ContextActivities(parts.condenser, parts.meter)
     forgetting = ForgettingActivities(shop.store, parts.archive)
+    memory = MemoryActivities(parts.archive)
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
         activities=[
             context.compress,
             context.edit,
-            MemoryActivities(parts.archive).drain,
+            memory.drain,
+            memory.search,
+            memory.count,
+            DocumentActivities(parts.librarian).remember,
             ReportActivities(parts.publisher).store,
             RewindActivities(parts.rewinder).reopen,
             forgetting.forget,
             forgetting.forget_passages,
+            *_persons(shop, parts),
             shop.planning(parts).admit,
         ],
         tuner=taken_on.slots,
@@ -112,6 +166,14 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
         max_heartbeat_throttle_interval=INTERVAL,
         graceful_shutdown_timeout=GRACE,
     )
+
+
+def _persons(shop: Workshop, parts: Parts) -> Sequence[Callable[..., Awaitable[object]]]:
+    """Nobody can be erased without the vault, which has the value meanwhile."""
+    if parts.vault is None:
+        return ()
+    persons = PersonActivities(shop.store, parts.archive, parts.vault)
+    return persons.find, persons.erase, persons.rewrite_passages, persons.drop_originals
 
 
 WORKER_WITH_PARTS: Mapping[str, Callable[[Workshop, Parts], Worker]] = {

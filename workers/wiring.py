@@ -9,6 +9,7 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
 from waystation.adapters.temporal.connect import connect, find_target
+from waystation.adapters.temporal.forgetting import keep_retention
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
@@ -73,6 +74,8 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
             await parts.claim_key()
             if CONTEXT_QUEUE in queues:
                 await parts.archive.drain()
+        if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
+            await keep_retention(client, await store.store_id())
         await stack.enter_async_context(polling(workers))
         yield client
 

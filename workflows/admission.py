@@ -8,7 +8,7 @@ from activities.planning import PlanningActivities
 from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admitted
 from waystation.domain.task import TaskRef
-from waystation.domain.task_state import TaskStart
+from waystation.domain.task_start import TaskStart
 from workflows.board import first_attributes
 from workflows.options import ADMISSION, named
 from workflows.task import TaskWorkflow
@@ -24,7 +24,8 @@ async def admit(ref: TaskRef) -> Admitted:
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
-    given = admitted.model_dump(include={"ref", "terms", "title", "search_attributes", "notices", "privacy"})
+    known = {"ref", "terms", "title", "search_attributes", "notices", "privacy", "documents", "forked"}
+    given = admitted.model_dump(include=known)
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(

@@ -18,7 +18,9 @@ from waystation.domain.names import (
 )
 from waystation.domain.task import Approval, AuditEntry, Refusal, TaskPhase, TaskProgress
 from waystation.domain.task_progress import progress_of
-from waystation.domain.task_state import TaskStart, TaskState
+from waystation.domain.task_start import TaskStart
+from waystation.domain.task_state import TaskState
+from waystation.domain.team import Teammate, team_of
 from workflows.options import SHORT, named
 
 SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
@@ -72,9 +74,27 @@ class Board:
             ending=state.ending,
         )
 
+    @property
+    def task_id(self) -> str:
+        """Of the task, and of its workflow."""
+        return self.start.ref.task_id
+
+    @property
+    def task_used(self) -> float:
+        """The share of the task's budget that is spent."""
+        return self.state.used
+
+    def team(self, step_id: str) -> tuple[Teammate, ...]:
+        """Who else works on the task, as this agent is told."""
+        return team_of(self.progress.steps, step_id)
+
     def run(self, step_id: str) -> AgentRun:
         """A step's agent run."""
         return self.state.runs[step_id]
+
+    def keep(self, run: AgentRun) -> None:
+        """An agent run as it is from now on, shown at once."""
+        self.change(self.state.with_run(run))
 
     def change(self, state: TaskState) -> None:
         """The new state, shown at once."""

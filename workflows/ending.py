@@ -14,11 +14,13 @@ from waystation.domain.leg import RunRef
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import merged
-from workflows.agent_runner import cause_of
+from workflows.agent_work import cause_of
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
 from workflows.notice import tell_of_end
 from workflows.options import CONTEXT, CONTEXT_SHORT, SHORT, named
+from workflows.oversight import settle_oversight
+from workflows.remembering import remember_documents
 
 T = TypeVar("T")
 
@@ -43,6 +45,8 @@ class Ending:
         if not workflow.all_handlers_finished() and workflow.patched("grants-before-settlement"):
             await workflow.wait_condition(workflow.all_handlers_finished)
         await self._gate.tell_finished()
+        if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            await remember_documents(self._board)
         await workflow.wait_condition(workflow.all_handlers_finished)
         return self._board.progress
 
@@ -73,6 +77,7 @@ class Ending:
             planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
             totals = await workflow.execute_activity_method(LedgerActivities.totals, planning, **SHORT)
             board.change(board.state.with_planning(totals))
+        await settle_oversight(board)
         for step_id, run in self._board.state.runs.items():
             if run.phase != "delivered":
                 totals = await workflow.execute_activity_method(LedgerActivities.totals, run.run, **SHORT)

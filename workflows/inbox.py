@@ -4,6 +4,7 @@ from pydantic import JsonValue
 from temporalio import workflow
 
 from waystation.domain import approvals, edits
+from waystation.domain.action_requests import decided
 from waystation.domain.inbound import whole
 from waystation.domain.task import Approval
 from workflows.board import Board, record
@@ -22,10 +23,10 @@ class Inbox:
         answer = approvals.approve(self._board.standing, whole(sent), workflow.now())
         state = state.answered(answer)
         if isinstance(answer, Approval):
-            state = state.granted(answer.agent, answer.granted)
+            state = state.granted(answer.agent, answer.granted) if answer.action is None else decided(state, answer)
         self._board.change(state)
         await record(self._board, answer)
-        if isinstance(answer, Approval):
+        if isinstance(answer, Approval) and answer.action is None:
             await self._gate.tell_granted(answer.granted)
 
     async def deny(self, sent: tuple[JsonValue, ...]) -> None:
@@ -33,7 +34,9 @@ class Inbox:
         state = self._board.state
         answer = approvals.deny(self._board.standing, whole(sent), workflow.now())
         state = state.answered(answer)
-        self._board.change(state.denied(answer.agent) if isinstance(answer, Approval) else state)
+        if isinstance(answer, Approval):
+            state = state.denied(answer.agent) if answer.action is None else decided(state, answer)
+        self._board.change(state)
         await record(self._board, answer)
 
     async def edit(self, sent: tuple[JsonValue, ...]) -> None:

@@ -7,20 +7,22 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.planning import PlanningActivities, PlanRequest
+from waystation.domain.delegation import SubagentNews
 from waystation.domain.inbound import read
+from waystation.domain.oversight_budget import PLANNING_PART, provided
 from waystation.domain.session import Answer
+from waystation.domain.subagents import told
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_state import TaskStart
-from workflows.agent_runner import AgentRunner
+from waystation.domain.task_start import TaskStart
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
+from workflows.crew import Crew
 from workflows.ending import Ending, to_its_end
 from workflows.inbox import Inbox
 from workflows.options import LEG, named
-from workflows.reopening import reopened
-
-PLANNING_SHARE = 10
-"""Planning may spend a tenth of the task's budget."""
+from workflows.oversight import revise_if_due, sent_back
+from workflows.reopening import taken_up
+from workflows.telling import take
 
 
 @workflow.defn(name="Task")
@@ -33,20 +35,20 @@ class TaskWorkflow:
         self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
         self._inbox = Inbox(self._board, self._gate)
         self._ending = Ending(self._board, self._gate)
-        self._runners: dict[str, asyncio.Task[None]] = {}
+        self._crew = Crew(self._board, self._gate)
 
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
-        if start.rewind is not None and start.state is None:
-            self._board.change(await reopened(start.rewind))
-        self._board.change(self._board.state)
+        self._board.change(await taken_up(start) or self._board.state)
         try:
             await self._plan(start)
             await self._steps(start)
+            while await sent_back(self._board):
+                await self._steps(start)
         except (ActivityError, asyncio.CancelledError) as error:
             self._board.change(self._board.state.with_(cancelled=True))
-            await self._stop_runners()
+            await self._crew.stop()
             if is_cancelled_exception(error):
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise
@@ -82,12 +84,22 @@ class TaskWorkflow:
         """Any JSON, or none, is taken and validated inside."""
         await self._inbox.edit(sent)
 
+    @workflow.signal(description='Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.')
+    async def tell(self, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated inside."""
+        await take(self._board, sent)
+
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
-        answer = read(Answer, sent)
-        if answer is not None:
+        if (answer := read(Answer, sent)) is not None:
             self._board.change(self._board.state.session_answered(answer))
+
+    @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
+    def subagent_news(self, *sent: JsonValue) -> None:
+        """Its spending counts at once."""
+        if (news := read(SubagentNews, sent)) is not None:
+            self._board.change(told(self._board.state, news))
 
     async def _plan(self, start: TaskStart) -> None:
         if self._board.state.plan is not None:
@@ -95,22 +107,24 @@ class TaskWorkflow:
         request = PlanRequest(
             ref=start.ref,
             model=start.terms.plan_model,
-            limit=start.terms.budget.part(PLANNING_SHARE),
+            limit=start.terms.budget.part(PLANNING_PART),
             prices=start.terms.agent.prices,
         )
         made = await workflow.execute_activity_method(PlanningActivities.plan, request, **named(LEG, "plan the work"))
-        self._board.change(self._board.state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget))
+        state = provided(self._board.state, made.totals, start.terms)
+        self._board.change(state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget))
 
     async def _steps(self, start: TaskStart) -> None:
         """Every step as soon as what it needs is done. Continues as new when the server suggests it."""
         while not (self._board.state.all_done or self._board.state.cancelled):
             if not self._board.parking:
+                await revise_if_due(self._board)
+            if not self._board.stopping:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)
-            for step_id in [step_id for step_id, runner in self._runners.items() if runner.done()]:
-                await self._runners.pop(step_id)
+            await self._crew.welcome_back()
             self._board.parking = self._board.parking or workflow.info().is_continue_as_new_suggested()
-            if self._board.parking and not self._runners and not self._board.state.all_done:
+            if self._board.parking and self._crew.empty and not self._board.state.all_done:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(start.model_copy(update={"state": self._board.state}))
 
@@ -123,23 +137,13 @@ class TaskWorkflow:
             state = state.started(step, start.ref, start.terms)
         if fresh:
             self._board.change(state)
-        for step_id in state.runs:
-            if step_id not in state.done and step_id not in self._runners:
-                runner = AgentRunner(self._board, self._gate, step_id)
-                self._runners[step_id] = asyncio.create_task(runner.drive())
+        self._crew.set_out()
 
     def _anything_new(self) -> bool:
         wants_parking = workflow.info().is_continue_as_new_suggested() and not self._board.parking
-        finished = any(runner.done() for runner in self._runners.values())
-        return finished or wants_parking or self._board.state.cancelled or not self._runners
+        asked_for = bool(self._crew.waiting) and not self._board.parking
+        return self._crew.any_back or asked_for or wants_parking or self._board.state.cancelled or self._crew.empty
 
     async def _end(self) -> TaskProgress:
-        await self._stop_runners()
+        await self._crew.stop()
         return await self._ending.finish(self._board.state.last_phase)
-
-    async def _stop_runners(self) -> None:
-        """After a cancellation, by the server or by a denial: no agent goes on."""
-        for runner in self._runners.values():
-            runner.cancel()
-        await asyncio.gather(*self._runners.values(), return_exceptions=True)
-        self._runners.clear()

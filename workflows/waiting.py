@@ -1,12 +1,13 @@
 """How an agent waits for a person's answer: until it comes, its deadline passes, or something comes between."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
+from waystation.domain.action_requests import decided
 from waystation.domain.notices import Event
 from waystation.domain.task import Approval
-from waystation.domain.task_state import merged
+from waystation.domain.task_state import TaskState, merged
 from workflows.board import Board, record
 from workflows.notice import tell_of_request
 
@@ -14,8 +15,10 @@ from workflows.notice import tell_of_request
 async def wait_for_answer(board: Board, step_id: str) -> None:
     """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, or an
     edit of the agent's context is to be carried out first.
+
+    Several requests of an agent are made in one moment, and have one deadline.
     """
-    request = _request(board, step_id)
+    request = next(iter(_requests(board, step_id)), None)
     deadline = None if request is None or _is_overdue(board, request) else request.answer_by
     left = None if deadline is None else max(deadline - workflow.now(), timedelta())
     try:
@@ -24,29 +27,42 @@ async def wait_for_answer(board: Board, step_id: str) -> None:
         await _expire(board, step_id)
 
 
-def _request(board: Board, step_id: str) -> Approval | None:
-    return next((asked for asked in board.state.pending if asked.agent == step_id), None)
+def _requests(board: Board, step_id: str) -> tuple[Approval, ...]:
+    return tuple(asked for asked in board.state.pending if asked.agent == step_id)
 
 
 def _is_over(board: Board, step_id: str) -> bool:
     run = board.run(step_id)
-    return run.phase != "spent" or run.next_edit is not None or board.stopping
+    return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.stopping
 
 
 async def _expire(board: Board, step_id: str) -> None:
     """The deadline has passed."""
-    now, state = workflow.now(), board.state
-    request = _request(board, step_id)
-    if request is None:  # answered in the same moment
+    now, state, requests = workflow.now(), board.state, _requests(board, step_id)
+    if not requests:  # answered in the same moment
         return
     if board.start.terms.unattended.then == "wait":
-        board.change(state.with_(notes=merged(state.notes, (_overdue(request),))))
-        await tell_of_request(board, Event.OVERDUE, request)
+        board.change(state.with_(notes=merged(state.notes, tuple(map(_overdue, requests)))))
+        for request in requests:
+            await tell_of_request(board, Event.OVERDUE, request)
         await workflow.wait_condition(lambda: _is_over(board, step_id))
         return
-    board.change(state.expired(request, now))
-    await record(board, request.model_copy(update={"decision": "expired", "answered_at": now}))
-    await tell_of_request(board, Event.EXPIRED, request)
+    for request in requests:
+        state = _expired(state, request, now)
+    board.change(state)
+    await record(board, *(_closed(request, now) for request in requests))
+    for request in requests:
+        await tell_of_request(board, Event.EXPIRED, request)
+
+
+def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
+    if request.action is None:
+        return state.expired(request, now)
+    return decided(state.answered(_closed(request, now)), _closed(request, now))
+
+
+def _closed(request: Approval, now: datetime) -> Approval:
+    return request.model_copy(update={"decision": "expired", "answered_at": now})
 
 
 def _is_overdue(board: Board, request: Approval) -> bool:

@@ -104,7 +104,7 @@ def _lost(account: Account, task: int, agent: str) -> list[str]:
 
 
 def _unexplained(account: Account, calls: Sequence[Call]) -> list[str]:
-    """Turns and plans one by one, the summaries of a task together."""
+    """Turns and plans one by one, the summaries of a task together, and its reviews."""
     paid = Counter(_grouped(call_id_of(key)) for key in account.charges)
     possible = Counter(_grouped(call_id_of(key)) for key, _ in account.intents)
     answered = Counter(_grouped(call.id) for call in calls)
@@ -122,6 +122,8 @@ def call_id_of(key: Key) -> CallId:
     match kind:
         case "turn" | "plan":
             return CallId(task, agent, kind, number)
+        case "review":
+            return CallId(task, ANYBODY, kind, "")
         case _:
             return CallId(task, ANYBODY, "summary", number)
 

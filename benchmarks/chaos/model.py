@@ -11,12 +11,16 @@ from typing import Literal, NamedTuple
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.adapters.offline.wire import MessagesRequest, TextBlock, WireMessage
 from waystation.agents.planner import SUBMIT_PLAN
+from waystation.agents.reviewer import REVIEW_REPORT
+from waystation.agents.reviser import REVISE_PLAN
+from waystation.domain.oversight import revision_id
 from waystation.domain.plan import PLANNING_ID
 
 MARK = "voyage-{}-"
-"""Begins the names of a task's documents, so that every request tells whose it is."""
+"""Begins the names of a task's documents and is in its instructions, so that every request tells whose it is: in a
+small window a contract has no room for the names."""
 ANYBODY = ""
-"""Summaries are asked for without the agent's name: they are counted for their task."""
+"""Summaries and reviews are asked for without the agent's name: they are counted for their task."""
 LONGEST_PAUSE_S = 0.12
 """Twice a reply: before it and in the middle of it."""
 
@@ -31,7 +35,7 @@ class CallId(NamedTuple):
     task: int
     """Number of the task in its run; -1: the request does not tell."""
     agent: str
-    kind: Literal["turn", "summary", "plan"]
+    kind: Literal["turn", "summary", "plan", "review"]
     number: str
     """Of the turn or the plan; a digest of what a summary was asked of."""
 
@@ -77,9 +81,13 @@ def call_id(body: bytes) -> CallId:
     first, last = (_text(message) for message in (request.messages[0], request.messages[-1]))
     mark, step, turns = _MARK.search(first), _STEP.search(first), _TURN.findall(last)
     task = int(mark[1]) if mark else -1
-    if any(tool.name == SUBMIT_PLAN.name for tool in request.tools):
+    tools = {tool.name for tool in request.tools}
+    if tools & {SUBMIT_PLAN.name, REVISE_PLAN.name}:
         tries = sum(message.role == "assistant" for message in request.messages)
-        return CallId(task, PLANNING_ID, "plan", str(tries + 1))
+        agent = PLANNING_ID if SUBMIT_PLAN.name in tools else revision_id(1)  # by default there is one
+        return CallId(task, agent, "plan", str(tries + 1))
+    if REVIEW_REPORT.name in tools:
+        return CallId(task, ANYBODY, "review", "")
     if step and turns:
         return CallId(task, step[1], "turn", turns[-1])
     return CallId(task, ANYBODY, "summary", hashlib.sha256(first.encode()).hexdigest()[:12])

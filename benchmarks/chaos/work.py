@@ -66,6 +66,7 @@ class Crew:
         mark = MARK.format(number)
         request = TaskRequest(
             question=BROAD_QUESTION,
+            instructions=f"The sheets are those of {mark}",
             session=mark,
             request_id=mark,
             budget=Limit(tokens=BUDGET),

@@ -10,13 +10,15 @@ from tempfile import TemporaryDirectory
 from benchmarks.memory.conversations import Dialogue, Question
 from waystation.adapters.embeddings.absent import NoEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.agents.archive import embedded
 from waystation.agents.recollection import Recollection
 from waystation.domain.excerpts import Excerpt, excerpts
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
+from waystation.domain.memory import MemoryQuery, Passage
 from waystation.domain.messages import Message
 from waystation.domain.passages import make_passages, render, tool_names
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted, meant, with_placeholders
 from waystation.ports import Embedder, Redactor
 
 RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")
@@ -55,7 +57,7 @@ class MeaningAlone(Recollection):
 
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """See `Recollection`; the embedder sees the words, and the engine none."""
-        (dense,) = await self.embedder.embed([query.text])
+        (dense,) = await self.embedder.embed([meant(query.text)])
         found = await self.memory.search(query.model_copy(update={"text": "", "dense": dense}))
         return excerpts(found, tokens)
 
@@ -88,22 +90,30 @@ async def indexed(
     """The conversation, as if one compaction had hidden all of it."""
     names, messages = tool_names(dialogue.messages), dialogue.messages
     rendered = [render(message, names) for message in messages]
-    asked = [question.evidence for question in dialogue.questions]
-    redacted = await redactor.redact([*rendered, *asked], Place.COMPRESSED, RUN.tenant)
-    texts = {message.id: item.text for message, item in zip(messages, redacted, strict=False)}
+    redacted = await redactor.redact(rendered, Place.COMPRESSED, RUN.tenant)
+    texts = {message.id: item.text for message, item in zip(messages, redacted, strict=True)}
+    places = {message.id: place for place, message in enumerate(messages)}
     evidence = {
-        question.text: item.text for question, item in zip(dialogue.questions, redacted[len(messages) :], strict=True)
+        question.text: _as_redacted(question.evidence, rendered[place], redacted[place])
+        for question in dialogue.questions
+        for place in [places[question.message]]
     }
     passages = cut(messages, texts)
-    vectors = await embedder.embed([passage.text for passage in passages])
     with TemporaryDirectory() as folder:
         memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
-        await memory.upsert(
-            [EmbeddedPassage(passage=passage, dense=dense) for passage, dense in zip(passages, vectors, strict=True)]
-        )
+        await memory.upsert(await embedded(embedder, passages))
         size = sum(len(passage.text.encode()) for passage in passages)
         yield Indexed(kind(memory, embedder, redactor), evidence, len(passages), size)
         await memory.aclose()
+
+
+def _as_redacted(words: str, text: str, redacted: Redacted) -> str:
+    """The words as they stand in the redacted text: redacted by themselves they can become something else."""
+    start = text.index(words)
+    spans = [span for span in redacted.spans if span.end > start and span.start < start + len(words)]
+    start, end = min([start, *(span.start for span in spans)]), max([start + len(words), *(span.end for span in spans)])
+    moved = [span.model_copy(update={"start": span.start - start, "end": span.end - start}) for span in spans]
+    return with_placeholders(text[start:end], moved).text
 
 
 NO_EMBEDDER = NoEmbedder()

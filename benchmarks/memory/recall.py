@@ -14,7 +14,8 @@ from waystation.domain.compaction.tokens import estimate_messages
 from waystation.ports import Embedder, Redactor
 from waystation.testing import PlainRedactor
 
-SEEDS = (1, 2, 3, 4, 5)
+SEEDS = (4, 5, 6)
+"""Sizes and weights were chosen on 1 to 3."""
 BUDGETS = (1_000, 2_000)
 KEY = bytes(32)
 HEAD = ("passages", "search", "redacted", "questions", "passages made", *(f"recall at {n:,} tokens" for n in BUDGETS))

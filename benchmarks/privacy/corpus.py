@@ -21,6 +21,9 @@ CHAT = (
     "According to {citation} revenue grew to {figure}, and lines {lines} say why.",
     "Version {version} fixed it, in commit {commit}; we run {version} since {date}.",
     "The report says that {placeholder} agreed on {day}.",
+    "The driver's license {LICENCE} of {PERSON} was checked on {date}.",
+    "Her bank account number is {ACCOUNT}, the order is {order}.",
+    "Her Steuer-ID is {DE_TAX_ID}; see {citation}, lines {lines}.",
     "Ask {PERSON} whether order {order} or invoice {invoice} is meant.",
 )
 LOGS = (
@@ -30,6 +33,7 @@ LOGS = (
     "{moment} DEBUG call {call} finished, {figure} tokens, sha {sha}",
     "{moment} INFO deployed {version} ({commit}) to port {port} at {epoch}",
     "{date} {time} sshd: accepted key for deploy from {IP} port {port}",
+    "{moment} INFO payout of {figure} to wallet {WALLET} confirmed, request {uuid}",
     "{moment} INFO export AWS_ACCESS_KEY_ID done, key {SECRET} rotated",
 )
 TABLES = (

@@ -1,9 +1,11 @@
 """What is found, what is wrongly replaced, and how fast, beside Presidio as it comes on the same sentences."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from functools import partial
 
 import spacy
 
@@ -16,11 +18,13 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import ENGLISH_MODEL
 from waystation.domain.privacy import Place
 
-COUNT, SEED = 2_520, 1
+COUNT, SEED = 2_800, 1
 NAMES = ("PERSON", "LOCATION")
 ROUNDS = 3
 SPEED_CHARACTERS = 100_000
 TURNS = 40
+PROCESSES = (0, 2, 4)
+SPEED_PLACES = (Place.TOOL_RESULT, Place.COMPRESSED)
 
 
 def prove() -> None:
@@ -67,8 +71,18 @@ def _speed(texts: Sequence[str]) -> None:
     print(
         f"\nThe language model alone, on the same chunks: {size / ceiling:,.0f}/s; ours is {ceiling / names:.0%} of it."
     )
+    _by_processes(whole)
     told, seconds = asyncio.run(_growing(texts))
-    print(f"A conversation that is redacted again after each of {TURNS} turns: {told / seconds:,.0f}/s.")
+    print(f"\nA conversation that is redacted again after each of {TURNS} turns: {told / seconds:,.0f}/s.")
+
+
+def _by_processes(whole: Sequence[str]) -> None:
+    rows = list[tuple[str, ...]]()
+    for processes in PROCESSES:
+        speeds = [len(whole[0]) / _best(partial(_ours, whole, place, processes)) for place in SPEED_PLACES]
+        rows.append((str(processes) if processes else "none", *(f"{speed:,.0f}" for speed in speeds)))
+    head = ("child processes", "secrets and identifiers", "names too")
+    show(f"Characters a second by processes, on {os.cpu_count()} cores", head, rows)
 
 
 def _best(work: Callable[[], float | object]) -> float:
@@ -81,9 +95,9 @@ def _best(work: Callable[[], float | object]) -> float:
     return min(seconds)
 
 
-def _ours(texts: Sequence[str], place: Place) -> float:
+def _ours(texts: Sequence[str], place: Place, processes: int = 0) -> float:
     async def timed() -> float:
-        with closing(PresidioRedactor(KEY)) as redactor:
+        with closing(PresidioRedactor(KEY, processes=processes)) as redactor:
             await redactor.warm_up()
             start = time.perf_counter()
             await redactor.redact(texts, place, "t")

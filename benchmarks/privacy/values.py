@@ -1,6 +1,7 @@
 """Values of one kind each, generated from a seed: what is private, and what must stay."""
 
 import base64
+import hashlib
 import random
 import string
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from faker import Faker
 LOCALES = ("en_US", "en_GB", "de_DE", "es_ES", "it_IT", "pl_PL", "fr_FR")
 ENGLISH = ("en_US", "en_GB")
 HEX = "0123456789abcdef"
+BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 TOKEN = string.ascii_letters + string.digits
 
 
@@ -84,6 +86,54 @@ def _codice(values: Values) -> str:
     return values.faker("it_IT").ssn()
 
 
+def _passport(values: Values) -> str:
+    """Of the United States, the United Kingdom, Spain, Italy or Germany."""
+    capitals, digits = string.ascii_uppercase, string.digits
+    country = values.random.choice(((1, 8), (0, 9), (3, 6), (2, 7)))
+    return values.random.choice(
+        [
+            values.drawn(capitals, country[0]) + values.drawn(digits, country[1]),
+            f"C{values.drawn('CFGHJKLMNPRTVWXYZ0123456789', 7)}{values.drawn(digits, 1)}",
+        ]
+    )
+
+
+def _licence(values: Values) -> str:
+    """British, by its form; or of an American state, a letter and digits."""
+    capitals, digits = string.ascii_uppercase, string.digits
+    born = f"{values.random.randrange(1, 13):02}{values.random.randrange(1, 29):02}"
+    british = f"{values.drawn(capitals, 5)}{values.drawn(digits, 1)}{born}{values.drawn(digits, 1)}"
+    return values.random.choice(
+        [
+            f"{british}{values.drawn(capitals, 2)}{values.drawn(digits, 1)}{values.drawn(capitals, 2)}",
+            f"{values.drawn(capitals, 1)}{values.drawn(digits, 7)}",
+        ]
+    )
+
+
+def _wallet(values: Values) -> str:
+    """A Bitcoin address: kind and hash with their checksum, in base 58."""
+    content = values.random.choice([b"\x00", b"\x05"]) + values.random.randbytes(20)
+    checksum = hashlib.sha256(hashlib.sha256(content).digest()).digest()[:4]
+    number, address = int.from_bytes(content + checksum), ""
+    while number:
+        number, digit = divmod(number, len(BASE58))
+        address = BASE58[digit] + address
+    return address if content[0] else f"1{address}"
+
+
+def _tax_id(values: Values) -> str:
+    """German: of ten digits one stands twice, and the eleventh is a check by ISO 7064."""
+    digits = values.random.sample(range(10), 9)
+    digits.insert(values.random.randrange(2, 9), digits[0])
+    if digits[0] == 0:
+        digits = [9 - digit for digit in digits]
+    product = 10
+    for digit in digits:
+        product = ((digit + product) % 10 or 10) * 2 % 11
+    return "".join(map(str, [*digits, (11 - product) % 10]))
+
+
 def _password(values: Values) -> str:
     return values.drawn(TOKEN, 10) + str(values.random.randrange(10)) + values.drawn("!%^*-_", 2) + "k"
 
@@ -151,7 +201,11 @@ PRIVATE: Mapping[str, Callable[[Values], str]] = {
     "ES_NIF": _nif,
     "IT_FISCAL_CODE": _codice,
     "PL_PESEL": lambda values: values.faker("pl_PL").pesel(),
-    "PASSPORT": lambda values: f"{values.drawn(string.ascii_uppercase, 1)}{values.drawn(string.digits, 8)}",
+    "DE_TAX_ID": _tax_id,
+    "PASSPORT": _passport,
+    "LICENCE": _licence,
+    "ACCOUNT": lambda values: str(values.random.randrange(10**7, 10**12)),
+    "WALLET": _wallet,
     "IP": _ipv4,
     "MAC": lambda values: values.faker().mac_address(),
     "SECRET": _secret,

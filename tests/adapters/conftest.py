@@ -1,13 +1,14 @@
 """Stores for the contract tests: the same tests over every database."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.postgres import PostgresServer
+from waystation.adapters.documents.bytes_reader import BytesReader
 from waystation.adapters.store import SqlStore, migrate
 from waystation.adapters.store.schema import metadata
 from waystation.settings import Settings
@@ -57,3 +58,11 @@ async def store(store_url: str) -> AsyncIterator[SqlStore]:
     opened = await SqlStore.open(store_url, store_clock)
     yield opened
     await opened.aclose()
+
+
+@pytest.fixture(scope="module")
+def page_reader() -> Iterator[BytesReader]:
+    """One for all tests of a module: its child takes a second to start."""
+    reader = BytesReader()
+    yield reader
+    asyncio.run(reader.aclose())

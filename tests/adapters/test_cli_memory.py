@@ -20,6 +20,7 @@ from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import user_text
+from waystation.domain.task import tenant_hash
 from waystation.domain.transcript import Summarised
 from waystation.embedders import opened_embedder
 from waystation.settings import Settings
@@ -45,7 +46,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def passage(number: int) -> Passage:
     return Passage(
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, str(number))),
-        tenant="local",
+        tenant=tenant_hash("local"),
         session="session",
         task_id=TASK,
         run_id=f"{TASK}/research-1",
@@ -63,7 +64,7 @@ async def commit(count: int) -> None:
     async with aclosing(await opened_store(Settings())) as store:
         ref = RunRef(
             store_id=await store.store_id(),
-            tenant="local",
+            tenant=tenant_hash("local"),
             session="session",
             task_id=TASK,
             step_id="research-1",
@@ -139,6 +140,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
         "passages": COUNT,
         "waiting": 0,
         "refused": [],
+        "retention_days": None,
         "finding": "",
     }
     again = json.loads(printed(["memory", "reindex", "--json"], capsys)[1])
@@ -185,7 +187,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
         await child.wait()
         settings = Settings()
         async with opened_embedder(settings) as before, opened_memory(settings, before) as memory:
-            assert await memory.count("local") == COUNT
+            assert await memory.count(tenant_hash("local")) == COUNT
         server.silent_after = None
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
@@ -219,6 +221,6 @@ def test_a_qdrant_server_that_is_away_stops_no_worker(monkeypatch: pytest.Monkey
         settings = Settings()
         async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
             with pytest.raises(MemoryUnavailable, match="does not answer"):
-                await memory.count("local")
+                await memory.count(tenant_hash("local"))
 
     asyncio.run(start())

@@ -9,6 +9,7 @@ from waystation.adapters.anthropic.model import AnthropicModel
 from waystation.adapters.offline.view import Contract, Need, View
 from waystation.adapters.offline.writing import writing
 from waystation.domain.plan import plan_errors, standard_plan
+from waystation.domain.reminder import MORE_IS_ASKED_FOR
 from waystation.domain.work import Analysis, Findings
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
@@ -136,6 +137,15 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
     told = "Kept: section 1 kept: Licences; section 2 kept: Purposes\nDocuments read: a.md"
     reply = writing(View(contract=Contract(needs=needs), gap=True, earlier=told, max_tokens=2_000))
     assert [call.name for call in reply.calls] == ["submit_report"]
+
+
+async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: AnthropicModel) -> None:
+    team = Team(model, World(packages(5)))
+    team.status = (
+        f"<status>turn 3; budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
+    )
+    await team.work(QUESTION)
+    assert team.turns["research-1"] > 2
 
 
 async def test_with_hardly_any_budget_left_everyone_hands_in_at_once(model: AnthropicModel) -> None:

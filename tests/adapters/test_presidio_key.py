@@ -1,8 +1,9 @@
 import secrets
+from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.key import key_check, key_from_hex
+from waystation.adapters.presidio.key import key_check, key_from_hex, load_or_create_key
 from waystation.domain.errors import BadInput
 
 KEY = "0123456789abcdef" * 4
@@ -28,3 +29,14 @@ def test_equal_keys_have_equal_checks_which_are_too_short_to_hold_a_key() -> Non
     assert key_check(one) == key_check(bytes(one)) != key_check(two)
     assert len(key_check(one)) == 16
     assert key_check(one) not in one.hex()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o660])
+def test_a_key_file_that_others_can_use_is_refused_with_the_command_that_mends_it(mode: int, tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    key = load_or_create_key(path)
+    path.chmod(mode)
+    with pytest.raises(BadInput, match=rf"has mode {mode:04o}.*`chmod 600 {path}`"):
+        load_or_create_key(path)
+    path.chmod(0o400)
+    assert load_or_create_key(path) == key

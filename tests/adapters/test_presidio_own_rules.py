@@ -89,6 +89,12 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
 @pytest.mark.parametrize(
     ("rules", "said"),
     [
+        (
+            "allow:\n  - a@b.example\n  - regex: '.*'\n",
+            r", line 3: allow\.1\.regex: it matches where nothing is: write what",
+        ),
+        ("allow: [{regexp: a}]\n", r", line 1: allow\.0\.regex: Field required"),
+        ("allow: [5]\n", r", line 1: allow\.0: Input should be a valid dictionary"),
         ("recognizers: [\n", r", line 2: this is not YAML"),
         ("- a\n", r", line 1: the file: Input should be a valid dictionary"),
         ("allow: [a]\nrecogniser: []\n", r", line 2: recogniser: Extra inputs are not permitted"),

@@ -10,6 +10,7 @@ from waystation.adapters.presidio.cache import RedactionCache
 from waystation.adapters.presidio.chunks import CHUNK_CHARACTERS, chunk_spans
 from waystation.adapters.presidio.found import Found, without_overlaps
 from waystation.adapters.presidio.key import load_or_create_key
+from waystation.adapters.presidio.names import NameFilter
 from waystation.domain.privacy import Treatment
 from waystation.domain.redaction import Redacted, Span
 
@@ -33,6 +34,7 @@ def test_many_who_create_the_key_at_once_get_the_same_one(tmp_path: Path) -> Non
 def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "redaction.key"
     path.write_bytes(b"short")
+    path.chmod(0o600)
     with pytest.raises(ValueError, match="5 bytes instead of 32"):
         load_or_create_key(path)
 
@@ -104,3 +106,13 @@ def test_the_cache_keeps_scopes_and_tenants_apart_and_knows_its_own_results() ->
     assert cache.get("Alice", Treatment.IDENTIFIERS, "t") is None
     assert cache.get("Alice", Treatment.NAMES, "other") is None
     assert cache.get(span.placeholder, Treatment.NAMES, "t") == Redacted(text=span.placeholder)
+
+
+@pytest.mark.parametrize("text", ["ask Ben", "J. Li", "(O'Brien)", "é Anna-Lena.", "李明来了", "Paris", '"Ada"'])
+def test_what_may_be_a_name_is_given_to_the_language_model(text: str) -> None:
+    assert NameFilter(text).may_be_in(0, len(text))
+
+
+@pytest.mark.parametrize("text", ["no capital here, 17 %", "token=Ab3dE9fG f(x) `Ben` Ben() src/Ben", ""])
+def test_text_without_anything_of_the_form_of_a_name_is_not(text: str) -> None:
+    assert not NameFilter(text).may_be_in(0, len(text))

@@ -2,6 +2,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from itertools import product
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, batches
 from waystation.domain.errors import MemoryUnavailable
+from waystation.settings import Settings
+from workers.memory import memory_server
 
 COLLECTION = "waystation"
 SUBJECTS = ("wheel", "brake", "bridge", "harbour", "train")
@@ -82,7 +85,7 @@ async def test_the_collection_is_indexed_by_what_queries_filter_by(
     keyword = models.KeywordIndexType.KEYWORD
     assert indexes == {
         "tenant": models.KeywordIndexParams(type=keyword, is_tenant=True),
-        **{name: models.KeywordIndexParams(type=keyword) for name in ("session", "task_id", "step_id", "kind")},
+        **{name: models.KeywordIndexParams(type=keyword) for name in ("session", "task_id", "step_id", "kind", "blob")},
         "created": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME),
     }
     assert found.config.metadata == {"embedder": "compass", "dimension": DIMENSION}
@@ -184,3 +187,35 @@ async def test_points_hold_what_the_embedded_engine_holds(qdrant: QdrantStub, me
     (record,) = qdrant.points(COLLECTION)
     assert record.id == item.passage.id
     assert record.payload == json.loads(item.passage.model_dump_json())
+
+
+def settled(qdrant: QdrantStub, **given: object) -> Settings:
+    return Settings.model_validate({"qdrant_url": qdrant.url, "qdrant_grpc_port": 0, **given})
+
+
+async def made(settings: Settings) -> None:
+    assert settings.qdrant_url is not None
+    server = memory_server(settings, settings.qdrant_url)
+    async with aclosing(QdrantServerMemory.open(server, "compass", DIMENSION)) as memory:
+        await memory.check()
+
+
+async def test_a_collection_is_made_as_the_settings_want_it(qdrant: QdrantStub) -> None:
+    await made(settled(qdrant, qdrant_quantisation="scalar", qdrant_shards=6, qdrant_replicas=2, qdrant_on_disk=True))
+    wanted = qdrant.wanted[COLLECTION]
+    assert (wanted.shard_number, wanted.replication_factor, wanted.on_disk_payload) == (6, 2, True)
+    assert isinstance(wanted.vectors, dict)
+    assert [vector.on_disk for vector in wanted.vectors.values()] == [True]
+    assert isinstance(wanted.quantization_config, models.ScalarQuantization)
+    assert wanted.quantization_config.scalar.type is models.ScalarType.INT8
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("none", None), ("product", models.ProductQuantization), ("binary", models.BinaryQuantization)],
+)
+async def test_without_a_word_the_server_decides(qdrant: QdrantStub, name: str, kind: type[object] | None) -> None:
+    await made(settled(qdrant, qdrant_quantisation=name))
+    wanted = qdrant.wanted[COLLECTION]
+    assert (wanted.shard_number, wanted.replication_factor, wanted.on_disk_payload) == (None, None, None)
+    assert wanted.quantization_config is None if kind is None else isinstance(wanted.quantization_config, kind)

@@ -15,6 +15,7 @@ from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.leg import Standing, TurnLimit
 from waystation.domain.messages import Message, user_text
 from waystation.domain.plan import Plan, Step
+from waystation.domain.plan_change import PlanVersion
 from waystation.domain.task import Refusal, SourceDocument, TaskRow
 from waystation.domain.work import Findings
 
@@ -26,7 +27,7 @@ SAID = "What nobody else is to read"
 PLAN = Plan(steps=(Step(id="write", role="writing", title="Write", goal=SAID),))
 DOCUMENT = f"{SAID}, with a \x00 in it"
 MESSAGE: Message = user_text("m", f"\x01{SAID}")
-TEXTS = 12
+TEXTS = 13
 """Values that `everything_said` writes: one a column, and none of how the task ended."""
 
 
@@ -41,6 +42,7 @@ async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
     await store.register(kept, [SourceDocument(name=f"{SAID}.md", text=f"{request_id}: {DOCUMENT}")])
     await store.admit(task_id, SAID)
     await store.save_plan(task_id, PLAN)
+    await store.save_revision(task_id, PlanVersion(number=2, plan=PLAN, made_by="revision-1", reason=SAID))
     await store.audit(task_id, Refusal(signal="approve_budget", reason=SAID, at=NOON))
     fence = await opened_run(store, request_id)
     await store.commit_message(fence, 0, MESSAGE)
@@ -59,6 +61,7 @@ async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) ->
     found = await store.task(task_id)
     assert (found.request, found.terms, found.title) == (kept.request, TERMS, SAID)
     assert await store.plan(task_id) == PLAN
+    assert [version.reason for version in await store.plan_versions(task_id)] == ["", SAID]
     (document,) = await store.documents(task_id)
     assert (document.name, await store.get_text(document.blob)) == (f"{SAID}.md", f"{request_id}: {DOCUMENT}")
     assert [entry.reason for entry in await store.audit_trail(task_id) if isinstance(entry, Refusal)] == [SAID]

@@ -5,6 +5,7 @@ import pytest
 from tests.store_contract.values import passage, question, request, row, summary
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore
+from waystation.adapters.store.schema import metadata
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import WrongStore
 from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
@@ -67,8 +68,9 @@ def order(kept: TaskRow, *, everything: bool) -> ForgetOrder:
 async def everything_in(store: SqlStore) -> str:
     """Every row of every table."""
     async with store.database.read() as connection:
-        tables = ("tasks", "audit", "texts", "documents", "messages", "compactions", "outcomes", "passages", "notes")
-        rows = [(await connection.exec_driver_sql(f"SELECT * FROM {table}")).all() for table in tables]
+        rows = [
+            (await connection.exec_driver_sql(f"SELECT * FROM {table.name}")).all() for table in metadata.sorted_tables
+        ]
     return "\n".join(map(str, rows))
 
 
@@ -112,7 +114,14 @@ async def test_a_forgotten_task_is_listed_without_a_word_and_its_request_id_is_n
 async def test_what_is_forgotten_twice_is_found_once(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
     await store.forget(order(kept, everything=True))
-    assert await store.forget(order(kept, everything=True)) == Forgotten(tasks=1, passages=0)
+    assert await store.forget(order(kept, everything=True)) == Forgotten()
+
+
+async def test_a_task_counts_where_there_was_something_to_forget(store: SqlStore) -> None:
+    kept = await kept_task(store, "first", ADA)
+    assert (await store.forget(order(kept, everything=False))).tasks == 1
+    assert await store.forget(order(kept, everything=False)) == Forgotten()
+    assert (await store.forget(order(kept, everything=True))).tasks == 1
 
 
 async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:

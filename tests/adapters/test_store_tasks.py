@@ -121,8 +121,23 @@ async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) 
     await store.admit(task.ref.task_id, "Sky <PERSON_1>")
     await store.finish(task.ref.task_id, progress(TaskPhase.PARTIAL))
     await store.finish(task.ref.task_id, progress(TaskPhase.DONE))
-    ended = {"title": "Sky <PERSON_1>", "progress": progress(TaskPhase.DONE)}
-    assert await store.task(task.ref.task_id) == task.model_copy(update=ended)
+    found = await store.task(task.ref.task_id)
+    ended = {"title": "Sky <PERSON_1>", "progress": progress(TaskPhase.DONE), "ended_at": found.ended_at}
+    assert found == task.model_copy(update=ended)
+
+
+async def test_tasks_are_found_by_when_they_ended_else_by_when_they_were_submitted(store: SqlStore) -> None:
+    hour = timedelta(hours=1)
+    ended, begun = (row(request(name)).model_copy(update={"submitted_at": NOON - hour}) for name in ("ended", "begun"))
+    for task in (ended, begun):
+        await store.register(task, [])
+    await store.finish(ended.ref.task_id, progress(TaskPhase.DONE))
+    assert (await store.task(ended.ref.task_id)).ended_at == NOON
+    assert await store.tasks(ended_before=NOON - hour) == ()
+    assert await store.tasks(ended_before=NOON) == (begun,)
+    assert len(await store.tasks(ended_before=NOON + hour)) == 2
+    await store.finish(ended.ref.task_id, progress(TaskPhase.WORKING))
+    assert (await store.task(ended.ref.task_id)).ended_at is None
 
 
 async def test_the_first_plan_stays(store: SqlStore) -> None:

@@ -1,5 +1,6 @@
 """The store that settings ask for: when its texts are encrypted, and with whose key."""
 
+import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
@@ -7,10 +8,11 @@ import pytest
 
 from waystation.adapters.presidio.key import key_check
 from waystation.adapters.store import store_status
-from waystation.domain.errors import BadInput
+from waystation.cli.main import run
+from waystation.domain.errors import BadInput, StoreUnavailable
 from waystation.keyring import own_key
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import opened_store, placeholder_key
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 
@@ -41,3 +43,50 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
         assert await store.claim_key(key_check(own_key(workers)))
     with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
         await opened_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
+
+
+def claimed(settings: Settings) -> None:
+    """A worker has made the key of this home the store's."""
+
+    async def claim() -> None:
+        async with aclosing(await opened_store(settings)) as store:
+            assert await store.claim_key(key_check(own_key(settings)))
+
+    settings.home.mkdir(exist_ok=True)
+    asyncio.run(claim())
+
+
+def test_beside_a_store_that_knows_a_key_no_other_one_is_made_or_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    text = tmp_path / "text.md"
+    text.write_text("Mail ada@example.com")
+    redact = ["privacy", "redact", str(text), "--policy", "secrets-only"]
+    settings = Settings()
+    claimed(settings)
+    assert run(redact) == 0
+    settings.key_file.unlink()
+    assert run(redact) == 2
+    err = capsys.readouterr().err
+    assert "the store's placeholders are made with a key that is not here" in err
+    assert "`waystation store adopt-key`" in err
+    assert not settings.key_file.exists()
+    assert run(["privacy", "find", "ada@example.com"]) == 2
+    assert not settings.key_file.exists()
+    own_key(settings)
+    assert run(redact) == 2
+    assert f"the key in {settings.key_file} is not the one that the store's placeholders" in capsys.readouterr().err
+
+
+def test_where_the_store_does_not_answer_a_key_that_is_here_is_used_and_none_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none")
+    settings = Settings()
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(placeholder_key(settings))
+    assert not settings.key_file.exists()
+    key = own_key(settings)
+    assert asyncio.run(placeholder_key(settings)) == key

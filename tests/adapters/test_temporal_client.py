@@ -131,6 +131,21 @@ async def test_what_waits_is_listed_over_all_tasks(client: Client, temporal_clie
             await asyncio.sleep(0.05)
 
 
+async def test_another_tenant_neither_sees_what_waits_nor_hands_in_for_this_one(
+    client: Client, temporal_client: TemporalClient, tmp_path: Path
+) -> None:
+    async with (
+        worker(temporal_client),
+        await Client.connect(Settings(home=tmp_path, tenant="other")) as other,
+    ):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        while task_id not in {one.task_id for one in await client.approvals()}:
+            await asyncio.sleep(0.05)
+        assert await other.approvals() == ()
+        with pytest.raises(BadInput, match="the request is of tenant 'local' and the settings of 'other'"):
+            await other.submit(asked(), DOCUMENTS)
+
+
 async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
     client: Client, temporal_client: TemporalClient
 ) -> None:

@@ -24,13 +24,15 @@ from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
 from waystation.domain.messages import Message, ToolUse
 from waystation.domain.plan import Plan, Role, Step
-from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms
+from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
 from waystation.domain.transcript import Transcript
 from waystation.domain.turn import Charge
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK = "task-1"
+TENANT = tenant_hash("local")
+"""Of the settings' default, so that commands on a store of the office find its tasks."""
 SECRET, SECRET_PLACEHOLDER = "sk-live-4711", "<SECRET_0123456789ab>"
 """Replaced before every model call."""
 NAME, NAME_PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
@@ -123,7 +125,7 @@ class Office:
 
     @property
     def ref(self) -> TaskRef:
-        return TaskRef(store_id=self.store_id, tenant="tenant", session="session", task_id=self.task_id)
+        return TaskRef(store_id=self.store_id, tenant=TENANT, session="session", task_id=self.task_id)
 
     def run_ref(self, step_id: str = "research-1") -> RunRef:
         return RunRef(**self.ref.model_dump(), step_id=step_id, role=PLAN.step(step_id).role)
@@ -153,7 +155,12 @@ class Office:
     def contracts(self) -> ContractWriter:
         store = self.store
         return ContractWriter(
-            tasks=store, documents=store, work=store, recollection=self.recollection, redactor=self.redactor
+            transcripts=store,
+            tasks=store,
+            documents=store,
+            work=store,
+            recollection=self.recollection,
+            redactor=self.redactor,
         )
 
     @property
@@ -181,7 +188,8 @@ class Office:
 
     @property
     def publisher(self) -> Publisher:
-        return Publisher(tasks=self.store, documents=self.store, work=self.store, redactor=self.redactor)
+        store = self.store
+        return Publisher(transcripts=store, tasks=store, documents=store, work=store, redactor=self.redactor)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
         """Carry out a leg with this model."""

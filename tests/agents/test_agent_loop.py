@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TERMS, Office, never, use
+from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, use
 from waystation.agents.loop import LEG_TIME
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
@@ -56,12 +56,15 @@ async def test_what_the_model_is_sent(office: Office) -> None:
     assert first.system == second.system
     assert first.tools == second.tools
     assert (first.max_output, first.require_tool) == (4_000, None)
-    assert (first.reminder, second.reminder) == ("<status>turn 1</status>", "<status>turn 2</status>")
+    assert [first.reminder, second.reminder] == [
+        "<status>turn 1; budget left 100,000 tokens (more is asked for when it is spent)</status>",
+        "<status>turn 2; budget left 99,880 tokens (more is asked for when it is spent)</status>",
+    ]
     assert second.messages[: len(first.messages)] == first.messages
     assert len(second.messages) == 3
 
 
-async def test_in_mode_hard_the_agent_sees_what_it_has_left(office: Office) -> None:
+async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(office: Office) -> None:
     office.terms = TERMS.model_copy(update={"hard": True})
     model = ScriptedModel([READ, SUBMIT])
     await office.leg(model)
@@ -72,11 +75,11 @@ async def test_in_mode_hard_the_agent_sees_what_it_has_left(office: Office) -> N
 
 
 async def test_a_full_context_ends_the_leg_before_the_call(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"trigger": 2_500, "target": 1_200})
-    model = ScriptedModel([scripted_reply(Text(text="word " * 1_500), usage=Usage(input=1_500, output=2_000))])
+    office.terms = TERMS.model_copy(update={"trigger": 2_800, "target": 1_200})
+    model = ScriptedModel([scripted_reply(Text(text="word " * 1_500), usage=Usage(input=2_500, output=2_000))])
     outcome = await office.leg(model)
     assert isinstance(outcome, ContextFull)
-    assert outcome.request_tokens >= 2_500
+    assert outcome.request_tokens >= 2_800
     assert model.calls == 1
 
 
@@ -90,7 +93,7 @@ async def test_the_estimate_is_corrected_by_what_the_provider_counted(office: Of
 
 
 async def test_the_scale_of_the_request_decides_when_the_context_is_full(office: Office) -> None:
-    office.terms = TERMS.model_copy(update={"trigger": 2_500, "target": 1_000, "turn_limit": 1})
+    office.terms = TERMS.model_copy(update={"trigger": 2_800, "target": 1_000, "turn_limit": 1})
     office.model = ScriptedModel([IDLE])
     plain = LegRequest(run=office.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=office.terms)
     assert isinstance(await office.loop.run(plain.model_copy(update={"scale": 2.0}), never), ContextFull)
@@ -193,7 +196,7 @@ async def test_results_are_redacted_before_they_are_stored(office: Office) -> No
     assert SECRET not in stored
     assert SECRET_PLACEHOLDER in stored
     assert NAME in stored
-    assert office.redactor.tenants == {"tenant"}
+    assert office.redactor.tenants == {TENANT}
 
 
 async def test_a_redactor_that_fails_stops_the_leg_and_nothing_of_the_result_is_stored(office: Office) -> None:

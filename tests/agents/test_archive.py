@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.agents.office import NOON, TASK, Office
+from tests.agents.office import NOON, TASK, TENANT, Office
 from tests.unit.histories import prose
 from waystation.adapters.store import SqlStore
 from waystation.agents.archive import BATCH, Drained
@@ -19,7 +19,7 @@ async def commit_passages(office: Office, count: int, step_id: str = "research-1
     made = [
         Passage(
             id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{step_id}/{number}")),
-            tenant="tenant",
+            tenant=TENANT,
             session="session",
             task_id=TASK,
             run_id=site.run.run_id,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.office import TASK, Office
+from tests.agents.office import TASK, TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import running_qdrant
 from waystation.adapters.qdrant.address import QdrantServer
@@ -37,7 +37,7 @@ async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office
     await commit_passages(office, BATCH + 6)
     archive = await archive_of(office, tmp_path, "5", "40")
     assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
-    assert await archive.memory.count("tenant") == BATCH + 4
+    assert await archive.memory.count(TENANT) == BATCH + 4
     kept = [passage.id for passage in await office.store.passages_of(TASK) if passage.text.split()[0] in {"5", "40"}]
     assert list(await office.store.refused()) == list(await office.store.refused(TASK)) == kept
     assert await office.store.refused("task-2") == ()
@@ -78,7 +78,7 @@ async def test_a_refused_passage_is_taken_back_like_any_other(office: Office, tm
     await archive.drain()
     (refused,) = await office.store.refused()
     assert refused in {passage.id for passage in await office.store.passages_of(TASK)}
-    assert [passage.id for passage in await office.store.passages_named("tenant", refused[:8])] == [refused]
+    assert [passage.id for passage in await office.store.passages_named(TENANT, refused[:8])] == [refused]
     assert await office.store.passages_named("other", refused[:8]) == ()
-    assert await office.store.passages_named("tenant", "%") == ()
+    assert await office.store.passages_named(TENANT, "%") == ()
     await archive.memory.aclose()

@@ -1,18 +1,18 @@
 """What an agent begins with, against the numbers by which windows are refused at submit."""
 
-import json
+from dataclasses import replace
+
+import pytest
 
 from tests.agents.office import Office
+from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.roles import prompt
-from waystation.domain.compaction.tokens import fixed_tokens
-from waystation.domain.plan import AgentRole
+from waystation.domain.delegation import DelegationTerms
 from waystation.impossible_terms import PROMPT_TOKENS
 
 
-async def test_no_agent_begins_with_a_larger_prompt_than_windows_are_measured_by(office: Office) -> None:
-    def size(role: AgentRole) -> int:
-        specs = office.desk.toolbox(role).specs
-        return fixed_tokens(prompt(role), json.dumps([spec.model_dump(mode="json") for spec in specs]))
-
-    roles: tuple[AgentRole, ...] = ("research", "analysis", "writing")
-    assert PROMPT_TOKENS - 50 <= max(map(size, roles)) <= PROMPT_TOKENS
+@pytest.mark.parametrize("step_id", ["research-1", "analysis", "writing"])
+async def test_no_agent_begins_with_a_larger_prompt_than_windows_are_measured_by(office: Office, step_id: str) -> None:
+    run, terms = office.run_ref(step_id), office.terms.model_copy(update={"delegation": DelegationTerms()})
+    toolbox = await replace(office.desk, tables=DuckDbTables()).toolbox_of(run, terms)
+    assert PROMPT_TOKENS - 500 <= toolbox.fixed_tokens(prompt(run.role)) <= PROMPT_TOKENS

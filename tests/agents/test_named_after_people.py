@@ -1,5 +1,10 @@
-"""Under `strict` agents know people, and documents named after them, by placeholders: they work with these alone."""
+"""Under `strict` agents know people, and documents named after them, by placeholders: they work with these alone.
 
+Under `standard` they know their names, and what is kept of their work does not.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -26,7 +31,7 @@ DOCUMENTS = (
 
 
 @dataclass
-class StrictOffice:
+class NamedOffice:
     """An office with the real redactor and a vault."""
 
     office: Office
@@ -40,8 +45,8 @@ class StrictOffice:
         result = await desk.toolbox("research").run(use(name, "c1", **arguments), site)
         return f"ERROR {result.content}" if result.is_error else result.content
 
-    async def redacted(self, text: str) -> str:
-        (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, self.office.ref.tenant)
+    async def redacted(self, text: str, place: Place = Place.TOOL_RESULT) -> str:
+        (redacted,) = await self.redactor.redact([text], place, self.office.ref.tenant)
         return redacted.text
 
 
@@ -51,17 +56,26 @@ def presidio() -> PresidioRedactor:
 
 
 @pytest.fixture
-async def strict(bare_office: Office, presidio: PresidioRedactor) -> StrictOffice:
+async def strict(bare_office: Office, presidio: PresidioRedactor) -> NamedOffice:
     await bare_office.open_task(DOCUMENTS)
     vault = bare_office.store.vault(Sealer(KEY, "vault"))
-    return StrictOffice(bare_office, KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON), vault)
+    return NamedOffice(bare_office, KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON), vault)
 
 
-async def shown_names(strict: StrictOffice) -> list[str]:
+@pytest.fixture
+async def standard(bare_office: Office) -> AsyncIterator[NamedOffice]:
+    await bare_office.open_task(DOCUMENTS)
+    vault = bare_office.store.vault(Sealer(KEY, "vault"))
+    with closing(PresidioRedactor(KEY)) as presidio:
+        redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON)
+        yield NamedOffice(bare_office, redactor, vault)
+
+
+async def shown_names(strict: NamedOffice) -> list[str]:
     return [line.partition(" (")[0] for line in (await strict.call("list_documents")).splitlines()]
 
 
-async def test_a_document_is_opened_by_the_name_that_its_agent_is_shown(strict: StrictOffice) -> None:
+async def test_a_document_is_opened_by_the_name_that_its_agent_is_shown(strict: NamedOffice) -> None:
     names = await shown_names(strict)
     assert len(set(names)) == len(DOCUMENTS)
     assert all("<" in name for name in names)
@@ -72,7 +86,7 @@ async def test_a_document_is_opened_by_the_name_that_its_agent_is_shown(strict: 
         assert read.startswith(f"{name}, lines 1-")
 
 
-async def test_people_are_searched_for_by_their_placeholders(strict: StrictOffice) -> None:
+async def test_people_are_searched_for_by_their_placeholders(strict: NamedOffice) -> None:
     person = (await strict.redacted(f"{GRACE} wrote it.")).partition(" wrote")[0]
     assert person.startswith("<PERSON_")
     found = await strict.call("search_documents", query=f"{person} compiler")
@@ -80,13 +94,13 @@ async def test_people_are_searched_for_by_their_placeholders(strict: StrictOffic
     assert GRACE not in found
 
 
-async def test_a_name_that_no_document_has_is_refused_without_the_names_of_others(strict: StrictOffice) -> None:
+async def test_a_name_that_no_document_has_is_refused_without_the_names_of_others(strict: NamedOffice) -> None:
     refused = await strict.call("read_document", name=f"Interview with {ADA} Byron.md")
     assert refused.startswith("ERROR There is no document")
     assert ADA not in refused
 
 
-async def test_notes_and_citations_by_placeholder_hold(strict: StrictOffice) -> None:
+async def test_notes_and_citations_by_placeholder_hold(strict: NamedOffice) -> None:
     name = (await shown_names(strict))[0]
     await strict.call("take_note", text="She wrote notes.", document=name, first_line=2, last_line=2)
     (note,) = await strict.office.store.notes(TASK)
@@ -99,4 +113,31 @@ async def test_notes_and_citations_by_placeholder_hold(strict: StrictOffice) -> 
     fence = (await strict.office.site("writing")).fence
     await strict.office.store.hand_in(fence, TASK, draft)
     outcome = await publisher.publish(strict.office.ref, PROGRESS)
+    assert (outcome.citations, outcome.failed) == (1, 0)
+
+
+@pytest.mark.parametrize("place", [Place.COMPRESSED, Place.SUMMARY, Place.WISH, Place.TITLE, Place.QUERY])
+async def test_under_standard_a_file_name_keeps_its_person_for_agents_and_nowhere_else(
+    standard: NamedOffice, place: Place
+) -> None:
+    name = (await shown_names(standard))[0]
+    assert name == DOCUMENTS[0].name
+    text = f"read_document({name}) says so [{name}:2-2], and `{name}` too."
+    desk = replace(standard.office.desk, redactor=standard.redactor, vault=standard.vault)
+    (kept,) = await desk.redactor_of(standard.office.run_ref()).redact([text], place, standard.office.ref.tenant)
+    person = (await standard.redacted(ADA, Place.COMPRESSED)).strip()
+    called = f"Interview with {person}.md"
+    assert kept.text == f"read_document({called}) says so [{called}:2-2], and `{called}` too."
+
+
+async def test_under_standard_what_was_recalled_by_placeholder_is_opened_and_cited_all_the_same(
+    standard: NamedOffice,
+) -> None:
+    name = f"Interview with {await standard.redacted(ADA, Place.COMPRESSED)}.md"
+    assert "first program" in await standard.call("read_document", name=name)
+    draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})
+    fence = (await standard.office.site("writing")).fence
+    await standard.office.store.hand_in(fence, TASK, draft)
+    publisher = replace(standard.office.publisher, redactor=standard.redactor, vault=standard.vault)
+    outcome = await publisher.publish(standard.office.ref, PROGRESS)
     assert (outcome.citations, outcome.failed) == (1, 0)

@@ -127,7 +127,7 @@ class Crash(Exception):
 
 
 class CrashingSearch:
-    async def search(self, task_id: str, query: str, limit: int) -> tuple[DocumentHit, ...]:
+    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         raise Crash
 
 

@@ -11,7 +11,7 @@ from waystation.domain.plan import Plan, standard_plan
 from waystation.domain.pricing import PRICES
 from waystation.domain.privacy import Place
 from waystation.ports import ModelReply, StopReason
-from waystation.testing import ScriptedModel, scripted_reply
+from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 
 RUN_ID = f"{TASK}/plan"
 GOOD_STEPS: list[JsonValue] = [step.model_dump(mode="json") for step in PLAN.steps]
@@ -148,6 +148,22 @@ async def test_titles_are_redacted_as_everything_in_the_history_and_the_question
     for step in plan.plan.steps:
         assert step.title.startswith(f"Ask {NAME_PLACEHOLDER} x")
         assert len(step.title) == 60
+
+
+async def test_an_id_with_something_private_is_replaced_by_role_and_number(bare_office: Office) -> None:
+    bare_office.redactor = PlainRedactor({"tide tables": "<PERSON_aaaaaaaaaaaa>"})
+    await bare_office.open_task(plan=None)
+    first, *others = PLAN.steps
+    named = [first.model_copy(update={"id": "tide-tables"})]
+    named += [
+        step.model_copy(update={"needs": tuple("tide-tables" if need == first.id else need for need in step.needs)})
+        for step in others
+    ]
+    model = ScriptedModel([planning([step.model_dump(mode="json") for step in named])])
+    plan = (await made(bare_office, model)).plan
+    assert plan.steps[0].id == f"{first.role}-1"
+    assert [step.id for step in plan.steps[1:]] == [step.id for step in others]
+    assert all("tide-tables" not in step.needs for step in plan.steps)
 
 
 async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: Office) -> None:

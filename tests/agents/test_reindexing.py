@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.office import Office
+from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
 from waystation.agents.archive import BATCH, Archive
@@ -64,7 +64,7 @@ class House:
         """How many passages a search by vector alone gives."""
         (dense,) = await embedder.embed([""], "query")
         async with self.memory(embedder) as memory:
-            wanted = MemoryQuery(tenant="tenant", session=None, text="", dense=dense, limit=1_000)
+            wanted = MemoryQuery(tenant=TENANT, session=None, text="", dense=dense, limit=1_000)
             return len(await memory.search(wanted))
 
 

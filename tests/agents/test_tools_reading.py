@@ -3,7 +3,7 @@ import uuid
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, Office, use
+from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, Office, use
 from waystation.domain.memory import EmbeddedPassage, Passage
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import Analysis, Finding, Findings, Note, ReportDraft, Section
@@ -126,7 +126,7 @@ async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_r
     )
 
 
-def passage(text: str, tenant: str = "tenant") -> EmbeddedPassage:
+def passage(text: str, tenant: str = TENANT) -> EmbeddedPassage:
     return EmbeddedPassage(
         passage=Passage(
             id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"{tenant}/{text}")),
@@ -148,7 +148,7 @@ def passage(text: str, tenant: str = "tenant") -> EmbeddedPassage:
 async def test_recalled_passages_are_labelled_and_of_the_same_tenant(library: Office) -> None:
     await library.memory.upsert([passage("the harbour silted"), passage("the harbour silted up", tenant="other")])
     assert await library.call(use("recall", query="harbour")) == snapshot("""\
-<passage id="pc03a0616" step="research-1" messages="m2-m6" hidden="2026-11-21 12:00">
+<passage id="pc37ae5eb" step="research-1" hidden="2026-11-21">
 the harbour silted
 </passage>\
 """)

@@ -46,7 +46,11 @@ class MessagesServer:
         """The offline model's answer, whatever model was asked for."""
         asked = cast("dict[str, object]", json.loads(body)) | {"model": OFFLINE_MODEL}
         request = httpx2.Request("POST", f"http://offline.invalid{path}", headers=headers, content=json.dumps(asked))
-        return asyncio.run(self._whole(request))
+        return asyncio.run(_whole(self.transport_of(body), request))
+
+    def transport_of(self, body: bytes) -> OfflineTransport:
+        """The model that answers this: the same for all, so that they share its prompt cache."""
+        return self.transport
 
     def pause(self) -> None:
         """Think."""
@@ -66,10 +70,24 @@ class MessagesServer:
         if step and turn:
             self.answered.append(Answered(step[1], int(turn[-1]), time.time()))
 
-    async def _whole(self, request: httpx2.Request) -> httpx2.Response:
-        response = await self.transport.handle_async_request(request)
-        await response.aread()
-        return response
+
+async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2.Response:
+    response = await transport.handle_async_request(request)
+    await response.aread()
+    return response
+
+
+@dataclass
+class CacheForEachAgent(MessagesServer):
+    """Who asks first, and who asked before, changes nobody's bill: no two agents share a prompt cache."""
+
+    transports: dict[str, OfflineTransport] = field(default_factory=dict[str, OfflineTransport])
+    """By step."""
+
+    def transport_of(self, body: bytes) -> OfflineTransport:
+        """The agent's own; a new one for plans, summaries and reviews."""
+        step = _STEP.search(body.decode())
+        return self.transports.setdefault(step[1], OfflineTransport()) if step else OfflineTransport()
 
 
 Served = TypeVar("Served", bound=MessagesServer)

@@ -8,7 +8,7 @@ from temporalio.worker import Replayer
 
 from waystation import __version__
 from waystation.domain.task import TaskProgress
-from waystation.domain.task_state import TaskStart
+from waystation.domain.task_start import TaskStart
 from workers.sandbox import sandboxed
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

@@ -1,6 +1,7 @@
-"""`waystation forget`: what it asks before it does anything, and what it says afterwards."""
+"""`waystation memory forget`: what it asks before it does anything, and what it says afterwards."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.unit.test_cli_ended_task import keep_ended_task
 from waystation.cli.forget import told
 from waystation.cli.main import run
-from waystation.client_forget import Gone
+from waystation.client_forget import Gone, remains
 from waystation.domain.forgetting import Forgotten
 from waystation.settings import Settings
 
@@ -25,18 +26,19 @@ def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.mark.parametrize("given", [[], ["--session", "s", "--all-of-tenant"]])
 def test_one_kind_of_choice_has_to_be_made(ended: str, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert ended
-    assert run(["forget", *given]) == 2
-    assert capsys.readouterr().err.endswith("--session S, --task T, or --all-of-tenant, and one of them only\n")
+    assert run(["memory", "forget", *given]) == 2
+    asked = "--session S, --task T, or --all-of-tenant, and one of them only; or --before DATE\n"
+    assert capsys.readouterr().err.endswith(asked)
 
 
 def test_without_a_terminal_nothing_is_forgotten_unasked(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["forget", "--task", ended]) == 2
+    assert run(["memory", "forget", "--task", ended]) == 2
     said = "waystation: this cannot be undone, and nobody can be asked here: say --yes\n"
     assert capsys.readouterr().err == said
 
 
 def test_without_a_server_nothing_is_forgotten(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["forget", "--task", ended, "--yes"]) == 3
+    assert run(["memory", "forget", "--task", ended, "--yes"]) == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
     assert run(["report", ended]) == 0
 
@@ -44,16 +46,61 @@ def test_without_a_server_nothing_is_forgotten(ended: str, capsys: pytest.Captur
 def test_a_session_without_tasks_and_another_tenants_task_are_refused(
     ended: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["forget", "--session", "elsewhere", "--yes"]) == 2
+    assert run(["memory", "forget", "--session", "elsewhere", "--yes"]) == 2
     assert "there are no such tasks in this store" in capsys.readouterr().err
     monkeypatch.setenv("WAYSTATION_TENANT", "others")
-    assert run(["forget", "--task", ended, "--yes"]) == 2
-    assert f"{ended} belongs to another tenant than 'others': set WAYSTATION_TENANT" in capsys.readouterr().err
+    assert run(["memory", "forget", "--task", ended, "--yes"]) == 2
+    assert f"no task starts with '{ended}' in this store" in capsys.readouterr().err
 
 
-def test_what_was_forgotten_is_counted_by_kind_and_backups_are_named() -> None:
-    gone = Gone(forgotten=Forgotten(tasks=1, passages=12, originals=3), histories=1)
-    assert told(gone) == (
-        "forgotten: 1 tasks, 12 passages, 3 originals, 1 histories\n"
-        "Backups of database, memory and Temporal keep what they had."
+def test_the_older_name_does_the_same(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["forget", "--session", "elsewhere", "--yes"]) == 2
+    assert "there are no such tasks in this store" in capsys.readouterr().err
+    assert ended
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--before", "yesterday"], "--before takes a date (2026-11-01) or a moment (2026-11-01T07:00); 'yesterday'"),
+        (["--before", "2026-02-30"], "--before takes a date (2026-11-01) or a moment (2026-11-01T07:00); '2026-02-30'"),
+        (["--before", "2999-01-01"], "--before 2999-01-01 has not come yet: it is "),
+        (["--before", "2020-01-01"], "there are no such tasks in this store"),
+        (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, whenever it ended"),
+    ],
+    ids=["no date", "no day", "to come", "long ago", "one task"],
+)
+def test_a_date_that_cannot_be_meant_is_refused(
+    ended: str, given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended
+    assert run(["memory", "forget", *given, "--yes"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_tasks_that_ended_before_a_moment_are_selected(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
+    now = datetime.now(UTC).isoformat()
+    assert run(["memory", "forget", "--before", now]) == 2
+    assert "this cannot be undone" in capsys.readouterr().err  # there was something to ask about
+    assert ended
+
+
+def test_what_was_forgotten_is_counted_by_kind_with_what_still_has_it() -> None:
+    gone = Gone(forgotten=Forgotten(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",))
+    assert told(gone) == "forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
+    assert told(Gone(forgotten=Forgotten())) == "there was nothing left to forget"
+
+
+def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> None:
+    embedded = Settings(home=tmp_path)
+    assert remains(embedded, everything=True) == (
+        "The Temporal server deletes histories a moment later.",
+        "Backups of database, memory and Temporal keep what they had.",
+    )
+    servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
+    assert remains(servers, everything=False) == (
+        "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.",
+        "PostgreSQL's files lose it when it is vacuumed next.",
+        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).",
+        "Backups of database, memory and Temporal keep what they had.",
     )

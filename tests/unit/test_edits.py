@@ -5,12 +5,13 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from tests.unit.task_values import NOON, REF, TERMS, after_leg, asking, finished, spent, standing, totals, working
-from waystation.domain.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
+from waystation.domain.agent_run import AgentRun
 from waystation.domain.compaction.edit import TOO_LATE, ContextEdit, EditOutcome
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.details import details
 from waystation.domain.edits import asked, with_edit
 from waystation.domain.leg import ContextFull
+from waystation.domain.moves import AskMoney, Deliver, Edit, RunLeg
 from waystation.domain.task import Refusal, TaskPhase
 from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import TaskState

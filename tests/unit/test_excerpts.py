@@ -40,9 +40,7 @@ def test_neighbours_are_one_excerpt_and_say_once_what_they_share() -> None:
     assert (first.text, second.text) == ("a\nb\nc\nd", "x")
     assert [passage.place for passage in first.passages] == [0, 1, 2]
     ids = " ".join(passage.short_id for passage in first.passages)
-    assert str(first) == (
-        f'<passage id="{ids}" step="r1" messages="m0-m3" hidden="2026-01-02 12:00">\na\nb\nc\nd\n</passage>'
-    )
+    assert str(first) == (f'<passage id="{ids}" step="r1" hidden="2026-01-02">\na\nb\nc\nd\n</passage>')
 
 
 def test_neighbours_of_different_compactions_and_of_earlier_releases_stay_apart() -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.amount import Limit
-from waystation.domain.plan import Plan, Role, Step, plan_errors, share_out, standard_plan
+from waystation.domain.plan import Plan, Role, Step, numbered, plan_errors, share_out, standard_plan
 
 
 def step(step_id: str, role: Role = "research", *needs: str, goal: str = "Find it.") -> Step:
@@ -52,7 +52,8 @@ BAD = {
     "a step without a goal": ((A, step("b", goal="  "), WEIGH, WRITE), "step 'b' has no goal"),
     "the id of the planning": (
         (step("plan"), B, step("write", "writing", "plan", "b")),
-        "step id 'plan' is not small letters, digits and hyphens, at most 40, and other than 'plan'",
+        "step id 'plan' is not small letters, digits and hyphens, at most 40, and other than 'plan', 'revision-1' or "
+        "'review-1'",
     ),
 }
 
@@ -139,3 +140,18 @@ def test_without_a_budget_of_its_own_each_agent_gets_an_even_share(left: Limit, 
 @given(LIMITS, st.integers(1, 12))
 def test_an_agent_keeps_its_own_budget_where_its_task_has_no_limit(own: Limit, steps: int) -> None:
     assert share_out(Limit(), own, steps) == own
+
+
+def test_steps_get_other_ids_wherever_they_are_named_and_none_twice() -> None:
+    steps = (
+        Step(id="ada", role="research", title="t", goal="g"),
+        Step(id="research-1", role="research", title="t", goal="g"),
+        Step(id="letter-of-ada", role="writing", title="t", goal="g", needs=("ada", "research-1")),
+    )
+    plan = numbered(Plan(steps=steps), ["ada", "letter-of-ada"])
+    assert [(step.id, step.needs) for step in plan.steps] == [
+        ("research-2", ()),
+        ("research-1", ()),
+        ("writing-1", ("research-2", "research-1")),
+    ]
+    assert numbered(plan, []) == plan

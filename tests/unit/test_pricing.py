@@ -100,3 +100,9 @@ def test_more_tokens_never_cost_less(model: str, usage: Usage, more: Usage) -> N
     assert little is not None
     assert much is not None
     assert little <= much
+
+
+def test_searches_cost_ten_dollars_a_thousand_beside_their_tokens() -> None:
+    assert cost_micro_usd("claude-haiku-5-5", Usage(searches=1_000), TODAY) == 10_000_000
+    assert cost_micro_usd("claude-haiku-5-5", Usage(input=10, searches=1), TODAY) == 10_001
+    assert Price.model_validate({"model": "own", "rates": PRICES[0].rates, "searches": 5}).cost_of_searches(2) == 10_000

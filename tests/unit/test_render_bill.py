@@ -46,6 +46,7 @@ of these, compactions
   research-1  no. 1        1     10        0           0       2   $0.000005
   research-1  no. 2        1     10        0           0       2   $0.000005
 
+96.4% of the input was read from the provider's cache
 research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
 """)
 
@@ -75,6 +76,7 @@ of these, compactions
     10 input, 2 output
     cache: 0 written, 0 read
 
+96.4% of the input was read from the provider's cache
 research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
 """)
 

@@ -31,7 +31,8 @@ def screen(view: TaskView, width: int = 120) -> str:
 def test_a_paused_task_shows_its_spending_its_compaction_and_how_to_go_on() -> None:
     assert screen(PAUSED) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
-41,200 of 200,000 tokens spent, 90,000 tokens reserved; 2 legs; 1 compaction; cost $0.123456; model claude-sonnet-5-5
+41,200 of 200,000 tokens spent, 90,000 tokens reserved; 2 legs; 1 compaction; cost $0.123456; 71% of the input cached;
+model claude-sonnet-5-5
 step        role      state    legs  spent  limit  why
 research-1  research  paused   2     29.5k  30k
 writing     writing   waiting  0     0      -
@@ -105,7 +106,7 @@ def test_a_task_with_a_budget_in_dollars_shows_them_everywhere_and_a_command_tha
     assert screen(TaskView(progress=DEAR)) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
 41,200 of 200,000 tokens and $0.70 of $2.00 spent, 90,000 tokens and $1.00 reserved; 2 legs; 1 compaction; cost
-$0.123456; model claude-sonnet-5-5
+$0.123456; 71% of the input cached; model claude-sonnet-5-5
 step        role      state   legs  spent  limit  why
 research-1  research  paused  2     $0.45  $0.50
 research-1 compacted: COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
-from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.moves import AskMoney
 from waystation.domain.session import Answer
 from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import TaskState

@@ -15,7 +15,14 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "report_path": None,
             "phase": "paused",
             "model": "claude-sonnet-5-5",
-            "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
+            "usage": {
+                "input": 1000,
+                "cache_write": 200,
+                "cache_read": 3000,
+                "output": 400,
+                "total": 4600,
+                "cached_share": 0.7143,
+            },
             "cost_usd": 0.123456,
             "legs": 2,
             "compactions": [
@@ -32,6 +39,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 {
                     "request_id": "r1",
                     "agent": "research-1",
+                    "action": None,
                     "asked_tokens": 30000,
                     "asked_usd": 0.0,
                     "granted_tokens": 0,
@@ -69,16 +77,32 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                     "role": "research",
                     "state": "paused",
                     "legs": 2,
-                    "usage": {"input": 1000, "cache_write": 200, "cache_read": 3000, "output": 400, "total": 4600},
+                    "usage": {
+                        "input": 1000,
+                        "cache_write": 200,
+                        "cache_read": 3000,
+                        "output": 400,
+                        "total": 4600,
+                        "cached_share": 0.7143,
+                    },
                 },
                 {
                     "id": "writing",
                     "role": "writing",
                     "state": "waiting",
                     "legs": 0,
-                    "usage": {"input": 0, "cache_write": 0, "cache_read": 0, "output": 0, "total": 0},
+                    "usage": {
+                        "input": 0,
+                        "cache_write": 0,
+                        "cache_read": 0,
+                        "output": 0,
+                        "total": 0,
+                        "cached_share": 0.0,
+                    },
                 },
             ],
+            "plans": [],
+            "reviews": [],
             "budget": {
                 "limit_tokens": 200000,
                 "limit_usd": None,
@@ -87,11 +111,14 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 "reserved_tokens": 90000,
                 "reserved_usd": 0.0,
             },
+            "told": [],
+            "reused": None,
             "notes": ["memory is down"],
             "privacy": None,
             "waits": [],
             "passages_waiting": 0,
             "passages_refused": [],
+            "characters_not_remembered": 0,
         }
     )
 

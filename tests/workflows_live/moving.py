@@ -25,7 +25,7 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.domain.task_state import TaskStart
+from waystation.domain.task_start import TaskStart
 from workflows.task import TaskWorkflow
 
 

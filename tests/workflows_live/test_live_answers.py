@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
-from tests.running import Counter, at_work, until
+from tests.running import TENANT, Counter, at_work, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.answers import Typed, answer_request
 from waystation.client import Client
@@ -22,7 +22,7 @@ from workflows.task import TaskWorkflow
 def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
-    return Settings(home=tmp_path)
+    return Settings(home=tmp_path, tenant=TENANT)
 
 
 async def until_asked(counter: Counter) -> str:

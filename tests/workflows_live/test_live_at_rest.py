@@ -1,4 +1,4 @@
-"""A whole run with encryption on: no file has a word of question, documents, work or report."""
+"""A whole run with encryption on: no file beside memory has a word of question, documents, work or report."""
 
 from pathlib import Path
 
@@ -30,8 +30,10 @@ def settings(home: Path, key: str = KEY, *, encrypt: bool | None = None) -> Sett
 
 
 def in_files(folder: Path) -> list[str]:
-    """The canaries that lie in any file."""
-    content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    """The canaries that lie in any file; but for memory, which is not encrypted and has placeholders instead."""
+    memory = folder / "memory"
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(memory)]
+    content = b"".join(path.read_bytes() for path in files)
     return [words for words in CANARIES if words.encode() in content]
 
 

@@ -1,5 +1,6 @@
 """Redaction that fails, on a real server: nothing goes on, the run says why it waits, and it does not wait for ever."""
 
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Call, Crew, terms
 from tests.running import TENANT, Counter, opened_parts, request, until, working
+from waystation.adapters.presidio.secrets import secrets_of_the_whole
 from waystation.client import Client
 from waystation.domain.budget import Mode
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
@@ -23,6 +25,7 @@ from workflows.task import TaskWorkflow
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
 ENDLESS = "x" * 1_500
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{ENDLESS}\n"),)
+HANGS = "Nobody gets beyond these words."
 ATTEMPTS = 3
 WHY = "the recogniser 'slow' of your own took over 0.02 s"
 
@@ -132,6 +135,37 @@ async def test_a_question_that_cannot_be_redacted_fails_the_task_with_the_reason
         progress = await progress_of(counter)
     assert progress.phase is TaskPhase.FAILED
     assert crew.calls == []
+
+
+async def test_a_text_whose_redaction_hangs_fails_like_any_other_and_the_run_says_why(
+    server: TemporalClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released, crew = threading.Event(), Crew()
+
+    def hanging(text: str) -> object:
+        if HANGS in text:
+            released.wait()
+        return secrets_of_the_whole(text)
+
+    monkeypatch.setattr("waystation.adapters.presidio.search.secrets_of_the_whole", hanging)
+    documents = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{HANGS}\n"),)
+    hurried = settings.model_copy(update={"redaction_seconds": 2})
+    async with at_work(server, hurried, crew) as counter:
+        task_id = (await counter.submit(documents=documents)).task_id
+
+        async def waiting() -> bool:
+            return bool(await waits_of(settings, task_id))
+
+        await until(waiting)
+        why = "RunResearchAgent is tried again: TextNotRedacted: redaction took over 2"
+        assert (await waits_of(settings, task_id))[0].startswith(why)
+        progress = await counter.task().result()
+        transcript = await counter.store.load(f"{task_id}/harbours")
+    released.set()
+    assert progress.phase is TaskPhase.DONE
+    assert HANGS not in transcript.model_dump_json()
+    assert "Text that could not be redacted was left out, and a placeholder stands where it was." in progress.notes
+    assert crew.calls.count(Call("harbours", 1)) == 1
 
 
 async def test_while_redaction_is_down_no_model_is_asked_and_it_is_waited_for(

@@ -1,5 +1,7 @@
 """Forgetting on the real server, store and memory: nothing of it is found, and nothing of it lies in the files."""
 
+import asyncio
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import SAID, Call, Crew, Gate
 from tests.running import SESSION, TENANT, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
+from waystation.adapters.clock import utc_now
 from waystation.client import Client
 from waystation.client_forget import Selection, forget, selected
 from waystation.domain.errors import BadInput
+from waystation.domain.forgetting import Forgotten
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.task import SourceDocument, task_id_of
@@ -48,12 +52,12 @@ async def remember(parts: Parts, run: RunRef, text: str) -> None:
 
 
 def in_files(folder: Path, *canaries: str) -> list[str]:
-    """Canaries that lie in the database, its log, or beside them."""
-    content = b"".join(path.read_bytes() for path in folder.iterdir() if path.is_file())
+    """Canaries that lie in the database, its log, or the memory."""
+    content = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
     return [words for words in canaries if words.encode() in content]
 
 
-async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_of_the_store_has_a_word(
+async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_has_a_word(
     server: TemporalClient, tmp_path: Path, settings: Settings
 ) -> None:
     canaries = (QUESTION, DOCUMENT, REMEMBERED, SAID)
@@ -69,9 +73,10 @@ async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_of_the_s
         await remember(parts, run, f"The {REMEMBERED} lies in the bay.")
         assert await parts.recollection.find(run, REMEMBERED) != ()
         assert in_files(tmp_path, *canaries) == list(canaries)
+        results = sum(passage.kind != "conversation" for passage in await parts.store.passages_of(task_id))
         task_ids = await selected(client, settings, Selection(session=SESSION))
         gone = await forget(settings, task_ids, everything=True)
-        assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1, 1, 1)
+        assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1 + results, 1, 1)
         assert await parts.recollection.find(run, REMEMBERED) == ()
         assert await parts.memory.count(run.tenant) == 0
         assert in_files(tmp_path, *canaries) == []
@@ -92,3 +97,41 @@ async def test_a_task_that_runs_is_not_forgotten(server: TemporalClient, tmp_pat
         gate.opened.set()
         await counter.task().result()
         assert await selected(client, settings, Selection(all_of_tenant=True)) == (task_id_of(ASKED),)
+
+
+async def test_two_orders_at_once_count_what_went_once(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
+        await counter.task().result()
+        task_ids = await selected(client, settings, Selection(task=task_id))
+        both = await asyncio.gather(*(forget(settings, task_ids, everything=True) for _ in range(2)))
+        assert sorted(gone.forgotten.tasks for gone in both) == [0, 1]
+        assert sorted(gone.forgotten.documents for gone in both) == [0, 1]
+        assert (await forget(settings, task_ids, everything=True)).forgotten == Forgotten()
+
+
+async def test_what_ended_before_a_moment_is_chosen_and_what_runs_has_not_ended(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    gate = Gate(Call("harbours", 2))
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        await counter.submit(ASKED)
+        await gate.reached.wait()
+        tomorrow = utc_now() + timedelta(days=1)
+        with pytest.raises(BadInput, match="has not ended"):
+            await selected(client, settings, Selection(ended_before=tomorrow))
+        gate.opened.set()
+        await counter.task().result()
+        assert await selected(client, settings, Selection(ended_before=tomorrow)) == (task_id_of(ASKED),)

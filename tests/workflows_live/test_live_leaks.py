@@ -8,6 +8,7 @@ from benchmarks.privacy.leaks import MODEL_SEES, Seeds, Seen, run, seeds
 from waystation.domain.privacy import Policy
 
 PLANTED = seeds(60, seed=3)
+assert len(set(PLANTED.values.values())) >= 15
 PLACES = {
     "Qdrant's payloads",
     "heartbeats and failures",
@@ -20,6 +21,8 @@ PLACES = {
     "webhooks",
     "workflow history",
 }
+AUTHOR = "Ada Lovelace"
+"""Whom one document is named after."""
 MISSED = 0.25
 """Share of names that the language model may overlook in a place."""
 
@@ -43,6 +46,7 @@ async def test_no_secret_and_no_identifier_comes_through_anywhere(
     assert any("Starting activity" in line for line in seen.texts["logs"])
     # Names are another matter; and where they stay, the search above would have found what else stays.
     assert [place for place in PLACES - MODEL_SEES if names_in(seen, place) > MISSED] == []
+    assert [place for place in PLACES - MODEL_SEES if any(AUTHOR in text for text in seen.texts[place])] == []
     assert (names_in(seen, "transcripts") > 1 - MISSED) is (policy is Policy.STANDARD)
     failed = "ValueError: its message is not repeated, since it may quote text"
     assert any(failed in text for text in seen.texts["heartbeats and failures"])

@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.qdrant_server import QdrantStub, running_qdrant
-from tests.running import Counter, opened_parts, working
+from tests.running import TENANT, Counter, opened_parts, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of, until_asked
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.address import QdrantServer
@@ -48,6 +48,7 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("WAYSTATION_TENANT", TENANT)
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
 
     async def shown(task_id: str) -> dict[str, object]:
@@ -76,12 +77,14 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
                     ended = await task.result()
                     waiting = await parts.store.count_waiting()
+                    kinds = [passage.kind for passage in await parts.store.passages_of(task.id)]
                     assert (made.status, made.passages, ended.phase) == (
                         Status.COMPRESSED,
-                        waiting,
+                        kinds.count("conversation"),
                         TaskPhase.DONE,
                     )
-                    assert waiting > 0
+                    assert {*kinds} == {"conversation", "report", "finding"}
+                    assert waiting == len(kinds)
                     assert (await shown(task.id))["passages_waiting"] == waiting
                     (aside, *_) = [one.id for one in await parts.store.waiting(1)]
                     await parts.store.put_aside([aside])

@@ -19,7 +19,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.errors import ModelRejected
 from waystation.domain.names import APPROVE_BUDGET, WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase, TaskRef
-from waystation.domain.task_state import TaskStart
+from waystation.domain.task_start import TaskStart
 from waystation.domain.unattended import Unattended
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
-from tests.running import Counter, at_work, dev_server, until
+from tests.running import TENANT, Counter, at_work, dev_server, until
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.connect import person_identity
@@ -37,7 +37,7 @@ def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """Settings of a client that finds that server and this store."""
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
-    return Settings(home=tmp_path)
+    return Settings(home=tmp_path, tenant=TENANT)
 
 
 async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
@@ -126,7 +126,7 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
         monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
         async with (
             at_work(server, tmp_path, redactor, Crew()) as counter,
-            await Client.connect(Settings(home=tmp_path)) as client,
+            await Client.connect(Settings(home=tmp_path, tenant=TENANT)) as client,
         ):
             await counter.submit(under=tight())
             await until_asked(counter)

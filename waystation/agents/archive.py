@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.redaction import meant
 from waystation.domain.value import Value
-from waystation.ports import Embedder, Memory, Outbox
+from waystation.ports import Embedder, Memory, Outbox, PassagePoints
 
 BATCH = 64
 
@@ -58,14 +59,33 @@ class Archive:
             count += len(gone)
         return count
 
+    async def forget_for_good(self) -> int:
+        """The same, and have no file keep it. An attempt before this may have got no further than the points.
+
+        Raises MemoryUnavailable.
+        """
+        count = await self.forget()
+        await self.memory.purge()
+        return count
+
+    async def rewrite(self) -> None:
+        """Write everything that waits over what memory has of it, and have no file keep that.
+
+        Raises MemoryUnavailable while anything waits.
+        """
+        if waiting := (await self.drain()).waiting:
+            raise MemoryUnavailable(f"{waiting} passages wait until memory takes them")
+        await self.memory.delete(await self.outbox.refused())  # which it may have as they were before
+        await self.forget_for_good()
+
 
 async def embedded(embedder: Embedder, passages: Sequence[Passage]) -> list[EmbeddedPassage]:
     """The passages with their vectors. Raises MemoryUnavailable."""
-    vectors = await embedder.embed([passage.text for passage in passages])
+    vectors = await embedder.embed([meant(passage.text) for passage in passages])
     return [EmbeddedPassage(passage=one, dense=dense) for one, dense in zip(passages, vectors, strict=True)]
 
 
-async def written(memory: Memory, passages: Sequence[EmbeddedPassage]) -> frozenset[str]:
+async def written(memory: PassagePoints, passages: Sequence[EmbeddedPassage]) -> frozenset[str]:
     """Write these, halved until what is refused stands alone; the ids of the others. Raises MemoryUnavailable."""
     try:
         await memory.upsert(passages)

@@ -9,7 +9,7 @@ from waystation.agents.archive import Archive
 from waystation.agents.condensing import CondensingModel
 from waystation.agents.hooks import NO_HOOKS, CompactionHooks
 from waystation.agents.metered import MeteredModel
-from waystation.agents.roles import Desk
+from waystation.agents.roles import Desk, prompt
 from waystation.agents.summariser import Middle, Summariser, SummaryResult
 from waystation.agents.tools.read_document import FILE_READERS
 from waystation.agents.unfinished import unfinished
@@ -52,8 +52,9 @@ class Condenser:
         """
         transcripts = self.desk.transcripts
         await transcripts.open_run(request.run)
-        wanted = Wanted(request, manual, self.desk.fixed_tokens(request.run.role))
-        return await Job(self, wanted, await transcripts.load(request.run.run_id)).once()
+        toolbox = await self.desk.toolbox_of(request.run, request.terms)
+        wanted = Wanted(request, manual, toolbox.fixed_tokens(prompt(request.run.role)))
+        return await Job(self, wanted, toolbox.rereadable, await transcripts.load(request.run.run_id)).once()
 
 
 @dataclass
@@ -62,6 +63,8 @@ class Job:
 
     condenser: Condenser
     wanted: Wanted
+    rereadable: frozenset[str]
+    """Names of the tools whose old results may be masked."""
     transcript: Transcript
     notes: list[str] = field(default_factory=list[str])
     redactions: int = 0
@@ -104,7 +107,7 @@ class Job:
 
     async def _make_room(self, *, skip_summary: bool) -> CompactionOutcome:
         """The next rung that helps; a summary that fails leads to the one after it."""
-        rung = next_rung(self.transcript, self._measure, self._policy, self._rereadable, skip_summary=skip_summary)
+        rung = next_rung(self.transcript, self._measure, self._policy, self.rereadable, skip_summary=skip_summary)
         if not isinstance(rung, Nothing | CannotFit) and (blocked := await self._blocked(rung)):
             return blocked
         match rung:
@@ -160,7 +163,8 @@ class Job:
     async def _summarise(self, rung: Summarise) -> CompactionOutcome:
         middle = await self._redacted(rung.covered)
         desk = self.condenser.desk
-        model = CondensingModel(self.condenser.model, desk.redactor, self.request, self.fence, self._policy)
+        redactor = desk.redactor_of(self.request.run)
+        model = CondensingModel(self.condenser.model, redactor, self.request, self.fence, self._policy)
         summariser = Summariser(model, self.transcript)
         passages = self._passages(rung.compaction_id, middle)
         result = await summariser.summarise(rung, middle, sources(middle.messages, passages))
@@ -218,7 +222,7 @@ class Job:
         messages = tuple(message for message in view(self.transcript) if message.id in hidden)
         desk, run = self.condenser.desk, self.request.run
         undone = await unfinished(desk.work, run)
-        middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor, run.tenant, undone)
+        middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor_of(run), run.tenant, undone)
         self.redactions += spans
         self.notes.extend(middle.notes)
         return middle
@@ -279,10 +283,6 @@ class Job:
     @property
     def _measure(self) -> Measure:
         return self.wanted.measure(self.transcript)
-
-    @property
-    def _rereadable(self) -> frozenset[str]:
-        return self.condenser.desk.toolbox(self.request.run.role).rereadable
 
     @property
     def _event(self) -> CompactionEvent:

@@ -1,4 +1,4 @@
-"""How the documents of a task are called where agents work: by their names, without private values in them."""
+"""How the documents of a task are called where agents work and what they did is kept: without private values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from waystation.agents.restoring import restored
 from waystation.domain.documents import Document, named
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted, with_placeholders
-from waystation.ports import Redactor, Vault
+from waystation.ports import DocumentStore, Redactor, Vault
 
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS = str.maketrans("_-/", "   ")
@@ -52,18 +52,42 @@ class DocumentNames:
 
 
 async def document_names(
-    documents: Sequence[Document], redactor: Redactor, tenant: str, vault: Vault | None = None
+    documents: Sequence[Document],
+    redactor: Redactor,
+    tenant: str,
+    vault: Vault | None = None,
+    place: Place = Place.TOOL_RESULT,
 ) -> DocumentNames:
-    """Names are redacted with and without their suffix: `.eml` hides that `a@example.org.eml` is an address, and `.org`
-    is no suffix of it. Raises RedactionFailed.
+    """As they are called at this place.
+
+    Names are redacted with and without their suffix: `.eml` hides that `a@example.org.eml` is an address, and `.org` is
+    no suffix of it. Raises RedactionFailed.
     """
     names = [one.name for one in documents]
     stems = [*names, *(_SUFFIX.sub("", name) for name in names)]
-    redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], Place.TOOL_RESULT, tenant)
+    redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], place, tenant)
     pairs = zip(redacted[: len(names)], redacted[len(names) :], strict=True)
     fuller = [max(pair, key=_covered) for pair in pairs]
     shown = [with_placeholders(name, found.spans).text for name, found in zip(names, fuller, strict=True)]
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), vault, tenant)
+
+
+@dataclass(frozen=True)
+class NamingRedactor:
+    """The redactor of one task, for places where more is replaced than where agents work.
+
+    In a text the name of a file counts as code, where names of people are not looked for.
+    """
+
+    redactor: Redactor
+    documents: DocumentStore
+    task_id: str
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
+        documents = await self.documents.documents(self.task_id)
+        names = await document_names(documents, self.redactor, tenant, place=place)
+        return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
 
 
 def _covered(redacted: Redacted) -> int:

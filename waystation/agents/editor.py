@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from waystation.agents.condenser import Condenser
 from waystation.agents.rewinder import Rewinder
+from waystation.agents.roles import prompt
 from waystation.domain.compaction.edit import EditOutcome, EditRequest
 from waystation.domain.compaction.history import restore
 from waystation.domain.compaction.outcome import CompactionOutcome
@@ -34,7 +35,7 @@ class Editor:
                 case "compact":
                     return await self._compact(request)
                 case "pin":
-                    policy, measure = request.terms.policy, self._measure(request)
+                    policy, measure = request.terms.policy, await self._measure(request)
                     await self._commit(request, lambda log: pin(log, edit.message, policy, measure, edit.id))
                 case "unpin":
                     await self._commit(request, lambda log: unpin(log, edit.message, edit.id))
@@ -76,7 +77,7 @@ class Editor:
             ) from None
         if len(text) > MAX_INSTRUCTIONS:
             raise BadInput(f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS:,}")
-        (redacted,) = await desk.redactor.redact([text], Place.WISH, request.run.tenant)
+        (redacted,) = await desk.redactor_of(request.run).redact([text], Place.WISH, request.run.tenant)
         return redacted.text
 
     async def _commit(self, request: EditRequest, record_of: Callable[[Transcript], Record]) -> None:
@@ -95,8 +96,9 @@ class Editor:
         desk = self.condenser.desk
         return Rewinder(desk.transcripts, desk.tasks, desk.documents, self.condenser.archive)
 
-    def _measure(self, request: EditRequest) -> Measure:
-        return Measure(fixed=self.condenser.desk.fixed_tokens(request.run.role), scale=request.scale)
+    async def _measure(self, request: EditRequest) -> Measure:
+        toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms)
+        return Measure(fixed=toolbox.fixed_tokens(prompt(request.run.role)), scale=request.scale)
 
 
 def _became(outcome: CompactionOutcome) -> str:

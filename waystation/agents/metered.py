@@ -5,12 +5,14 @@ Redactions are counted here, too, for every redactor alike.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Protocol, TypeVar
 
 from waystation.domain.allowance import Bound
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.pricing import Price, cost_micro_usd, worst_rates
@@ -41,6 +43,10 @@ class Affordable:
     prices: Sequence[Price]
     day: date
     """Whose prices hold for it: what was promised before the call is what is charged after it."""
+
+    def reminded(self, reminder: str) -> "Affordable":
+        """With a reminder that is no longer than the one it was fitted with."""
+        return replace(self, request=self.request.model_copy(update={"reminder": reminder}))
 
 
 @dataclass(frozen=True)
@@ -88,27 +94,66 @@ class MeteredModel:
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
         where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
         """
-        model = call.request.model
-        intent = Intent(key=str(key), model=model, worst_case=call.worst_case, at=self.clock())
+        books = Books(self.transcripts, self.clock, self.meter)
+        priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
+        return await books.charged(fence, key, priced, lambda: self.model.complete(call.request))
+
+
+class Used(Protocol):
+    """What an answer says that it used."""
+
+    @property
+    def usage(self) -> Usage:
+        """As the provider counted it."""
+        ...
+
+
+UsedT = TypeVar("UsedT", bound=Used)
+
+
+@dataclass(frozen=True)
+class PricedCall:
+    """What is known of a call's price before it is made."""
+
+    model: str
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it."""
+
+
+@dataclass(frozen=True)
+class Books:
+    """What calls that cost leave behind, whoever answers them."""
+
+    transcripts: TranscriptStore
+    clock: Clock
+    meter: Meter
+
+    async def charged(
+        self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
+    ) -> tuple[UsedT, Charge]:
+        """The answer, and the charge for it, which is not committed yet. Raises ModelError, FenceLost."""
+        intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         await self.transcripts.record_intent(fence, intent)
         try:
-            reply = await self.model.complete(call.request)
+            answered = await answer()
         except ModelError as error:
-            self.meter.failed(key.kind, model, error)
+            self.meter.failed(key.kind, call.model, error)
             if not _possibly_billed(error):
                 await self.transcripts.drop_intent(fence, intent.key)
             raise
         charge = Charge(
             key=str(key),
             kind=key.kind,
-            model=model,
-            usage=reply.usage,
-            cost_micro_usd=cost_micro_usd(model, reply.usage, call.day, call.prices),
+            model=call.model,
+            usage=answered.usage,
+            cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
             at=self.clock(),
         )
         # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
         self.meter.answered(charge)
-        return reply, charge
+        return answered, charge
 
 
 def _possibly_billed(error: ModelError) -> bool:

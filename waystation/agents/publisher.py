@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from waystation.agents.document_names import DocumentNames, document_names
-from waystation.domain.citations import FailedCitation, citations_in, fault
-from waystation.domain.documents import named
-from waystation.domain.plan import Plan
+from waystation.agents.checked import CitationCheck
+from waystation.agents.chronicler import Chronicler
+from waystation.agents.handed_over import handed_over
+from waystation.domain.citations import FailedCitation
 from waystation.domain.privacy import Place
 from waystation.domain.report import (
     Apparatus,
@@ -16,11 +16,12 @@ from waystation.domain.report import (
     whole_report,
     written_part,
 )
+from waystation.domain.report_check import Faults
+from waystation.domain.report_oversight import oversight_lines
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
-from waystation.domain.work import Analysis, Findings, ReportDraft, findings_from_notes
-from waystation.ports import DocumentStore, Redactor, TaskStore, Vault, WorkStore
+from waystation.ports import DocumentStore, Redactor, TaskStore, TranscriptStore, Vault, WorkStore
 
 
 class Published(Value):
@@ -38,6 +39,8 @@ class Composed(Value):
     markdown: str
     citations: int
     failed: int
+    written: str
+    """What agents wrote of it."""
     nothing: bool
     """No agent has noted, found or written anything."""
 
@@ -46,10 +49,13 @@ class Composed(Value):
 class Publisher:
     """Publishes reports. Doing it again gives the same report."""
 
+    transcripts: TranscriptStore
     tasks: TaskStore
     documents: DocumentStore
     work: WorkStore
     redactor: Redactor
+    chronicler: Chronicler | None = None
+    """Who brings report and findings into memory, for later tasks."""
     vault: Vault | None = None
     """Where names of documents in citations are found again, of which agents have seen placeholders."""
 
@@ -61,6 +67,9 @@ class Publisher:
         composed = await self.compose(ref, progress)
         report = await self.documents.put_text(composed.markdown)
         kept = await self.documents.put_text(state.model_dump_json()) if state is not None else None
+        if self.chronicler is not None and not composed.nothing:
+            await self.chronicler.keep(ref, composed.written, report, progress.reused)
+            await self.chronicler.bring_in(ref.task_id)
         await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report, "state": kept}))
         return Published(report=report, citations=composed.citations, failed=composed.failed)
 
@@ -71,67 +80,53 @@ class Publisher:
         """
         parts = await self._parts(ref, progress)
         written = written_part(parts)
-        citations = citations_in(written)
-        documents = await self.documents.documents(ref.task_id)
-        called = await document_names(documents, self.redactor, ref.tenant, self.vault)
-        lines = await self._cited_lines(called, {citation.document for citation in citations})
-        faults = {citation: fault(citation, lines) for citation in citations}
-        failing = {citation: reason for citation, reason in faults.items() if reason}
+        checked = await CitationCheck(self.documents, self.transcripts, self.redactor, self.vault).check(ref, written)
         sections = [
             written,
-            sources_section([citation for citation in citations if citation not in failing], lines),
+            sources_section(checked.holding, checked.lines),
             not_used_section(parts.left_out),
+            await self._oversight(ref, progress),
         ]
-        names = [citation.document for citation in failing]
-        shown = [called.shown_in(text) for text in (*sections, *names)]
-        written, sources, not_used, *names = await self._redacted(shown, ref.tenant)
+        names = [failed.citation.document for failed in checked.failed]
+        shown = [checked.called.shown_in(text) for text in (*sections, *names)]
+        written, sources, not_used, oversight, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
-            FailedCitation(citation=citation.model_copy(update={"document": name}), reason=reason)
-            for (citation, reason), name in zip(failing.items(), names, strict=True)
+            FailedCitation(citation=one.citation.model_copy(update={"document": name}), reason=one.reason)
+            for one, name in zip(checked.failed, names, strict=True)
         )
-        apparatus = Apparatus(checked=len(citations), failed=failed, sources=sources, not_used=not_used)
+        count = len(checked.faults)
+        apparatus = Apparatus(checked=count, failed=failed, sources=sources, not_used=not_used, oversight=oversight)
         return Composed(
             markdown=whole_report(parts, written, apparatus),
-            citations=len(citations),
+            citations=count,
             failed=len(failed),
+            written=written,
             nothing=parts.nothing,
         )
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.tasks.task(ref.task_id)
-        plan = await self.tasks.plan(ref.task_id) or Plan(steps=())
-        draft, analysis, findings = ReportDraft(), None, list[StepFindings]()
-        for step in plan.steps:
-            run_id = f"{ref.task_id}/{step.id}"
-            match await self.work.deliverable(run_id):
-                case ReportDraft() as written:
-                    draft = written
-                case Analysis() as weighed:
-                    analysis = weighed
-                case Findings() as found:
-                    findings.append(StepFindings(title=step.title, findings=found))
-                case None:
-                    noted = findings_from_notes(await self.work.notes(ref.task_id, run_id))
-                    findings.append(StepFindings(title=step.title, findings=noted))
+        there = await handed_over(ref.task_id, self.tasks, self.work)
+        titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
             question=row.title,
-            draft=draft,
-            findings=tuple(findings),
-            analysis=analysis,
+            draft=there.draft,
+            findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
+            analysis=there.analysis,
             progress=progress,
             offline=row.terms.offline,
             left_out=row.request.left_out,
         )
 
+    async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """What became of the plan and why; what reviews found, and is still so."""
+        reasons = {version.number: version.reason for version in await self.tasks.plan_versions(ref.task_id)}
+        last = progress.reviews[-1] if progress.reviews else None
+        faults = Faults()
+        if last is not None and last.found is not None and not last.sent_back:
+            faults = Faults.model_validate_json(await self.documents.get_text(last.found))
+        return oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
         """As a model would see them: they name files, sheets and attachments."""
         return [redacted.text for redacted in await self.redactor.redact(sections, Place.REPORT, tenant)]
-
-    async def _cited_lines(self, called: DocumentNames, names: set[str]) -> dict[str, list[str]]:
-        """By name as cited, for those that are there."""
-        cited = {name: named(await called.original(name), called.documents) for name in sorted(names)}
-        return {
-            name: (await self.documents.get_text(document.blob)).splitlines()
-            for name, document in cited.items()
-            if document is not None
-        }

@@ -1,19 +1,26 @@
 """What tells the roles apart: a prompt and a set of tools."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
+from waystation.agents.document_names import NamingRedactor
+from waystation.agents.earlier import EarlierTasks
+from waystation.agents.projecting import Seen, projected
 from waystation.agents.recollection import Recollection
 from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.calculate import Calculate
+from waystation.agents.tools.delegate import Delegate
 from waystation.agents.tools.expand import Expand
+from waystation.agents.tools.foreign import ForeignTool
 from waystation.agents.tools.list_documents import ListDocuments
 from waystation.agents.tools.pin_message import PinMessage
+from waystation.agents.tools.query_table import QueryTable, is_table
 from waystation.agents.tools.read_document import ReadDocument
 from waystation.agents.tools.read_findings import ReadFindings
 from waystation.agents.tools.read_notes import ReadNotes
+from waystation.agents.tools.read_skill import ReadSkill
 from waystation.agents.tools.read_stored import ReadStored
 from waystation.agents.tools.recall import Recall
 from waystation.agents.tools.search_documents import SearchDocuments
@@ -23,14 +30,29 @@ from waystation.agents.tools.submit_report import SubmitReport
 from waystation.agents.tools.take_note import TakeNote
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
-from waystation.domain.compaction.tokens import fixed_tokens
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
-from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore, TranscriptStore, Vault, WorkStore
+from waystation.domain.procedures import is_procedure
+from waystation.domain.projection import ToolPolicy
+from waystation.ports import (
+    DocumentSearch,
+    DocumentStore,
+    Redactor,
+    TableEngine,
+    TaskStore,
+    ToolServers,
+    TranscriptStore,
+    Vault,
+    WorkStore,
+)
 
 
 @cache
 def prompt(name: str) -> str:
-    """A prompt file of this package: `research`, `analysis`, `writing`, `plan`, `condense` or `snapshot`."""
+    """A prompt file of this package: `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense`
+    or `snapshot`.
+    """
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 
@@ -47,39 +69,62 @@ class Desk:
     redactor: Redactor
     vault: Vault | None = None
     """Where tools find what placeholders in names of documents stand for."""
+    tables: TableEngine | None = None
+    """What calculates, and queries tables; without it agents have no tools for that."""
+    web: Sequence[Tool] = ()
+    """What reads and searches the web, where that is allowed."""
+    servers: ToolServers | None = None
+    """Tools of others."""
 
-    def toolbox(self, role: AgentRole) -> Toolbox:
-        """The tools of a role, in a fixed order."""
+    policy: ToolPolicy = field(default_factory=ToolPolicy)
+    """What whoever runs the agents says of their tools."""
+
+    def redactor_of(self, run: RunRef) -> Redactor:
+        """For what is kept of a run: it knows the documents that the run's task is about."""
+        return NamingRedactor(self.redactor, self.documents, run.task_id)
+
+    async def toolbox_of(self, run: RunRef, terms: AgentTerms) -> Toolbox:
+        """The tools of one agent, those of tool servers after ours, and which of them it sees now."""
+        names = [document.name for document in await self.documents.documents(run.task_id)]
+        own = self.toolbox(run.role, tables=any(map(is_table, names)), delegates=True)
+        if any(map(is_procedure, names)):
+            own = replace(own, tools=[*own.tools, ReadSkill(self.documents)])
+        if self.servers is not None:
+            offered = await self.servers.tools({tool.name for tool in own.tools})
+            foreign = [ForeignTool(spec, self.servers) for spec in offered.tools if run.role in spec.roles]
+            own = replace(own, tools=[*own.tools, *foreign])
+        system = estimate_text(prompt(run.role)) if own.tools else 0
+        return projected(own, Seen(run, terms, await self.transcripts.load(run.run_id), system), self.policy)
+
+    def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
+        """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
         return Toolbox(
-            tools=self._tools(role),
+            tools=[*self._tools(role, tables), *([Delegate(self.work)] if delegates and role != "planning" else [])],
             transcripts=self.transcripts,
             texts=self.documents,
             redactor=self.redactor,
             vault=self.vault,
         )
 
-    def fixed_tokens(self, role: AgentRole) -> int:
-        """Estimated tokens that every request of a role has: its system prompt and its tools."""
-        tools_json = json.dumps([spec.model_dump(mode="json") for spec in self.toolbox(role).specs])
-        return fixed_tokens(prompt(role), tools_json)
-
-    def _tools(self, role: AgentRole) -> Sequence[Tool]:
+    def _tools(self, role: AgentRole, tables: bool) -> Sequence[Tool]:
         shared: list[Tool] = [
             ListDocuments(self.documents),
             SearchDocuments(self.search),
             ReadDocument(self.documents),
             Recall(self.recollection),
-            Expand(self.transcripts),
+            Expand(self.transcripts, self.documents, self.work, EarlierTasks(self.tasks, self.documents)),
             ReadStored(self.documents),
             PinMessage(),
         ]
         notes: list[Tool] = [TakeNote(self.documents, self.work), ReadNotes(self.work)]
         findings = ReadFindings(self.tasks, self.work)
+        if self.tables is not None:
+            notes += [Calculate(self.tables), QueryTable(self.documents, self.tables, wanted=tables)]
         match role:
-            case "planning":
+            case "planning" | "reviewing":
                 return []
             case "research":
-                return [*shared, *notes, SubmitFindings(self.work)]
+                return [*shared, *notes, *self.web, SubmitFindings(self.work)]
             case "analysis":
                 return [findings, *shared, *notes, SubmitAnalysis(self.work)]
             case "writing":

@@ -1,16 +1,18 @@
-"""Answers to requests for money from the command line: which request is meant, and what became of the answer."""
+"""Answers to requests from the command line: which request is meant, and what became of the answer."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from waystation.adapters.clock import utc_now
+from waystation.cli import console
 from waystation.cli.console import say
-from waystation.cli.render_requests import MOMENT, pending
+from waystation.cli.render_requests import MOMENT, pending, request_text
 from waystation.client import Client
 from waystation.domain.errors import BadInput
 from waystation.domain.request_text import answer_text
-from waystation.domain.task import Approval
+from waystation.domain.task import Approval, TaskProgress
 from waystation.seen import Answer, TaskView
 
 Send = Callable[[str, str | None], Awaitable[Answer]]
@@ -36,23 +38,32 @@ async def answer_request(client: Client, typed: Typed, send: Send) -> Answer:
     """Send the answer; a refusal names whoever answered before. The one open request is meant where none is named.
 
     Raises:
-        BadInput: the task is over, or has several open requests and none is named; nothing is sent then.
+        BadInput: the task is over, or has several open requests and none is named, or the one to approve is for a call,
+            which nobody shall approve unseen; nothing is sent then.
     """
     task_id = await client.resolve(typed.task)
     progress = (await client.progress(task_id)).progress
     if progress.phase.over:
         raise BadInput(f"{task_id} has ended: {progress.phase}; there is nothing left to {typed.command}")
-    waiting = [one.approval.request_id for one in pending(progress)]
-    if typed.request_id is None and len(waiting) > 1:
-        for request_id in waiting:
-            say(typed.naming(task_id, request_id))
-        raise BadInput(f"{task_id} has {len(waiting)} open requests: name the one that is meant by --request, as above")
-    meant = typed.request_id or next(iter(waiting), None)
+    meant = typed.request_id or _only_one(typed, progress)
     answer = await send(task_id, meant)
     if answer.outcome != "refused":
         return answer
     before = answered_before(await client.with_origins(await client.progress(task_id)), meant)
     return answer.model_copy(update={"reason": f"{answer.reason}: {before}"}) if before else answer
+
+
+def _only_one(typed: Typed, progress: TaskProgress) -> str | None:
+    """The one open request, where none is named; None where none is open. Raises BadInput."""
+    task_id, waiting = progress.task_id, pending(progress)
+    if len(waiting) > 1:
+        for one in waiting:
+            say(typed.naming(task_id, one.approval.request_id))
+        raise BadInput(f"{task_id} has {len(waiting)} open requests: name the one that is meant by --request, as above")
+    if waiting and waiting[0].approval.action is not None and typed.command == "approve":
+        say(request_text(waiting[0], utc_now(), console.progress.width))
+        raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
+    return waiting[0].approval.request_id if waiting else None
 
 
 def answered_before(view: TaskView, request_id: str | None) -> str:

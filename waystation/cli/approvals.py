@@ -17,7 +17,7 @@ app = typer.Typer()
 
 @app.command()
 def approvals(as_json: JsonOption = False) -> None:
-    """List every request for money that waits for an answer, with the commands that answer it."""
+    """List every request that waits for an answer, for money or a tool's call, with the commands that answer it."""
     waiting = asyncio.run(_approvals())
     if as_json:
         print_json(waiting)

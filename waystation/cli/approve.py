@@ -1,4 +1,4 @@
-"""`waystation approve`: a task gets more tokens or dollars."""
+"""`waystation approve`: a task gets more tokens or dollars, or a call is carried out."""
 
 import asyncio
 from getpass import getuser
@@ -28,7 +28,7 @@ def approve(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Grant a paused task more: new money, on top of its budget."""
+    """Grant a paused task more: new money, on top of its budget. Or let its agent call a tool, once, by `--request`."""
     amount = parse_amount(add, "--add") if add is not None else None
     typed = Typed("approve", task, request, {"--add": add, "--note": note, "--by": by})
     answer = asyncio.run(_approve(typed, amount, by or getuser(), note))

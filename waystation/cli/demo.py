@@ -33,7 +33,10 @@ from waystation.seen import TaskView
 from waystation.settings import Settings
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
-BUDGET = 800_000
+DOCUMENTS = 80
+"""At most, the first by name: an installation has twice as many, and as the question asks about each, all of them would
+take twice as long."""
+BUDGET = 700_000
 AGENT_BUDGET = 100_000
 """Small enough that one agent runs out and the task pauses once."""
 WINDOW = 24_000
@@ -53,7 +56,7 @@ def demo(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --live spends money.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Work on the descriptions of the installed Python packages: plan, agents, a compaction, a pause, a report.
+    """Work on the descriptions of 80 installed Python packages: plan, agents, a compaction, a pause, a report.
 
     Uses the built-in offline model, also where a key is set, and needs no account. A running `waystation dev` is used;
     else one is started and stopped again.
@@ -79,7 +82,12 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
-    models = (settings.agent_model, settings.condense_model, settings.plan_model)
+    models = (
+        settings.agent_model,
+        settings.condense_model,
+        settings.plan_model,
+        settings.review_model or settings.plan_model,
+    )
     if any(price_of(model, utc_now().date(), PRICES) is None for model in models):
         raise BadInput("--live needs models with a known price, or its cap means nothing")
     if not yes:
@@ -117,7 +125,9 @@ async def _something_running(settings: Settings) -> AsyncGenerator[None]:
 async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *, as_json: bool) -> int:
     folder = settings.home / "demo" / "documents"
     write_installed(folder)
-    documents = load_documents([folder]).documents
+    installed = load_documents([folder]).documents
+    documents = installed[:DOCUMENTS]
+    say(f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name.")
     tell_terms(settings, request, len(documents))
     async with await Client.connect(settings) as client:
         submitted = await hand_in(client, request, documents)

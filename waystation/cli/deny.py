@@ -1,4 +1,4 @@
-"""`waystation deny`: a task gets no more money."""
+"""`waystation deny`: a task gets no more money, or a call is not carried out."""
 
 import asyncio
 from getpass import getuser
@@ -28,7 +28,7 @@ def deny(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a paused task more money."""
+    """Refuse a paused task more money; or a call that its agent asks for, which then goes on without it."""
     typed = Typed("deny", task, request, {"--finish": finish, "--note": note, "--by": by})
     answer = asyncio.run(_deny(typed, finish, by or getuser(), note))
     tell_answer(answer)

@@ -18,6 +18,7 @@ from waystation.cli.local import serves_itself
 from waystation.cli.render import happened, task_screen
 from waystation.cli.render_requests import pending
 from waystation.client import Client
+from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import Approval, TaskPhase
@@ -117,6 +118,9 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
     """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
+    if approval.action is not None:
+        await _ask_for_action(client, task_id, approval, approval.action)
+        return
     while True:
         typed = await ask(
             f"Grant {approval.agent} {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
@@ -139,6 +143,22 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
                 return
 
 
+async def _ask_for_action(client: Client, task_id: str, approval: Approval, question: ActionQuestion) -> None:
+    while True:
+        typed = await ask(f"Let {approval.agent} call {question.tool}? [y]es, [d]eny and go on without it, [l]ater:")
+        match typed.lower():
+            case "l" | "later" | "":
+                return
+            case "d" | "deny" | "n" | "no":
+                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case "y" | "yes":
+                tell_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case _:
+                continue
+
+
 class ApproveItself:
     """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
 
@@ -147,7 +167,11 @@ class ApproveItself:
         self._room = room
 
     async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
-        """Grant or, with no room left, end with what there is."""
+        """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
+        if approval.action is not None:
+            say(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
+            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
+            return
         asked, room = approval.asked, self._room
         amount = asked if room is None else asked.at_most(room)
         if amount.nothing:

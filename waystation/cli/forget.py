@@ -1,11 +1,13 @@
-"""`waystation forget`: memory, and where asked for every word, of tasks that are over."""
+"""`waystation memory forget`: memory, and where asked for every word, of tasks that are over."""
 
 import asyncio
 from typing import Annotated
 
 import typer
 
+from waystation.adapters.clock import utc_now
 from waystation.cli.console import confirmed, print_json, print_text, say
+from waystation.cli.moments import past_moment
 from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.client_forget import Gone, Selection, forget, selected
@@ -20,6 +22,10 @@ def forget_tasks(
     session: Annotated[str | None, typer.Option(help="All tasks of this session.")] = None,
     task: Annotated[str | None, typer.Option(help="One task; the beginning of its id is enough.")] = None,
     all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="Only tasks that ended before; alone, of the whole tenant."),
+    ] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Also question, documents, transcripts, notes, reports, histories.")
     ] = False,
@@ -27,7 +33,8 @@ def forget_tasks(
     as_json: JsonOption = False,
 ) -> None:
     """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
-    selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant)
+    ended_before = past_moment(before, "--before", utc_now().astimezone())
+    selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
         say("nothing was forgotten")
@@ -54,7 +61,12 @@ def _question(tasks: int, *, everything: bool) -> str:
 
 
 def told(gone: Gone) -> str:
-    """How many of each kind went, and what may still have them."""
+    """How many of each kind went, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
-    listed = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
-    return f"forgotten: {listed}\nBackups of database, memory and Temporal keep what they had."
+    listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
+    went = f"forgotten: {', '.join(listed)}" if listed else "there was nothing left to forget"
+    return "\n".join([went, *gone.remains])
+
+
+def _one(kind: str) -> str:
+    return "history" if kind == "histories" else kind.removesuffix("s")

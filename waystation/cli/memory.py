@@ -6,11 +6,16 @@ from typing import Annotated
 
 import typer
 
+from waystation.adapters.store import SqlStore
 from waystation.agents.archive import BATCH
 from waystation.agents.reindexing import Reindexed, Reindexing
 from waystation.cli.console import print_json, print_text, say
+from waystation.cli.forget import forget_tasks
+from waystation.cli.memory_eval import evaluate
+from waystation.cli.memory_search import search
 from waystation.cli.options import JsonOption
-from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
+from waystation.domain.task import tenant_hash
 from waystation.domain.value import Value
 from waystation.ports import Embedder
 from waystation.settings import Settings
@@ -21,14 +26,19 @@ PROGRESS_STEP = 1_000
 
 app = typer.Typer()
 memory = typer.Typer(
-    name="memory", help="Look at what agents can recall, and make it anew with another embedder.", no_args_is_help=True
+    name="memory",
+    help="Search what agents can recall, measure it, forget it, and make it anew with another embedder.",
+    no_args_is_help=True,
 )
 app.add_typer(memory)
+memory.command("search")(search)
+memory.command("forget")(forget_tasks)
+memory.command("eval")(evaluate)
 
 
 @memory.callback()
 def _memory() -> None:
-    """Look at what agents can recall, and make it anew with another embedder."""
+    """Search what agents can recall, measure it, forget it, and make it anew with another embedder."""
 
 
 class MemoryJson(Value):
@@ -45,6 +55,8 @@ class MemoryJson(Value):
     """In the store, of all tenants, as far as they count."""
     waiting: int
     refused: tuple[str, ...]
+    retention_days: int | None
+    """So long after its end a task is kept; None: for ever."""
     finding: str
     """Why memory cannot be opened; empty where it can."""
 
@@ -62,6 +74,8 @@ def show_status(as_json: JsonOption = False) -> None:
     print_text(f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them wait")
     if found.refused:
         print_text(f"{len(found.refused):,} not taken: {', '.join(found.refused)}")
+    if found.retention_days is not None:
+        print_text(f"{found.retention_days:,} days after its end a task is forgotten, every word of it")
     if found.finding:
         print_text(found.finding)
 
@@ -118,7 +132,7 @@ async def _status(settings: Settings) -> MemoryJson:
 
     settings.home.mkdir(parents=True, exist_ok=True)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
-        points, finding = await _points(settings, embedder)
+        points, finding = await _points(settings, store, embedder)
         return MemoryJson(
             place=str(settings.memory_folder) if settings.qdrant_url is None else settings.qdrant_collection,
             embedder=embedder.name,
@@ -127,18 +141,20 @@ async def _status(settings: Settings) -> MemoryJson:
             passages=len(await store.passage_ids(refused=True)),
             waiting=await store.count_waiting(),
             refused=await store.refused(),
+            retention_days=settings.retention_days,
             finding=finding,
         )
 
 
-async def _points(settings: Settings, embedder: Embedder) -> tuple[int | None, str]:
+async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
     """How many there are, or why that cannot be told. A look makes no memory."""
-    from workers.memory import memory_is_there, opened_memory  # noqa: PLC0415
+    from workers.looking import memory_to_search  # noqa: PLC0415
+    from workers.memory import memory_is_there  # noqa: PLC0415
 
     try:
         if not await memory_is_there(settings):
             return 0, "memory is made by the first worker"
-        async with opened_memory(settings, embedder) as opened:
-            return await opened.count(settings.tenant), ""
-    except (BadInput, MemoryUnavailable) as error:
+        async with memory_to_search(settings, store, embedder) as memory:
+            return await memory.count(tenant_hash(settings.tenant)), ""
+    except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)

@@ -8,7 +8,9 @@ TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the tas
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
 AgentOption = Annotated[str, typer.Option("--agent", help="The agent: the id of its step, like research-1.")]
 RequestOption = Annotated[
-    str | None, typer.Option("--request", help="Which request is meant; not needed when only one waits.")
+    str | None, typer.Option("--request", help="Which request is meant; not needed when only one waits, for money.")
 ]
-NoteOption = Annotated[str, typer.Option("--note", help="A note for the audit.")]
+NoteOption = Annotated[
+    str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")
+]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; by default the name of the user.")]

@@ -30,6 +30,8 @@ PHASE_STYLES = {
 NOTHING = "-"
 SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
 """The newest ones: a screen that is redrawn in place must not grow over the terminal's height."""
+TOLD_CHARACTERS = 120
+"""Of what was told to a task."""
 TITLE_CHARACTERS = 60
 """Of a question, in a list of tasks."""
 T = TypeVar("T")
@@ -46,11 +48,13 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     lines: list[RenderableType] = [heading, *map(_words, filter(None, (budget_text(progress), privacy_text(progress))))]
     if progress.steps:
         lines.append(steps_table(progress))
+    lines += [_words(line) for line in _oversight(view)]
     lines += [_words(line, "dim") for line in _newest_compactions(progress)]
     lines += [_words(f"Note: {note}") for note in progress.notes]
     lines += [_words(why, "yellow") for why in view.waits]
     lines += [_words(line) for line in (*_answered(view), *_not_in_memory(view))]
     lines += [Text(request_text(one, now, width), style="yellow") for one in pending(progress)]
+    lines += [_words(line) for line in _told(view)]
     lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
     if view.remark:
@@ -60,10 +64,28 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     return Group(*lines)
 
 
+def _told(view: TaskView) -> list[str]:
+    """What people told the task, and who has heard it."""
+    return [
+        f"Message {one.number} by {one.by or 'nobody named'}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
+        f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
+        for one in view.tellings
+    ]
+
+
+def _oversight(view: TaskView) -> list[str]:
+    """What became of the plan, and why; what reviews found."""
+    reasons = {plan.number: plan.reason for plan in view.plans}
+    revisions = [f"{one.text} {reasons.get(one.version or 0, '')}".strip() for one in view.progress.revisions]
+    return [*revisions, *(review.text for review in view.progress.reviews)]
+
+
 def _not_in_memory(view: TaskView) -> list[str]:
     waiting = [f"{counted(view.passages_waiting, 'passage')} wait for memory."] if view.passages_waiting else []
     refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_refused]
-    return waiting + refused
+    beyond = view.characters_not_remembered
+    left_out = [f"Memory does not get the last {beyond:,} characters of its documents."] if beyond else []
+    return waiting + refused + left_out
 
 
 def _words(text: str, style: str = "") -> Text:
@@ -94,7 +116,8 @@ def budget_text(progress: TaskProgress) -> str:
     return (
         f"{used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
         f"{counted(progress.legs, 'leg')}; {counted(len(progress.compactions), 'compaction')}; "
-        f"cost {cost_text(progress)}; model {progress.model}"
+        f"cost {cost_text(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
+        f"model {progress.model}"
     )
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from waystation.domain.amount import amount_text, dollars
 from waystation.domain.bill import Bill, BillLine
+from waystation.domain.fork import Reused
 from waystation.domain.request_text import counted
 
 HEADINGS = (
@@ -23,12 +24,19 @@ class _Section(NamedTuple):
 
 def bill_text(bill: Bill, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
+    reused = [] if bill.reused is None else [_reused_text(bill.reused)]
     if not bill.lines:
-        return "nothing yet: no model was called"
+        return "\n".join(["nothing yet: no model was called", *reused])
     sections = _sections(bill)
     table = _table(sections)
     fits = max(len(line) for line in table) <= width
-    return "\n".join([*(table if fits else _list(sections)), *_remarks(bill)])
+    return "\n".join([*(table if fits else _list(sections)), *_remarks(bill), *reused])
+
+
+def _reused_text(reused: Reused) -> str:
+    """What costs nothing here, and where it was paid."""
+    agents = ", ".join(reused.agents) or "nothing"
+    return f"reused from {reused.task_id}, where it was paid: {agents}"
 
 
 def _sections(bill: Bill) -> list[_Section]:
@@ -98,4 +106,6 @@ def _remarks(bill: Bill) -> list[str]:
     unpriced = dict.fromkeys(line.model for line in bill.lines if line.cost_micro_usd is None)
     if unpriced:
         remarks.append(f"{UNPRICED}: {', '.join(unpriced)}; a file that WAYSTATION_PRICES names can say it")
-    return ["", *remarks] if remarks else []
+    usage = bill.total.usage
+    remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
+    return ["", *remarks]

@@ -1,4 +1,4 @@
-"""Requests for money as blocks of text: what each is for, and the commands that answer it, never broken over lines."""
+"""Requests as blocks of text: what each is for, and the commands that answer it, never broken over lines."""
 
 import shlex
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from datetime import datetime
 from textwrap import wrap
 
 from waystation.cli.amounts import written
+from waystation.cli.render_action import action_facts, question_lines
 from waystation.domain.amount import amount_text, used_text
 from waystation.domain.outlook import Outlook
 from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text
@@ -28,8 +29,9 @@ def approve_command(task_id: str, approval: Approval) -> str:
 
 
 def deny_command(task_id: str, approval: Approval) -> str:
-    """The command that refuses it and takes what there is."""
-    return f"waystation deny {task_id} --request {approval.request_id} --finish partial"
+    """The command that refuses it and takes what there is, or goes on without the call."""
+    finish = " --finish partial" if approval.action is None else ""
+    return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
 def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
@@ -52,11 +54,15 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
     """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
-    if approval.reason:
+    if approval.action is not None:
+        what = f"asks to call {approval.action.tool}"
+    elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
     else:
         what = f"asks for {amount_text(approval.asked)} more"
     lines = _wrapped(f"{approval.agent} {what}{since}", width)
+    if approval.action is not None:
+        lines += question_lines(one, approval.action, width)
     for label, text in _facts(one, now):
         lines += _wrapped(text, width, f"{INDENT}{label:<{LABEL}}")
     return "\n".join([*lines, *(f"{INDENT}{command}" for command in _commands(one))])
@@ -64,7 +70,10 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
 
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
-    facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
+    if approval.action is not None:
+        facts = action_facts(one)
+    else:
+        facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
     if seen is not None:
         facts += [("so far", _so_far(seen)), ("if denied", denial_text(seen, approval.agent))]
     if approval.answer_by is not None:
@@ -116,17 +125,18 @@ def _steps(approval: Approval) -> str:
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
+    delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
             case "partial":
-                return "until", f"{moment}; {agent} then delivers what it has"
+                return "until", f"{moment}; {agent} then {delivers}"
             case "wait":
                 return "until", f"{moment}; it is then overdue, and waits on"
             case None:
                 return "until", moment
     if one.then == "partial":
-        return "overdue", f"since {moment}: {agent} delivers what it has as soon as a worker looks"
+        return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker looks"
     return "overdue", f"since {moment}: nobody answered in time; it waits on until somebody does"
 
 

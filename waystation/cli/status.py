@@ -89,6 +89,6 @@ def _text(found: StatusJson) -> str:
     if found.server_answers:
         queues = ", ".join(found.unattended_queues)
         lines.append(f"no worker polls {queues}: `waystation worker`" if queues else "workers poll every queue")
-        lines.append(f"{found.waiting_approvals} requests for money wait for an answer (`waystation approvals`)")
+        lines.append(f"{found.waiting_approvals} requests wait for an answer (`waystation approvals`)")
     lines.append("model: the built-in offline model" if found.offline else "model: by key")
     return "\n".join(lines)

@@ -13,12 +13,10 @@ from waystation.adapters.documents.loading import Loaded, load_documents
 from waystation.adapters.prices.file import load_prices
 from waystation.cli.advance import Deadline, unattended
 from waystation.cli.amounts import parse_budget, parse_limit, parse_tokens
-from waystation.cli.console import print_json, print_text, say
-from waystation.cli.following import ask_person, follow, outcome_code
+from waystation.cli.console import say
 from waystation.cli.options import JsonOption
 from waystation.cli.render import counted
-from waystation.cli.reports import keep_report
-from waystation.cli.task_json import task_json
+from waystation.cli.seeing_through import see_through, tell_of, tell_of_unattended
 from waystation.client import Client
 from waystation.domain.amount import Limit, amount_text, limit_text
 from waystation.domain.budget import Mode
@@ -26,6 +24,7 @@ from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies.ends import LAST
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
+from waystation.domain.memory import MemoryScope
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
@@ -39,7 +38,7 @@ app = typer.Typer()
 @app.command()
 def submit(
     question: Annotated[str, typer.Argument(help="What is to be found out and written up.")],
-    docs: Annotated[list[Path] | None, typer.Option(help="A file or folder; may be given more than once.")] = None,
+    docs: Annotated[list[Path] | None, typer.Option(help="File or folder; by default those of the session.")] = None,
     session: Annotated[str, typer.Option(help="The line of work that the task belongs to.")] = "default",
     budget: Annotated[str | None, typer.Option(help="For the whole task: 600k tokens, $2.00, or 600k+$2.00.")] = None,
     agent_budget: Annotated[str | None, typer.Option(help="What an agent starts with, like 100k or $0.30.")] = None,
@@ -50,6 +49,7 @@ def submit(
     preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
     mode: Annotated[Mode | None, typer.Option(help="What happens when money runs out; by default, approval.")] = None,
     window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
+    memory: Annotated[MemoryScope | None, typer.Option(help="What agents recall of; by default, session.")] = None,
     strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
@@ -64,26 +64,36 @@ def submit(
     settings = Settings()
     request = TaskRequest(
         question=question,
-        instructions=_text_of(instructions) if instructions else "",
+        instructions=text_of(instructions) if instructions else "",
         accept=tuple(accept or ()),
         tenant=settings.tenant,
         session=session,
         request_id=request_id or secrets.token_hex(8),
-        budget=parse_budget(budget, "--budget") if budget is not None else None,
-        agent_budget=parse_budget(agent_budget, "--agent-budget") if agent_budget is not None else None,
-        ceiling=parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         preset=preset,
         mode=mode,
-        window=parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
         strategy=strategy,
+        memory=memory,
     )
-    loaded = _load(docs or [])
-    request = request.model_copy(update={"left_out": loaded.left_out})
-    raise typer.Exit(asyncio.run(_submit(settings, request, loaded.documents, detach=detach, as_json=as_json)))
+    request = _with_amounts(request, budget, agent_budget, ceiling, window)
+    raise typer.Exit(asyncio.run(_submit(settings, request, _load(docs or []), detach=detach, as_json=as_json)))
 
 
-def _text_of(path: Path) -> str:
+def _with_amounts(
+    request: TaskRequest, budget: str | None, agent_budget: str | None, ceiling: str | None, window: str | None
+) -> TaskRequest:
+    """As they were written. Raises BadInput."""
+    given = {
+        "budget": parse_budget(budget, "--budget") if budget is not None else None,
+        "agent_budget": parse_budget(agent_budget, "--agent-budget") if agent_budget is not None else None,
+        "ceiling": parse_limit(ceiling, "--ceiling") if ceiling is not None else Limit(),
+        "window": parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW) if window is not None else None,
+    }
+    return TaskRequest.model_validate({**request.model_dump(), **given})
+
+
+def text_of(path: Path) -> str:
+    """Instructions in a file. Raises BadInput."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -94,32 +104,28 @@ def _text_of(path: Path) -> str:
 
 
 def _load(paths: list[Path]) -> Loaded:
-    if not paths:
-        raise BadInput("give the documents to work on: --docs PATH, a file or a folder")
-    loaded = load_documents(paths)
+    loaded = load_documents(paths) if paths else Loaded(documents=())
     for item in loaded.left_out:
         say(f"skipped {item.name}: {item.reason}")
     return loaded
 
 
-async def _submit(
-    settings: Settings, request: TaskRequest, documents: tuple[SourceDocument, ...], *, detach: bool, as_json: bool
-) -> int:
-    tell_terms(settings, request, len(documents))
+async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, detach: bool, as_json: bool) -> int:
+    request = request.model_copy(update={"left_out": loaded.left_out})
     async with await Client.connect(settings) as client:
+        documents = loaded.documents or await _known_documents(client, request.session)
+        tell_terms(settings, request, len(documents))
         submitted = await hand_in(client, request, documents)
-        if detach:
-            view = await client.progress(submitted.task_id)
-        else:
-            view = await follow(client, submitted.task_id, ask_person)
-        path = await keep_report(client, settings, view.progress)
-    if as_json:
-        print_json(task_json(view, path))
-    elif detach:
-        print_text(submitted.task_id)
-    elif path is not None:
-        print_text(str(path))
-    return 0 if detach else outcome_code(view)
+        return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
+
+
+async def _known_documents(client: Client, session: str) -> tuple[SourceDocument, ...]:
+    """Those of the session's newest task. Raises BadInput where there are none."""
+    documents = await client.documents_of_session(session)
+    if not documents:
+        raise BadInput("give the documents to work on: --docs PATH, a file or a folder")
+    say(f"No --docs: the {counted(len(documents), 'document')} of the newest task in session {session}.")
+    return documents
 
 
 def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None:
@@ -211,14 +217,10 @@ def _span(span: timedelta) -> str:
 
 async def hand_in(client: Client, request: TaskRequest, documents: tuple[SourceDocument, ...]) -> Submitted:
     """Submit, and say what a person should know of it."""
-    unattended = await client.unattended_queues()
-    if unattended:
-        say(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
+    await tell_of_unattended(client)
     try:
         submitted = await client.submit(request, documents)
     except Unreachable as error:
         raise Unreachable(f"{error}: --request-id {request.request_id}") from error
-    for warning in submitted.warnings:
-        say(f"Warning: {warning}")
-    say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())
+    tell_of(submitted)
     return submitted

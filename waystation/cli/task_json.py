@@ -3,9 +3,11 @@
 from datetime import datetime
 from pathlib import Path
 
+from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.outlook import Outlook
+from waystation.domain.plan_change import PlanVersion
 from waystation.domain.request_text import denial_text
 from waystation.domain.sent import Origin
 from waystation.domain.task import Approval, BudgetProgress, TaskPhase
@@ -21,11 +23,13 @@ class UsageJson(Value):
     cache_read: int
     output: int
     total: int
+    cached_share: float
+    """Of the input, what was read from the provider's cache, from 0 to 1."""
 
     @classmethod
     def of(cls, usage: Usage) -> "UsageJson":
         """The usage with its sum."""
-        return cls(**usage.model_dump(), total=usage.total)
+        return cls(**usage.model_dump(), total=usage.total, cached_share=round(usage.cached_share, 4))
 
 
 class CompactionJson(Value):
@@ -79,13 +83,27 @@ class OriginJson(Value):
     principals: tuple[str, ...]
 
 
+class ActionJson(Value):
+    """A call of a tool that a person decides on. `text` is redacted; so many characters of it are `hidden`."""
+
+    tool: str
+    text: str
+    hidden: int
+
+    @classmethod
+    def of(cls, question: ActionQuestion) -> "ActionJson":
+        """What a person reads of it."""
+        return cls(tool=question.tool, text=question.text, hidden=question.hidden)
+
+
 class ApprovalJson(Value):
-    """One request for money and its answer. `by` is a name as given. `sent_from` is null where it is not known, and
-    where `show` did not ask the server.
+    """One request for money, or for the call that `action` is, and its answer. `by` is a name as given. `sent_from` is
+    null where it is not known, and where `show` did not ask the server.
     """
 
     request_id: str
     agent: str
+    action: ActionJson | None
     asked_tokens: int
     asked_usd: float
     granted_tokens: int
@@ -107,6 +125,7 @@ class ApprovalJson(Value):
     def of(cls, approval: Approval, origin: Origin | None = None) -> "ApprovalJson":
         """The request, its amounts in tokens and dollars."""
         return cls(
+            action=None if approval.action is None else ActionJson.of(approval.action),
             **_units("asked", approval.asked),
             **_units("granted", approval.granted),
             **_units("needed", approval.needed),
@@ -166,6 +185,55 @@ class StepJson(Value):
     usage: UsageJson
 
 
+class PlanStepJson(Value):
+    """A step as it was planned."""
+
+    id: str
+    role: str
+    title: str
+    needs: tuple[str, ...]
+
+
+class PlanJson(Value):
+    """One version of the plan, without goals. `made_by`: the agent run of the planning, or of a revision."""
+
+    version: int
+    made_by: str
+    reason: str
+    steps: tuple[PlanStepJson, ...]
+
+    @classmethod
+    def of(cls, version: PlanVersion) -> "PlanJson":
+        """The version as it is shown."""
+        steps = tuple(PlanStepJson(**step.model_dump(exclude={"goal"})) for step in version.plan.steps)
+        return cls(version=version.number, made_by=version.made_by, reason=version.reason, steps=steps)
+
+
+class ReviewJson(Value):
+    """One review of the report."""
+
+    number: int
+    faults: int
+    sent_back: bool
+
+
+class ToldJson(Value):
+    """What a person told the task at work. `by` is a name as given; `heard_by` are ids of agents."""
+
+    number: int
+    by: str
+    told_at: datetime
+    text: str
+    heard_by: tuple[str, ...]
+
+
+class ReusedJson(Value):
+    """What a forked task took over: agents of another task."""
+
+    task_id: str
+    agents: tuple[str, ...]
+
+
 class TaskJson(Value):
     """A task. `cost_usd` is null where a model without a known price was used."""
 
@@ -182,12 +250,17 @@ class TaskJson(Value):
     compactions: tuple[CompactionJson, ...]
     approvals: tuple[ApprovalJson, ...]
     steps: tuple[StepJson, ...]
+    plans: tuple[PlanJson, ...]
+    reviews: tuple[ReviewJson, ...]
     budget: BudgetJson
+    told: tuple[ToldJson, ...]
+    reused: ReusedJson | None
     notes: tuple[str, ...]
     privacy: str | None
     waits: tuple[str, ...]
     passages_waiting: int
     passages_refused: tuple[str, ...]
+    characters_not_remembered: int
 
 
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
@@ -213,10 +286,15 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
             StepJson(id=step.id, role=step.role, state=step.state, legs=step.legs, usage=UsageJson.of(step.usage))
             for step in progress.steps
         ),
+        plans=tuple(map(PlanJson.of, view.plans)),
+        reviews=tuple(ReviewJson(**review.model_dump(exclude={"found"})) for review in progress.reviews),
         budget=BudgetJson.of(progress.budget),
+        told=tuple(ToldJson(**told.model_dump()) for told in view.tellings),
+        reused=None if progress.reused is None else ReusedJson(**progress.reused.model_dump()),
         notes=progress.notes,
         privacy=progress.privacy,
         waits=view.waits,
         passages_waiting=view.passages_waiting,
         passages_refused=view.passages_refused,
+        characters_not_remembered=view.characters_not_remembered,
     )

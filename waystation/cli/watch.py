@@ -17,7 +17,7 @@ app = typer.Typer()
 
 @app.command()
 def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Follow a task until it is over, and answer its requests for money at the terminal."""
+    """Follow a task until it is over, and answer its requests at the terminal."""
     raise typer.Exit(asyncio.run(_watch(Settings(), task, as_json=as_json)))
 
 

@@ -5,14 +5,18 @@ It is part of the workflow's state: immutable, serialisable, carried through con
 
 from typing import Literal
 
+from waystation.domain.actions import ActionDecision, ActionQuestion
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.edit import EDIT_PREFIX, TOO_LATE, ContextEdit, EditOutcome, EditRequest
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.leg import (
+    ActionsAsked,
     AgentTerms,
     AllowanceSpent,
     ContextFull,
+    Delegated,
     Finished,
     LegOutcome,
     LegRequest,
@@ -21,46 +25,17 @@ from waystation.domain.leg import (
     TurnLimit,
     Yielded,
 )
+from waystation.domain.moves import AskMoney, AskPerson, Compact, Delegate, Deliver, Edit, Move, RunLeg
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
 MAX_FUTILE_COMPACTIONS = 3
 """Compactions in a row without a turn between them; then what there is gets delivered."""
 
+CALLS_STAY_OPEN = Delegated | ActionsAsked | ProviderLimit
+"""Outcomes of legs after which calls of the last reply may have no results yet."""
 
-class RunLeg(Value):
-    """Carry out this leg."""
-
-    request: LegRequest
-
-
-class Compact(Value):
-    """Make room in the context before the next leg."""
-
-    request_tokens: int
-
-
-class Edit(Value):
-    """Change the context as a person asked."""
-
-    request: EditRequest
-
-
-class AskMoney(Value):
-    """The agent's budget is spent: draw on its task, then its session, and only then ask a person."""
-
-    amount: Amount
-
-
-class Deliver(Value):
-    """The run is over. `partial`: the agent did not hand in a result of its own."""
-
-    partial: bool
-    reason: str = ""
-
-
-Move = RunLeg | Compact | Edit | AskMoney | Deliver
-Phase = Literal["running", "full", "spent", "delivered"]
+Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
 
 
 class AgentRun(Value):
@@ -91,20 +66,33 @@ class AgentRun(Value):
     """Why the provider makes no more calls, until a person has seen to it."""
     edits: tuple[ContextEdit, ...] = ()
     """What people changed, or want to change, in its context: in the order in which it is carried out."""
+    orders: tuple[SubagentOrder, ...] = ()
+    """The subagents that it asked for, oldest first."""
+    handed_back: tuple[HandedBack, ...] = ()
+    """Those of them that have ended."""
+    questions: tuple[ActionQuestion, ...] = ()
+    """Calls that it waits for a person to decide on."""
+    decisions: tuple[ActionDecision, ...] = ()
+    """On calls of its last reply that have no results yet."""
 
     def next_move(self) -> Move:
         """What the workflow does next."""
         if self.next_edit is not None:
             return Edit(request=self._edit_request(self.next_edit))
+        return self._next_move()
+
+    def _next_move(self) -> Move:
         match self.phase:
             case "running":
-                return RunLeg(
-                    request=LegRequest(run=self.run, leg=self.leg, limit=self.limit, terms=self.terms, scale=self.scale)
-                )
+                return RunLeg(request=self._leg_request())
             case "full":
                 return Compact(request_tokens=self.request_tokens)
             case "spent":
                 return AskMoney(amount=self.wanted)
+            case "delegating":
+                return Delegate(orders=self.open_orders)
+            case "asking":
+                return AskPerson(questions=self.questions)
             case "delivered":
                 return Deliver(partial=self.partial, reason=self.reason)
 
@@ -125,6 +113,7 @@ class AgentRun(Value):
             totals=standing.totals,
             scale=standing.scale,
             made=standing.made,
+            decisions=self.decisions if isinstance(outcome, CALLS_STAY_OPEN) else (),
             leg=self.leg + 1,
             futile=0 if worked else self.futile,
             notes=tuple(dict.fromkeys((*self.notes, *standing.notes))),
@@ -138,8 +127,15 @@ class AgentRun(Value):
                 return base._with(phase="spent", needed=outcome.needed)
             case ProviderLimit():
                 return base._with(phase="spent", needed=Amount(), halted=outcome.reason)
+            case Delegated() | ActionsAsked():
+                return base._waiting_for(outcome)
             case TurnLimit() | Yielded():
                 return base._with(phase="running")
+
+    def _waiting_for(self, outcome: Delegated | ActionsAsked) -> "AgentRun":
+        if isinstance(outcome, Delegated):
+            return self._with(phase="delegating", orders=(*self.orders, *outcome.orders))
+        return self._with(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
         """The compaction's outcome, taken into the state. What made no room for a turn, or was blocked, is tried
@@ -162,10 +158,44 @@ class AgentRun(Value):
         """More, from a parent or a person: the run goes on."""
         return self._with(limit=self.limit.raised(amount), phase="running", needed=Amount(), halted="")
 
+    def after_decision(self, decision: ActionDecision) -> "AgentRun":
+        """One of the calls that it waits for is decided on; after the last of them it goes on."""
+        left = tuple(question for question in self.questions if question.digest != decision.digest)
+        if len(left) == len(self.questions):
+            return self
+        base = self._with(questions=left, decisions=(*self.decisions, decision))
+        return base if left or base.phase != "asking" else base._with(phase="running")
+
+    @property
+    def open_orders(self) -> tuple[SubagentOrder, ...]:
+        """Subagents that have not ended."""
+        ended = {back.id for back in self.handed_back}
+        return tuple(order for order in self.orders if order.id not in ended)
+
+    def open_order(self, subagent: str) -> SubagentOrder | None:
+        """The order of a subagent that has not ended."""
+        return next((order for order in self.open_orders if order.id == subagent), None)
+
+    def after_subagent(self, back: HandedBack, rest: Amount) -> "AgentRun":
+        """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
+        base = self._with(limit=self.limit.raised(rest), handed_back=(*self.handed_back, back))
+        done = base.phase == "delegating" and not base.open_orders
+        return base._with(phase="running") if done else base
+
+    def carving(self, amount: Amount) -> "AgentRun":
+        """It keeps so much less for itself: its subagents have that."""
+        return self._with(limit=self.limit.after(amount))
+
+    def told(self, news: SubagentNews) -> "AgentRun":
+        """How far it is, as its own workflow tells."""
+        return self._with(totals=news.totals, leg=news.leg, made=news.made)
+
     def reopened(self, share: Limit) -> "AgentRun":
         """It works again after the task's end, with a share of what the task has left. What it spent stays spent."""
         return self._with(
             phase="running",
+            questions=(),
+            decisions=(),
             limit=share.raised(self.totals.spent),
             share=share,
             needed=Amount(),
@@ -219,6 +249,8 @@ class AgentRun(Value):
         base = self.with_edit(edit.model_copy(update={"state": outcome.state, "reason": outcome.reason}))
         if outcome.state == "done" and base.phase == "full":
             base = base._with(phase="running")  # whether it still is, the next leg measures
+        if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
+            base = base._with(phase="running", questions=(), decisions=())  # whether it still asks, the next leg sees
         made = outcome.compaction
         return base if made is None else base._with(totals=made.totals, compactions=(*base.compactions, made))
 
@@ -233,6 +265,17 @@ class AgentRun(Value):
             if edit.state == "waiting":
                 base = base.with_edit(edit.model_copy(update={"state": "refused", "reason": TOO_LATE}))
         return base
+
+    def _leg_request(self) -> LegRequest:
+        return LegRequest(
+            run=self.run,
+            leg=self.leg,
+            limit=self.limit,
+            terms=self.terms,
+            scale=self.scale,
+            handed_back=self.handed_back,
+            decisions=self.decisions,
+        )
 
     def _edit_request(self, edit: ContextEdit) -> EditRequest:
         return EditRequest(

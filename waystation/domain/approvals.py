@@ -1,4 +1,4 @@
-"""Answers to budget requests: what a person sent, validated here and nowhere else, so that nothing vanishes."""
+"""Answers to requests: what a person sent, validated here and nowhere else, so that nothing vanishes."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,9 @@ class ApproveInput(Input):
     """JSON of the signal `approve_budget`."""
 
     request_id: str | None = None
-    """Which request; may be left out while exactly one is open."""
+    """Which request; may be left out while exactly one is open, and that is for money."""
+    action: str | None = Field(default=None, max_length=200)
+    """The tool that may be called, of a request to call one. May be left out; a request for money takes none."""
     tokens: int | None = Field(default=None, gt=0, le=HIGHEST_GRANT, strict=True)
     """How many tokens; with neither this nor `usd`, what was asked for."""
     usd: Decimal | None = Field(default=None, gt=0, le=HIGHEST_GRANT_USD, decimal_places=6)
@@ -71,9 +73,7 @@ def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Re
     try:
         given = ApproveInput.model_validate(sent)
         request = _open_request(standing, given.request_id)
-        granted = _granted(given, request)
-        _stay_in_units(standing, granted)
-        _stay_under(standing, granted)
+        granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
     except ValueError as error:
         return refusal("approve_budget", sent, error, now)
     return request.model_copy(
@@ -128,8 +128,30 @@ def refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> R
     return Refusal(signal=signal, reason=_reason(error), at=now, answer_id=known)
 
 
+def _permission(given: ApproveInput, request: Approval) -> Amount:
+    """No money. Raises ValueError where some is given, or it is not certain that this call is meant."""
+    tool = request.action.tool if request.action is not None else ""
+    if given.tokens is not None or given.usd is not None:
+        raise ValueError(f"{request.request_id} asks for no money but to call {tool}: approve it without an amount")
+    if given.request_id is None:
+        raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
+    if given.action not in {None, tool}:
+        raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
+    return Amount()
+
+
+def _grant(given: ApproveInput, request: Approval, standing: Standing) -> Amount:
+    """What the answer gives. Raises ValueError where that cannot be."""
+    if given.action is not None:
+        raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
+    granted = _granted(given, request)
+    _stay_in_units(standing, granted)
+    _stay_under(standing, granted)
+    return granted
+
+
 def _granted(given: ApproveInput, request: Approval) -> Amount:
-    """What the answer gives. Raises ValueError where that is in another unit than was asked for."""
+    """Raises ValueError where that is in another unit than was asked for."""
     if given.tokens is None and given.usd is None:
         return request.asked
     granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from waystation.domain.budget import Usage
+from waystation.domain.fork import Reused
 from waystation.domain.turn import Charge, Intent
 from waystation.domain.value import Value
 
@@ -42,6 +43,8 @@ class Bill(Value):
     """The summaries one by one; their `kind` is the charge's key. They are part of `lines`, too."""
     total: BillLine
     possibly_billed: tuple[Unanswered, ...] = ()
+    reused: Reused | None = None
+    """What of another task counts as done here. Its cost is on that task's bill."""
 
 
 def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:

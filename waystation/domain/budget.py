@@ -7,13 +7,15 @@ from waystation.domain.value import Value
 
 
 class Usage(Value):
-    """Tokens of model calls by kind, as the provider reported them."""
+    """Tokens of model calls by kind, and searches of the web, as the provider reported them."""
 
     input: int = 0
     """Uncached input."""
     cache_write: int = 0
     cache_read: int = 0
     output: int = 0
+    searches: int = 0
+    """Of the web, by the provider. They cost money, and no tokens beside those of the call that makes them."""
 
     @property
     def fresh(self) -> int:
@@ -26,8 +28,13 @@ class Usage(Value):
         return self.input + self.cache_write + self.cache_read
 
     @property
+    def cached_share(self) -> float:
+        """What of the prompt was read from the provider's cache, from 0 to 1; 0 where there was none."""
+        return self.cache_read / self.prompt if self.prompt else 0.0
+
+    @property
     def total(self) -> int:
-        """All four kinds together."""
+        """All four kinds of tokens together."""
         return self.prompt + self.output
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -36,6 +43,7 @@ class Usage(Value):
             cache_write=self.cache_write + other.cache_write,
             cache_read=self.cache_read + other.cache_read,
             output=self.output + other.output,
+            searches=self.searches + other.searches,
         )
 
 

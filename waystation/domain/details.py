@@ -4,7 +4,9 @@ import json
 
 from pydantic import JsonValue
 
+from waystation.domain.action_text import action_details
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
+from waystation.domain.delegation import depth_of
 from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 
@@ -12,6 +14,7 @@ MARKS = {
     "waiting": "○",
     "working": "●",
     "compacting": "●",
+    "delegating": "◌",
     "paused": "‖",
     "done": "✓",
     "partial": "◐",
@@ -24,10 +27,11 @@ MAX_BYTES = 18_000
 
 def details(progress: TaskProgress) -> str:
     """Phase, pending approvals with the signal to send, steps, budget, notes."""
-    parts = [f"**{_phase(progress)}**", *map(_request, _pending(progress)), _refusals(progress), _edits(progress)]
+    requests = [_request(progress.task_id, asked) for asked in _pending(progress)]
+    parts = [f"**{_phase(progress)}**", *requests, _refusals(progress), _edits(progress)]
     if progress.steps:
         parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
-    parts += [_budget(progress), _work(progress), privacy_text(progress)]
+    parts += [_oversight(progress), _budget(progress), _work(progress), privacy_text(progress)]
     if progress.notes:
         parts.append("\n".join(["**Notes**", "", *(f"- {note}" for note in progress.notes)]))
     if progress.report:
@@ -44,11 +48,14 @@ def _pending(progress: TaskProgress) -> list[Approval]:
 
 def _phase(progress: TaskProgress) -> str:
     if progress.phase is TaskPhase.PAUSED:
-        return "Paused: a budget is spent and a person has to answer"
+        only_money = all(asked.action is None for asked in _pending(progress))
+        return f"Paused: {'a budget is spent and ' if only_money else ''}a person has to answer"
     return progress.phase.value.capitalize()
 
 
-def _request(approval: Approval) -> str:
+def _request(task_id: str, approval: Approval) -> str:
+    if approval.action is not None:
+        return action_details(task_id, approval, approval.action)
     yes = json.dumps({"request_id": approval.request_id, **grant_fields(approval.asked), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
@@ -102,7 +109,12 @@ def _step(step: StepProgress) -> str:
     used = "" if step.limit.unlimited else f", {used_text(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
     reason = f": {step.reason}" if step.reason else ""
-    return f"- {MARKS[step.state]} **{step.id}** {step.title} ({step.role}): {step.state}{legs}{used}{reason}"
+    indent = "  " * depth_of(step.id)
+    return f"{indent}- {MARKS[step.state]} **{step.id}** {step.title} ({step.role}): {step.state}{legs}{used}{reason}"
+
+
+def _oversight(progress: TaskProgress) -> str:
+    return "\n".join(f"- {one.text}" for one in (*progress.revisions, *progress.reviews))
 
 
 def _budget(progress: TaskProgress) -> str:

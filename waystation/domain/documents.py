@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from waystation.domain.value import Value
 
@@ -29,6 +30,17 @@ class DocumentHit(Value):
     last_line: int
     text: str
     score: float
+
+
+class DocumentPassage(NamedTuple):
+    """Lines of one document, counted from 1, both ends included."""
+
+    name: str
+    heading: str
+    """The nearest one above, for a passage that does not start with its own."""
+    first_line: int
+    last_line: int
+    text: str
 
 
 class LeftOut(Value):

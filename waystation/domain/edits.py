@@ -19,14 +19,15 @@ _NEEDS = {"compact": None, "pin": "message", "unpin": "message", "rewind": "mess
 """Which of the fields that name something an action needs; it takes no other."""
 
 Id = Annotated[str, Field(pattern=r"^[\w-]{1,64}$")]
+AgentId = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
 
 
 class EditInput(Input):
     """JSON of the signal `edit_context`."""
 
     action: Action
-    agent: Id
-    """Id of the agent's step."""
+    agent: AgentId
+    """Id of the agent's step, or of a subagent."""
     message: Id | None = None
     """Of `pin`, `unpin` and `rewind`."""
     keep: bool | None = None

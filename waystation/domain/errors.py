@@ -2,7 +2,8 @@
 
 WaystationError
 ├── BadInput                what a person gave cannot be used; the message says what to do
-│   └── UnknownTask         no task of that id in this store
+│   ├── UnknownTask         no task of that id in this store
+│   └── MemoryInUse         another process has the embedded memory open
 ├── Overdrawn               a reservation asks for more than the account has left
 ├── StoreError
 │   ├── FenceLost           another attempt has taken this agent run over; write nothing more
@@ -23,9 +24,13 @@ WaystationError
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
 │   ├── PassagesRefused     Qdrant does not take one of these passages, however often it is asked
 │   └── OtherEmbedder       memory was made with another embedder than the one that is set
+├── QueryRefused            a calculation or a query over tables cannot be carried out; its agent is told why
 ├── HookFailed              a hook before or after a compaction failed; it is reported, and blocks only if asked to
+├── ToolServerFailed        a tool server could not be reached, ended, or took too long or too much; the agent goes on
 ├── WebhookUnavailable      a notice was not taken; worth trying again
 ├── WebhookRefused          a notice was not taken; trying again changes nothing
+├── WebUnavailable          a page cannot be fetched now; worth trying again
+├── WebRefused              a page cannot or must not be read; trying again changes nothing
 └── Unreachable             something needed (server, worker) is not there; exit code 3
 """
 
@@ -42,6 +47,10 @@ class BadInput(WaystationError):
 
 class UnknownTask(BadInput):
     """No task of that id in this store."""
+
+
+class MemoryInUse(BadInput):
+    """Another process has the embedded memory open, as workers have."""
 
 
 class Overdrawn(WaystationError):
@@ -152,8 +161,19 @@ class OtherEmbedder(MemoryUnavailable):
     """Memory was made with another embedder than the one that is set: their vectors cannot be compared."""
 
 
+class QueryRefused(WaystationError):
+    """A calculation or a query over tables cannot be carried out.
+
+    The message may quote cells: it goes to the agent that asked, redacted like every result, and nowhere else.
+    """
+
+
 class HookFailed(WaystationError):
     """A hook before or after a compaction failed. The message repeats nothing that the hook said."""
+
+
+class ToolServerFailed(WaystationError):
+    """A tool server gave no result. The message names the server, and repeats nothing that it said."""
 
 
 class WebhookUnavailable(WaystationError):
@@ -166,6 +186,18 @@ class WebhookUnavailable(WaystationError):
 
 class WebhookRefused(WaystationError):
     """A notice was not taken, and trying again changes nothing."""
+
+
+class WebUnavailable(WaystationError):
+    """A page cannot be fetched now. Worth trying again. The message names the host and repeats nothing that it said."""
+
+
+class WebRefused(WaystationError):
+    """A page cannot or must not be read, and trying again changes nothing: the cause, and what can be done instead."""
+
+    def __init__(self, cause: str, next_step: str) -> None:
+        super().__init__(f"{cause}. {next_step}")
+        self.cause, self.next_step = cause, next_step
 
 
 class Unreachable(WaystationError):

@@ -18,21 +18,40 @@ _PLACE = re.compile(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Excerpt:
-    """Passages that follow each other in one conversation, as one text."""
+    """Passages that follow each other in one conversation or document, as one text."""
 
     passages: tuple[Passage, ...]
     text: str
     score: float
     """Of the best of them."""
+    session: str = ""
+    """Its name, where it is not the reader's own."""
 
     def __str__(self) -> str:
         """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
-        first, last = self.passages[0], self.passages[-1]
         ids = " ".join(passage.short_id for passage in self.passages)
-        return (
-            f'<passage id="{ids}" step="{first.step_id}" messages="{first.first_message}-{last.last_message}" '
-            f'hidden="{last.created:%Y-%m-%d %H:%M}">\n{self.text.replace("</passage", "< /passage")}\n</passage>'
-        )
+        source = f'{self._source} session="{self.session}"' if self.session else self._source
+        return f'<passage id="{ids}" {source}>\n{self.text.replace("</passage", "< /passage")}\n</passage>'
+
+    @property
+    def _source(self) -> str:
+        """What does not stand in the text, which names messages and lines of documents."""
+        first, last = self.passages[0], self.passages[-1]
+        at = f"{last.created:%Y-%m-%d}"
+        match first.kind:
+            case "conversation":
+                return f'step="{first.step_id}" hidden="{at}"'
+            case "document":
+                return 'document="of an earlier task"'
+            case "report":
+                return f'report="{first.task_id}" written="{at}"'
+            case "finding":
+                return f'finding="{first.task_id}" step="{first.step_id}" written="{at}"'
+
+    @property
+    def session_hash(self) -> str:
+        """Of the session that it is of."""
+        return self.passages[0].session
 
     @property
     def tokens(self) -> int:

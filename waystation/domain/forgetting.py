@@ -1,10 +1,14 @@
 """What a person has forgotten, and what was found of it."""
 
-from waystation.domain.task import TaskProgress, TaskRequest, TaskRow
+from collections.abc import Sequence
+
+from waystation.domain.task import TaskProgress, TaskRef, TaskRequest, TaskRow, short_hash
 from waystation.domain.value import Value
 
 FORGOTTEN = "(forgotten)"
 """Stands where a question stood."""
+MOST_AT_ONCE = 500
+"""Tasks of an order that nobody gave."""
 
 
 class ForgetOrder(Value):
@@ -17,12 +21,26 @@ class ForgetOrder(Value):
     everything: bool
     """Not only what memory could find again: transcripts, documents, notes, reports and the question itself."""
 
+    @property
+    def workflow_id(self) -> str:
+        """Of what carries it out."""
+        return f"forget-{short_hash(*self.task_ids, str(self.everything))}"
+
+
+class Due(Value):
+    """What a look for tasks whose time is over has found."""
+
+    days: int | None
+    """So long tasks are kept; None: for ever."""
+    orders: tuple[ForgetOrder, ...] = ()
+
 
 class Forgotten(Value):
     """How many of each kind are there no more."""
 
-    tasks: int
-    passages: int
+    tasks: int = 0
+    """Of which there was something to forget."""
+    passages: int = 0
     """They are in memory no more when the order has been carried out."""
     originals: int = 0
     """Of placeholders that nothing mentions any longer."""
@@ -35,6 +53,25 @@ class Forgotten(Value):
     texts: int = 0
     """Contents of documents, reports, long results of tools."""
     audits: int = 0
+
+
+class Retired(Value):
+    """An order that was carried out because its tasks' time was over."""
+
+    order: ForgetOrder
+    forgotten: Forgotten
+
+
+def orders_of(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
+    """To forget every word of these tasks: an order for each store and tenant, and of no more than MOST_AT_ONCE."""
+    by_owner: dict[tuple[str, str], list[str]] = {}
+    for ref in tasks:
+        by_owner.setdefault((ref.store_id, ref.tenant), []).append(ref.task_id)
+    return tuple(
+        ForgetOrder(store_id=store, tenant=tenant, task_ids=tuple(ids[first : first + MOST_AT_ONCE]), everything=True)
+        for (store, tenant), ids in by_owner.items()
+        for first in range(0, len(ids), MOST_AT_ONCE)
+    )
 
 
 def forgotten_row(row: TaskRow) -> TaskRow:

@@ -50,6 +50,22 @@ class Account(Value):
         rest = {name: held for name, held in self.reserved.items() if name != child}
         return Account(limit=self.limit, spent=self.spent + spent, reserved=rest)
 
+    def carve(self, parent: str, child: str, amount: Amount) -> "Account":
+        """Part of what is held for one child becomes held for another: at most as much as there is."""
+        carved = amount.at_most(self.reserved.get(parent, Amount()))
+        kept = {**self.reserved, parent: self.reserved.get(parent, Amount()).less(carved)}
+        return Account(limit=self.limit, spent=self.spent, reserved=kept)._holding(child, carved)
+
+    def hand_back(self, child: str, parent: str, spent: Amount) -> tuple["Account", Amount]:
+        """Settle a child whose reservation was carved from another's, which holds the rest again. Returns the account
+        and that rest; nothing where the parent has settled, so that the rest is unreserved.
+        """
+        rest = self.reserved.get(child, Amount()).less(spent)
+        settled = self.settle(child, spent)
+        if parent not in settled.reserved or child not in self.reserved:
+            return settled, Amount()
+        return settled._holding(parent, rest), rest
+
     def take_back(self, child: str, spent: Amount) -> "Account":
         """Undo a settlement, because the child goes on: what it spent is held for it again, and settled later."""
         rest = Account(limit=self.limit, spent=self.spent.less(spent), reserved=self.reserved)

@@ -7,11 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from waystation.domain.actions import ActionDecision, ActionQuestion
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.policy import PRIMERS, RECENTS, Policy, Strategy
+from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder
+from waystation.domain.memory import MemoryScope
 from waystation.domain.plan import AgentRole
 from waystation.domain.pricing import PRICES, Price
+from waystation.domain.team import Teammate
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
@@ -69,6 +73,10 @@ class AgentTerms(Value):
     """What its models cost, had cost and will cost, as known when the task was submitted."""
     backpressure: bool = True
     """Whether calls are delayed where a budget is nearly spent."""
+    memory: MemoryScope = "session"
+    """Whose passages it recalls."""
+    delegation: DelegationTerms | None = None
+    """Within which bounds it may start subagents; None: it may not."""
 
     @property
     def policy(self) -> Policy:
@@ -81,6 +89,19 @@ class AgentTerms(Value):
             keep_last=self.keep_last,
             primers=self.primers,
             recents=self.recents,
+        )
+
+    def narrowed(self, window: int) -> "AgentTerms":
+        """For an agent with less to spend: a smaller window, that is full at the same share of it."""
+        if window >= self.window:
+            return self
+        return self.model_copy(
+            update={
+                "window": window,
+                "trigger": self.trigger * window // self.window,
+                "target": self.target * window // self.window,
+                "max_output": max(self.output_floor, min(self.max_output, window // 4)),
+            }
         )
 
     def crowded(self, messages: int) -> bool:
@@ -100,6 +121,12 @@ class LegRequest(Value):
     """Share of the task's budget that was spent when the leg began."""
     scale: float = 1.0
     """What the provider counted for the run's last request, over what was estimated."""
+    handed_back: tuple[HandedBack, ...] = ()
+    """The subagents of this run that have ended: their results answer its open calls."""
+    team: tuple[Teammate, ...] = ()
+    """The plan and the siblings as they were when the leg began; legs of earlier releases did not know."""
+    decisions: tuple[ActionDecision, ...] = ()
+    """On its open calls, where a person was asked."""
 
 
 class Standing(Value):
@@ -111,6 +138,10 @@ class Standing(Value):
     """What a person should know of this leg ("memory did not answer"), without content."""
     made: Made = Made()
     """What the agent has handed over so far."""
+    fixed: int = 0
+    """Estimated tokens of its system prompt and tools; 0 in legs of earlier releases."""
+    window: int = 0
+    """Its working window, also of a subagent whose window is smaller than its task's; 0 in legs of earlier releases."""
 
 
 class _Ended(Value):
@@ -150,6 +181,20 @@ class ProviderLimit(_Ended):
     reason: str
 
 
+class Delegated(_Ended):
+    """The agent waits for subagents, and holds nothing meanwhile."""
+
+    type: Literal["delegated"] = "delegated"
+    orders: tuple[SubagentOrder, ...]
+
+
+class ActionsAsked(_Ended):
+    """The agent's next calls wait for a person, and it holds nothing meanwhile."""
+
+    type: Literal["actions_asked"] = "actions_asked"
+    questions: tuple[ActionQuestion, ...]
+
+
 class TurnLimit(_Ended):
     """The leg's turn or time limit was reached; the next leg goes on."""
 
@@ -163,6 +208,6 @@ class Yielded(_Ended):
 
 
 LegOutcome = Annotated[
-    Finished | ContextFull | AllowanceSpent | ProviderLimit | TurnLimit | Yielded,
+    Finished | ContextFull | AllowanceSpent | ProviderLimit | Delegated | ActionsAsked | TurnLimit | Yielded,
     Field(discriminator="type"),
 ]

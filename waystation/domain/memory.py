@@ -1,4 +1,4 @@
-"""Passages: redacted pieces of compressed-away conversation, as they are stored and found again."""
+"""Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -9,11 +9,16 @@ from waystation.domain.value import Value
 CANDIDATES = 50
 """Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
 SHORT_ID_DIGITS = 8
-Kind = Literal["conversation"]
+Kind = Literal["conversation", "document", "report", "finding"]
+MemoryScope = Literal["session", "team"]
+"""Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
 
 
 class Passage(Value):
-    """A redacted piece of text with the place it came from. `id` is a uuid5 of run, compaction and position."""
+    """A redacted piece of text with the place it came from.
+
+    `id` is a uuid5 of run, compaction and position; of a document, of its session, name, content and position.
+    """
 
     id: str
     tenant: str
@@ -22,16 +27,23 @@ class Passage(Value):
     run_id: str
     step_id: str
     kind: Kind = "conversation"
-    first_message: str
-    last_message: str
+    first_message: str = ""
+    last_message: str = ""
+    """Empty in passages of documents, reports and findings."""
+    document: str = ""
+    """Its name, as agents know it; empty in other passages, as its lines are 0."""
+    blob: str = ""
+    """Content hash of the document, or of the whole report."""
+    first_line: int = 0
+    last_line: int = 0
     text: str
     content_hash: str
     created: datetime
-    """When it was compressed away."""
+    """When it was compressed away, or its document was remembered."""
     compaction: str = ""
     """Of the compaction that hid it; empty in passages of earlier releases."""
     place: int = 0
-    """Its number among the passages of that compaction, in the order of the conversation."""
+    """Its number among the passages of that compaction or document, in their order."""
 
     @property
     def short_id(self) -> str:
@@ -39,9 +51,17 @@ class Passage(Value):
         return f"p{self.id[:SHORT_ID_DIGITS]}"
 
     def precedes(self, other: "Passage") -> bool:
-        """Whether the conversation goes on in the other one."""
-        mine, others = (self.run_id, self.compaction, self.place + 1), (other.run_id, other.compaction, other.place)
-        return self.compaction != "" and mine == others
+        """Whether the conversation, the document or the report goes on in the other one."""
+        return any(self._text) and self._text == other._text and self.place + 1 == other.place
+
+    @property
+    def _text(self) -> tuple[str, str]:
+        """Of which it is a part; a finding is none, and two passages of an earlier release need not be of the same."""
+        if self.kind == "document":
+            return self.document, self.blob
+        if self.kind == "report":
+            return self.task_id, self.blob
+        return self.compaction and self.run_id, self.compaction
 
 
 class EmbeddedPassage(Value):
@@ -61,6 +81,8 @@ class MemoryQuery(Value):
     agents: tuple[str, ...] = ()
     """Ids of steps."""
     kinds: tuple[Kind, ...] = ()
+    without: tuple[str, ...] = ()
+    """Content hashes of documents that whoever asks has before it: nothing is found of them."""
     since: datetime | None = None
     """Compressed away at this time or later."""
     until: datetime | None = None
@@ -81,6 +103,14 @@ class MemoryQuery(Value):
             "kind": self.kinds,
         }
         return {field: values for field, values in fields.items() if values}
+
+
+class Located(Value):
+    """A passage that was found, by its id: its text is in the store."""
+
+    passage_id: str
+    score: float
+    """From 0 to 1."""
 
 
 class Recalled(Value):

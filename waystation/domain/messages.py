@@ -83,6 +83,8 @@ class Message(Value):
     id: str
     role: Role
     blocks: tuple[Block, ...]
+    told: int = 0
+    """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:

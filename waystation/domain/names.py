@@ -17,10 +17,30 @@ TASK_WORKFLOW = "Task"
 APPROVE_BUDGET = "approve_budget"
 DENY_BUDGET = "deny_budget"
 EDIT_CONTEXT = "edit_context"
+TELL = "tell"
 BUDGET_ANSWER = "budget_answer"
+SUBAGENT_NEWS = "subagent_news"
 PROGRESS = "progress"
 
+SUBAGENT_WORKFLOW = "Subagent"
+
+SEARCH_MEMORY = "SearchMemory"
+COUNT_PASSAGES = "CountPassages"
+
 FORGET_WORKFLOW = "Forget"
+RETENTION_WORKFLOW = "Retention"
+ERASE_WORKFLOW = "ErasePerson"
+
+
+def retention_id(store_id: str) -> str:
+    """Workflow id of what forgets the tasks of a store when their time is over."""
+    return f"retention-{store_id}"
+
+
+def remembering_id(task_id: str) -> str:
+    """Workflow id of what brings a task's documents into memory."""
+    return f"remember-{task_id}"
+
 
 SESSION_ATTRIBUTE = "WaystationSession"
 PHASE_ATTRIBUTE = "WaystationPhase"

@@ -14,11 +14,11 @@ class Event(StrEnum):
     """What is told."""
 
     ASKED = "budget_asked"
-    """An agent asks a person for more budget."""
+    """An agent asks a person for more budget, or whether it may call a tool."""
     OVERDUE = "budget_overdue"
     """The deadline of a request has passed; it still waits for its answer."""
     EXPIRED = "budget_expired"
-    """The deadline of a request has passed; its agent delivers what it has."""
+    """The deadline of a request has passed; its agent delivers what it has, or goes on without the call."""
     FINISHED = "task_finished"
     """The task is over, with a report: done, partial or cancelled."""
     FAILED = "task_failed"
@@ -49,6 +49,12 @@ class Notice(Value):
     """Why the task failed."""
 
     @property
+    def name(self) -> str:
+        """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on."""
+        about_action = self.request is not None and self.request.action is not None
+        return self.event.replace("budget_", "action_") if about_action else self.event.value
+
+    @property
     def delivery_id(self) -> str:
         """The same for the same event, whenever and however often it is told."""
         about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
@@ -74,7 +80,7 @@ def text(notice: Notice, link: str | None) -> str:
 def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
     """The same for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
     told: dict[str, JsonValue] = {
-        "event": notice.event.value,
+        "event": notice.name,
         "delivery_id": notice.delivery_id,
         "task_id": notice.task_id,
         "title": notice.title,
@@ -88,6 +94,8 @@ def fields(notice: Notice, link: str | None) -> dict[str, JsonValue]:
             "agent": notice.request.agent,
             **_units("asked", notice.request.asked),
         }
+        if notice.request.action is not None:
+            told["tool"] = notice.request.action.tool
         if notice.request.answer_by is not None:
             told["answer_by"] = notice.request.answer_by.isoformat()
     reason = notice.request.reason if notice.request is not None else notice.reason
@@ -111,7 +119,8 @@ def _event(notice: Notice) -> str:
         return f"*A task {ending}*{because}: {task}. It spent {used_text(notice.spent, notice.limit)}."
     if notice.event is Event.ASKED:
         return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
-    outcome = "it still waits" if notice.event is Event.OVERDUE else "the agent delivers what it has"
+    expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
+    outcome = "it still waits" if notice.event is Event.OVERDUE else expired
     return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
 
 
@@ -119,6 +128,8 @@ def _asking(request: Approval) -> str:
     if request.reason:
         return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escaped(request.reason)}."
     until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
+    if request.action is not None:
+        return f"*`{request.agent}` asks to call `{escaped(request.action.tool)}`.*{until}"
     return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{until}"
 
 
@@ -133,4 +144,5 @@ def _next_step(notice: Notice) -> str:
             f"No grant under the task's ceiling is enough for its next call: `waystation deny {which}` or "
             f"`waystation cancel {notice.task_id}`"
         )
-    return f"Answer with `waystation approve {which}` or `waystation deny {which}`"
+    look = f"See the call with `waystation show {notice.task_id}`. " if notice.request.action is not None else ""
+    return f"{look}Answer with `waystation approve {which}` or `waystation deny {which}`"

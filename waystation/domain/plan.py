@@ -1,20 +1,24 @@
 """A task's plan: a small acyclic graph of steps, each carried out by one agent."""
 
 import re
+from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
+from itertools import count
 from typing import Literal
 
 from waystation.domain.amount import Limit
 from waystation.domain.value import Value
 
 Role = Literal["research", "analysis", "writing"]
-AgentRole = Literal["planning", "research", "analysis", "writing"]
-"""A step's role, or the planning that comes before the steps."""
+AgentRole = Literal["planning", "research", "analysis", "writing", "reviewing"]
+"""A step's role, or the planning before the steps and after the research, or the review after them."""
 MAX_STEPS = 12
 PLANNING_ID = "plan"
 """In the place of a step's id: the agent run that makes the plan."""
 STEP_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
 """Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
+TAKEN_ID = re.compile(rf"{PLANNING_ID}|(?:revision|review)-\d+")
+"""Ids of the agent runs that are no step's."""
 
 
 class Step(Value):
@@ -53,6 +57,28 @@ class Plan(Value):
         return Plan(steps=tuple(step.model_copy(update={"goal": ""}) for step in self.steps))
 
 
+def numbered(plan: Plan, ids: Collection[str]) -> Plan:
+    """The plan with other ids for these steps: role and number, which say nothing."""
+    taken = {step.id for step in plan.steps} - set(ids)
+    renamed = dict[str, str]()
+    for step in plan.steps:
+        if step.id in ids:
+            free = (f"{step.role}-{number}" for number in count(1))
+            renamed[step.id] = next(one for one in free if one not in taken)
+            taken.add(renamed[step.id])
+    return Plan(
+        steps=tuple(
+            step.model_copy(
+                update={
+                    "id": renamed.get(step.id, step.id),
+                    "needs": tuple(renamed.get(need, need) for need in step.needs),
+                }
+            )
+            for step in plan.steps
+        )
+    )
+
+
 def plan_errors(plan: Plan) -> tuple[str, ...]:
     """Everything that keeps this plan from being run, in words that a model can act on. Empty: it can run."""
     ids = [step.id for step in plan.steps]
@@ -61,9 +87,10 @@ def plan_errors(plan: Plan) -> tuple[str, ...]:
         errors.append(f"a plan has 3 to {MAX_STEPS} steps, this one has {len(ids)}")
     errors += [f"step id {step_id!r} is used more than once" for step_id in sorted(set(ids)) if ids.count(step_id) > 1]
     errors += [
-        f"step id {step_id!r} is not small letters, digits and hyphens, at most 40, and other than {PLANNING_ID!r}"
+        f"step id {step_id!r} is not small letters, digits and hyphens, at most 40, and other than {PLANNING_ID!r}, "
+        "'revision-1' or 'review-1'"
         for step_id in ids
-        if not STEP_ID.fullmatch(step_id) or step_id == PLANNING_ID
+        if not STEP_ID.fullmatch(step_id) or TAKEN_ID.fullmatch(step_id)
     ]
     errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
     for step in plan.steps:

@@ -12,6 +12,8 @@ from waystation.domain.models import plain_name
 from waystation.domain.value import Value
 
 PRICE_SOURCE = "the provider's published list prices, read in October 2026"
+SEARCHES = Decimal(10)
+"""USD per thousand searches of the web, whatever the model that makes them."""
 
 
 class Rates(Value):
@@ -29,7 +31,7 @@ class Rates(Value):
         return WorstRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
 
     def cost(self, usage: Usage) -> Decimal:
-        """Millionths of a dollar, exact."""
+        """Millionths of a dollar for the tokens, exact."""
         return (
             usage.input * self.input
             + usage.output * self.output
@@ -52,9 +54,19 @@ class Price(Value):
     model: str
     rates: Rates
     long_prompts: LongPrompts | None = None
+    searches: Decimal = Field(default=SEARCHES, ge=0)
+    """USD per thousand searches of the web that the provider makes in calls of the model."""
     since: date = date.min
     """First day on which it holds."""
     source: str = PRICE_SOURCE
+
+    def cost(self, usage: Usage) -> Decimal:
+        """Millionths of a dollar for one call, exact."""
+        return self.rates_for(usage.prompt).cost(usage) + self.cost_of_searches(usage.searches)
+
+    def cost_of_searches(self, count: int) -> Decimal:
+        """Millionths of a dollar, exact."""
+        return count * self.searches * 1_000
 
     def rates_for(self, prompt: int) -> Rates:
         """The rates of a call with a prompt of so many tokens."""
@@ -114,7 +126,7 @@ def cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) 
     price = price_of(model, at, prices)
     if price is None:
         return None
-    return int(price.rates_for(usage.prompt).cost(usage).to_integral_value(rounding=ROUND_CEILING))
+    return int(price.cost(usage).to_integral_value(rounding=ROUND_CEILING))
 
 
 def worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstRates | None:

@@ -63,15 +63,17 @@ class Place(StrEnum):
     REPORT = "reports"
 
     COMPRESSED = "compressed messages"
-    """What the summariser reads, and the passages in memory."""
+    """What the summariser reads, and the passages in memory, those of documents among them."""
     SUMMARY = "summaries"
     WISH = "instructions for compactions"
     QUERY = "queries to memory"
     TITLE = "titles"
     """Of tasks and steps: in workflow history, in summaries of activities and workflows, and in webhooks."""
+    QUESTION = "questions"
+    """What a person is asked before a tool is called, its arguments included: in workflow history."""
 
     HISTORY = "workflow history"
-    """Apart from titles."""
+    """Apart from titles and questions."""
     SEARCH_ATTRIBUTE = "search attributes"
     HEARTBEAT = "heartbeats"
     FAILURE = "failure messages"
@@ -95,7 +97,7 @@ def treatment(place: Place, policy: Policy) -> Treatment:
             | Place.REPORT
         ):
             return _before_models(policy)
-        case Place.COMPRESSED | Place.SUMMARY | Place.WISH | Place.QUERY | Place.TITLE:
+        case Place.COMPRESSED | Place.SUMMARY | Place.WISH | Place.QUERY | Place.TITLE | Place.QUESTION:
             return Treatment.SECRETS if policy is Policy.SECRETS_ONLY else Treatment.NAMES
         case (
             Place.HISTORY

@@ -9,6 +9,7 @@ from waystation.domain.value import Value
 FINGERPRINT_DIGITS = 12
 PLACEHOLDER = re.compile(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
+_TYPE = re.compile(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 UNREDACTED = "UNREDACTED_TEXT"
@@ -54,7 +55,7 @@ def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
         notes.append(
             f"Names were not looked for in text whose language is {', '.join(languages)}: the setting `languages` has "
-            "no model for it. Everything else was replaced there too."
+            "no model for it. Secrets and identifiers were looked for there too."
         )
     if any(text.unredacted for text in texts):
         notes.append("Text that could not be redacted was left out, and a placeholder stands where it was.")
@@ -70,6 +71,14 @@ class Original(Value):
     """64 hexadecimal digits: the keyed hash of the value in its normal form. The placeholder shows the first."""
     text: str
     """The value as it was written where it was met first."""
+
+
+def meant(text: str) -> str:
+    """The text with the type in the place of each placeholder, as an embedder understands it: *person*.
+
+    A fingerprint is no word of any language: it becomes a dozen meaningless pieces, and drowns the words beside it.
+    """
+    return _TYPE.sub(lambda placeholder: placeholder[1].replace("_", " ").lower(), text)
 
 
 def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:

@@ -13,7 +13,8 @@ from waystation.domain.task_state import TaskState
 def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
     """The state to go on from, and the edit that stands in it as done. What was spent stays spent.
 
-    What the task has left is shared out among the agents that work again; one that gets too little asks for more.
+    What the task has left is shared out among the agents that work again; one that gets too little asks for more. The
+    plan stays as it was revised, also where research is taken back that a revision has seen: that is noted.
     Raises BadInput for an agent that never began.
     """
     plan = _plan(ended, asked.agent)
@@ -37,7 +38,8 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
         shelved=reopened,
         share=share,
         approvals=tuple(_closed(approval, asked) for approval in ended.approvals),
-        notes=(*ended.notes, edit.text),
+        oversight=ended.oversight.taken_up_again(),
+        notes=(*ended.notes, edit.text, *_revised(ended, asked.agent)),
         cancelled=False,
         report=None,
     )
@@ -49,6 +51,12 @@ def _plan(ended: TaskState, agent: str) -> Plan:
     if agent not in ended.runs:
         raise BadInput(f"there is no agent {agent!r} that has worked; there are: {', '.join(ended.runs) or 'none'}")
     return plan
+
+
+def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
+    """A revision is not taken back: steps that it added may have been done, and paid."""
+    made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
+    return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()
 
 
 def _closed(approval: Approval, asked: TaskRewind) -> Approval:

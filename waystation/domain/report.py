@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from waystation.domain.amount import used_text
 from waystation.domain.citations import Citation, FailedCitation
+from waystation.domain.delegation import parent_of
 from waystation.domain.details import cost_text, privacy_text
 from waystation.domain.documents import LeftOut, place_of
 from waystation.domain.request_text import answer_text, counted
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task import StepProgress, TaskPhase, TaskProgress
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft
 
@@ -46,12 +47,14 @@ class ReportParts(Value):
 
 
 class Apparatus(Value):
-    """What code adds to what the agents wrote: the check of their citations, and two sections in Markdown."""
+    """What code adds to what the agents wrote: the check of their citations, and parts in Markdown."""
 
     checked: int = 0
     failed: tuple[FailedCitation, ...] = ()
     sources: str = ""
     not_used: str = ""
+    oversight: str = ""
+    """Lines of the account: revisions, reviews, and what was not mended."""
 
 
 def written_part(parts: ReportParts) -> str:
@@ -77,7 +80,7 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
         written,
         apparatus.sources,
         _citations(apparatus.checked, apparatus.failed),
-        _account(parts.progress),
+        _account(parts.progress, apparatus.oversight),
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
@@ -126,18 +129,22 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {step.reason}" for step in progress.steps if step.reason]
+    reasons = [f"{step.id}: {step.reason}" for step in _of_the_plan(progress) if step.reason]
     if progress.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
     return f"This report was not finished ({why}). What was found follows."
 
 
+def _of_the_plan(progress: TaskProgress) -> list[StepProgress]:
+    return [step for step in progress.steps if parent_of(step.id) is None]
+
+
 def _why_draft(progress: TaskProgress) -> str:
     stands = "not over"
-    if progress.steps:
-        finished = sum(step.state in {"done", "partial"} for step in progress.steps)
-        stands = f"{progress.phase}, with {finished} of {counted(len(progress.steps), 'step')} finished"
+    if steps := _of_the_plan(progress):
+        finished = sum(step.state in {"done", "partial"} for step in steps)
+        stands = f"{progress.phase}, with {finished} of {counted(len(steps), 'step')} finished"
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
 
 
@@ -166,7 +173,7 @@ def _citations(checked: int, failed: tuple[FailedCitation, ...]) -> str:
     return "\n".join([head, "", *lines])
 
 
-def _account(progress: TaskProgress) -> str:
+def _account(progress: TaskProgress, oversight: str) -> str:
     usage = progress.totals.usage
     lines = [
         "## How this report came about",
@@ -181,7 +188,12 @@ def _account(progress: TaskProgress) -> str:
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
         lines.append(f"- Possibly billed without a reply: {progress.totals.possibly_billed:,} tokens at most")
-    lines += [f"- Step {step.id} ended partial: {step.reason}" for step in progress.steps if step.state == "partial"]
+    lines += [
+        f"- {'Subagent' if parent_of(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
+        for step in progress.steps
+        if step.state == "partial"
+    ]
+    lines += [oversight] if oversight else []
     lines += _compactions(progress)
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]

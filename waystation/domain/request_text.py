@@ -1,8 +1,9 @@
-"""A request for money in words: what it is for, what a denial delivers, who answered. No text from the work."""
+"""A request in words: what it is for, what a denial delivers, who answered. No text from the work."""
 
 from collections.abc import Sequence
 
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
+from waystation.domain.delegation import parent_of
 from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval
 from waystation.domain.unattended import IN_ADVANCE
@@ -61,6 +62,8 @@ def made_text(made: Made) -> str:
 def denial_text(seen: Outlook, agent: str) -> str:
     """What a denial delivers that does not cancel the task: it follows on `if denied`."""
     has = made_text(seen.made)
+    if (parent := parent_of(agent)) is not None:
+        return f"{agent} hands {has} back to {parent}, which goes on with that"
     if seen.needed_by:
         goes_on = "goes" if len(seen.needed_by) == 1 else "go"
         return f"{agent} ends with {has}, {_listed(seen.needed_by)} {goes_on} on with that, and the task ends partial"
@@ -83,12 +86,16 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
             return f"{asked}; {granted}approved{by}{note}"
         case "denied":
             return f"{asked}; denied{by}{note}"
+        case "expired" if approval.action is not None and approval.note:
+            return f"{asked}; not answered, since {approval.note}"
         case "expired":
             end = "its deadline" if approval.answer_by is not None else "the task's end"
             return f"{asked}; nobody answered until {end}"
 
 
 def _asked(approval: Approval) -> str:
+    if approval.action is not None:
+        return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {counted(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
     if approval.reason:
         return f"{approval.agent} made no more calls{after} ({approval.reason})"

@@ -66,6 +66,8 @@ class Admitted(Equipment):
     documents: int
     finished: bool
     """The store says that this task has ended before: nothing is started."""
+    forked: bool = False
+    """It begins with finished steps of another one."""
     budget: BudgetProgress | None = None
     """Of a task that has ended: what it could spend and has spent, grants included."""
 

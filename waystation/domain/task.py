@@ -7,16 +7,21 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, StringConstraints
 
+from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.documents import LeftOut
+from waystation.domain.fork import ForkedFrom, Reused
 from waystation.domain.leg import AgentTerms
+from waystation.domain.memory import MemoryScope
 from waystation.domain.outlook import Outlook
+from waystation.domain.oversight import PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
+from waystation.domain.telling import Telling
 from waystation.domain.unattended import Unattended
 from waystation.domain.value import Input, Value
 
@@ -68,8 +73,11 @@ class TaskRequest(Input):
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
     strategy: Strategy | None = None
     """How compactions choose what a summary is to stand for; by default `window`."""
+    memory: MemoryScope | None = None
+    """By default that of the settings."""
     left_out: tuple[LeftOut, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
+    forked_from: ForkedFrom | None = None
 
 
 class SourceDocument(Value):
@@ -124,6 +132,14 @@ class TaskTerms(Value):
     mode: Mode
     agent: AgentTerms
     plan_model: str
+    remembered_characters: int = 0
+    """Of its documents, so many characters go into memory. Terms of before memory took documents say nothing of it."""
+    review_model: str = ""
+    """By default the one that plans."""
+    revisions: int = 0
+    """How often the plan may be revised after the research."""
+    reviews: int = 0
+    """How often a review may send the report back."""
     offline: bool
     """No LLM: the built-in extractive model does the work, and every report says so."""
 
@@ -150,20 +166,24 @@ class TaskPhase(StrEnum):
 
 
 class Approval(Value):
-    """A request to raise a budget, and its answer once there is one."""
+    """A request to raise a budget, or to let an agent call a tool; and its answer once there is one."""
 
     request_id: str
     agent: str
-    """Id of the step whose agent ran out."""
+    """Id of the step whose agent ran out, or asks for a call; or of a subagent."""
+    action: ActionQuestion | None = None
+    """The call that a person decides on; None where it is money."""
     asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
     granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
     decision: Literal["pending", "approved", "denied", "expired"] = "pending"
-    """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has."""
+    """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has, or goes on
+    without the call.
+    """
     by: str = ""
     """The name that the answerer gave: a claim, not a proof."""
     note: str = ""
     finish: Literal["partial", "cancel"] = "partial"
-    """What a denial delivers."""
+    """What a denial delivers. Of a call `partial` means that its agent goes on without it."""
     spent: Amount = Amount()
     """What the agent had spent when it asked."""
     task_spent: Amount = Amount()
@@ -195,11 +215,13 @@ class Refusal(Value):
     answer_id: str = ""
 
 
-AuditEntry = Approval | Refusal | ContextEdit
-"""What the store keeps of people's decisions. An edit is kept twice: when it was asked for, and what became of it."""
+AuditEntry = Approval | Refusal | ContextEdit | Telling
+"""What the store keeps of people's decisions and words. An edit is kept twice: when it was asked for, and what became
+of it.
+"""
 
 
-StepState = Literal["waiting", "working", "compacting", "paused", "done", "partial", "skipped"]
+StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
 
 class StepProgress(Value):
@@ -236,13 +258,18 @@ class TaskProgress(Value):
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
     totals: RunTotals = RunTotals()
-    """Of all agents and the planning together."""
+    """Of all agents, the planning, revisions and reviews together."""
     legs: int = 0
     compactions: tuple[AgentCompaction, ...] = ()
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
     """What people changed, or wanted to change, in agents' contexts."""
+    tellings: tuple[Telling, ...] = ()
+    """What people told the task at work."""
+    reused: Reused | None = None
+    revisions: tuple[PlanRevision, ...] = ()
+    reviews: tuple[Review, ...] = ()
     notes: tuple[str, ...] = ()
     privacy: Policy | None = None
     """How much is replaced; None where it is not known."""
@@ -260,5 +287,7 @@ class TaskRow(Value):
     terms: TaskTerms
     title: str = ""
     submitted_at: datetime
+    ended_at: datetime | None = None
+    """None while it works or waits, and where it was terminated."""
     progress: TaskProgress | None = None
     """Set when the task has ended (or, after a rewrite of history, when it was last stored)."""

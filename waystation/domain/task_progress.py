@@ -1,5 +1,7 @@
 """What people see of a running task."""
 
+from collections.abc import Iterator
+
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.plan import Step
@@ -19,7 +21,7 @@ def progress_of(
         phase=state.phase,
         title=title,
         model=terms.agent.model,
-        steps=tuple(_step(state, step) for step in (state.plan.steps if state.plan else ())),
+        steps=tuple(_steps(state)),
         budget=BudgetProgress(
             limit=state.account.limit,
             spent=state.totals.spent,
@@ -35,14 +37,33 @@ def progress_of(
         approvals=state.approvals,
         refusals=state.refusals,
         edits=tuple(edit for run in runs for edit in run.edits),
+        tellings=state.tellings,
+        reused=state.reused,
+        revisions=state.oversight.revisions,
+        reviews=state.oversight.reviews,
         notes=state.notes,
         privacy=privacy,
         report=state.report,
     )
 
 
+def _steps(state: TaskState) -> Iterator[StepProgress]:
+    """The plan's, each followed by its subagents."""
+    for step in state.plan.steps if state.plan else ():
+        yield _step(state, step)
+        yield from _subagents(state, step.id)
+
+
+def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
+    run = state.runs.get(parent)
+    for order in run.orders if run is not None else ():
+        if order.id in state.runs:
+            yield _step(state, Step(id=order.id, role=order.role, title=order.title))
+            yield from _subagents(state, order.id)
+
+
 def _step(state: TaskState, step: Step) -> StepProgress:
     run = state.runs.get(step.id)
     if run is None:
-        return not_begun(step, state.share or Limit(), skipped=state.phase.over or state.cancelled)
+        return not_begun(step, state.share_of(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
     return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))

@@ -5,21 +5,17 @@ from datetime import datetime
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, summed
+from waystation.domain.delegation import HandedBack, parent_of
+from waystation.domain.fork import Reused
 from waystation.domain.ledger import Account
 from waystation.domain.leg import RunRef
 from waystation.domain.nearing import Level, nearing
 from waystation.domain.outlook import outlook
+from waystation.domain.oversight import Oversight
 from waystation.domain.plan import Plan, Step, share_out
-from waystation.domain.privacy import Policy
-from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Answer
-from waystation.domain.task import (
-    Approval,
-    Refusal,
-    TaskPhase,
-    TaskRef,
-    TaskTerms,
-)
+from waystation.domain.task import Approval, Refusal, TaskPhase, TaskRef, TaskTerms
+from waystation.domain.telling import Telling
 from waystation.domain.unattended import IN_ADVANCE
 from waystation.domain.value import Value
 
@@ -40,8 +36,11 @@ class TaskState(Value):
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
     """By step id, runs that begin anew once what they need is done again: the task goes on after a rewind."""
+    oversight: Oversight = Oversight()
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    tellings: tuple[Telling, ...] = ()
+    reused: Reused | None = None
     notes: tuple[str, ...] = ()
     warned: dict[str, int] = {}
     """By level: how often people had raised it when its last warning was noted."""
@@ -54,20 +53,26 @@ class TaskState(Value):
 
     @property
     def done(self) -> frozenset[str]:
-        """Steps that delivered."""
+        """Agents that delivered: of steps, and subagents."""
         return frozenset(step_id for step_id, run in self.runs.items() if run.phase == "delivered")
+
+    @property
+    def steps_done(self) -> int:
+        """How many steps delivered."""
+        return sum(parent_of(step_id) is None for step_id in self.done)
 
     @property
     def all_done(self) -> bool:
         """Whether every step delivered."""
-        return self.plan is not None and len(self.done) == len(self.plan.steps)
+        return self.plan is not None and self.steps_done == len(self.plan.steps)
 
     @property
     def last_phase(self) -> TaskPhase:
         """How a task ends whose work is over."""
         if self.cancelled:
             return TaskPhase.CANCELLED
-        return TaskPhase.PARTIAL if any(run.partial for run in self.runs.values()) else TaskPhase.DONE
+        steps = (run for step_id, run in self.runs.items() if parent_of(step_id) is None)
+        return TaskPhase.PARTIAL if any(run.partial for run in steps) else TaskPhase.DONE
 
     @property
     def ending(self) -> bool:
@@ -91,8 +96,8 @@ class TaskState(Value):
 
     @property
     def totals(self) -> RunTotals:
-        """Planning and all agents together."""
-        return summed((self.planning, *(run.totals for run in self.all_runs)))
+        """Planning, oversight and all agents together."""
+        return summed((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
 
     def planned(self, plan: Plan, totals: RunTotals, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
         """The plan is there: every step's share is reserved now, so that steps to come keep it."""
@@ -109,12 +114,16 @@ class TaskState(Value):
         """What planning cost in all, booked once."""
         return self.with_(planning=totals, account=self.account.spend(totals.spent.less(self.planning.spent)))
 
+    def share_of(self, step_id: str) -> Limit | None:
+        """What a step starts with, once there is a plan."""
+        return self.oversight.shares.get(step_id, self.share)
+
     def started(self, step: Step, ref: TaskRef, terms: TaskTerms) -> "TaskState":
         """The step's agent run, with the share that is reserved for it."""
         if (shelved := self.shelved.get(step.id)) is not None:
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
             return self.with_(shelved=rest).with_run(shelved)
-        share = self.share or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
+        share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
             terms=terms.agent,
@@ -126,13 +135,26 @@ class TaskState(Value):
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
         step_id, delivered = run.run.step_id, run.phase == "delivered"
-        account = self.account.settle(step_id, run.totals.spent) if delivered else self.account
+        state = self._settled(run) if delivered else self
+        account = state.account
         if step_id in self.done:  # a summary that somebody asked for was under way when it delivered
             account = account.spend(run.totals.spent.less(self.runs[step_id].totals.spent))
-        state = self.with_(runs={**self.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
+        state = state.with_(runs={**state.runs, step_id: run}, account=account, notes=merged(self.notes, run.notes))
         task = Level("The task", state.totals.spent, account.limit, self._raises())
         agent = Level(step_id, run.totals.spent, run.limit, self._raises(step_id))
         return state.warning(*((task,) if delivered else (agent, task))).resting()
+
+    def _settled(self, run: AgentRun) -> "TaskState":
+        """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
+        step_id, spent = run.run.step_id, run.totals.spent
+        parent = self.runs.get(parent_of(step_id) or "")
+        order = parent and parent.open_order(step_id)
+        if parent is None or order is None:
+            return self.with_(account=self.account.settle(step_id, spent))
+        account, rest = self.account.hand_back(step_id, parent.run.step_id, spent)
+        back = HandedBack(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
+        told = parent.after_subagent(back, rest)
+        return self.with_(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def warning(self, *levels: Level) -> "TaskState":
         """With a note for each level that is nearly spent, unless it has one since it was last raised."""
@@ -144,6 +166,7 @@ class TaskState(Value):
         return sum(
             approval.decision == "approved" and approval.by != IN_ADVANCE and step_id in {None, approval.agent}
             for approval in self.approvals
+            if approval.action is None
         )
 
     def drawn(self, step_id: str) -> tuple["TaskState", Amount]:
@@ -196,7 +219,7 @@ class TaskState(Value):
         if self.phase not in {TaskPhase.WORKING, TaskPhase.PAUSED}:
             return self
         waiting = {approval.agent for approval in self.pending}
-        active = {step_id for step_id in self.runs if step_id not in self.done}
+        active = {step_id for step_id, run in self.runs.items() if run.phase not in {"delivered", "delegating"}}
         paused = bool(active) and active <= waiting
         return self.with_(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
@@ -215,8 +238,8 @@ class TaskState(Value):
             limit=run.limit,
             needed=run.needed,
             task_spent=self.totals.spent,
-            steps_left=len(plan.steps) - len(self.done),
-            outlook=outlook(run, plan, self.account, frozenset(self.runs), len(self.done)).under(
+            steps_left=len(plan.steps) - self.steps_done,
+            outlook=outlook(run, plan, self.account, frozenset(self.runs), self.steps_done).under(
                 ceiling or Limit(), self.account.limit, run.needed
             ),
             reason=run.halted,
@@ -252,21 +275,3 @@ class TaskState(Value):
 def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """Both, each text once, in order."""
     return tuple(dict.fromkeys((*known, *new)))
-
-
-class TaskStart(Value):
-    """Input of the Task workflow: references and terms, and the state to go on from."""
-
-    ref: TaskRef
-    terms: TaskTerms
-    title: str
-    search_attributes: bool
-    notices: bool = False
-    """Whether people are told by a webhook. Tasks that were started before there were any tell nobody."""
-    privacy: Policy | None = None
-    """How much is replaced by the worker that admitted the task. Not known of tasks that were started before it was
-    told.
-    """
-    rewind: TaskRewind | None = None
-    """The task has ended before, and goes on from here."""
-    state: TaskState | None = None

@@ -18,8 +18,8 @@ class Fence(Value):
 class Intent(Value):
     """Recorded before a model call: without a charge of the same key it is shown as possibly billed.
 
-    The key is of the agent run and the turn (`turn-12`), the compaction (`summary-…`) or the plan (`plan-1`); it has
-    no attempt number.
+    The key is of the agent run and the turn (`turn-12`), the compaction (`summary-…`), the plan (`plan-1`) or the
+    call of the tool (`search-…`); it has no attempt number.
     """
 
     key: str
@@ -33,7 +33,7 @@ class Charge(Value):
     """What a committed reply cost. Counts once for its key."""
 
     key: str
-    kind: Literal["turn", "summary", "plan"]
+    kind: Literal["turn", "summary", "plan", "review", "search"]
     model: str
     usage: Usage
     cost_micro_usd: int | None

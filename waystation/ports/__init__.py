@@ -1,35 +1,71 @@
 """What the core needs from outside, as protocols. Adapters and the doubles of `waystation.testing` implement them."""
 
 from waystation.ports.hooks import CompactionHook
-from waystation.ports.knowledge import Clock, DocumentSearch, Embedder, Memory, MemoryDraft, Redactor
+from waystation.ports.knowledge import (
+    Clock,
+    DocumentCutter,
+    DocumentSearch,
+    Embedder,
+    Memory,
+    MemoryDraft,
+    MemorySearch,
+    PassagePoints,
+    Redactor,
+)
 from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.ports.notices import Notifier
+from waystation.ports.removal import Forgetting, Persons
 from waystation.ports.sealing import Cipher, Vault
-from waystation.ports.store import DocumentStore, Forgetting, Outbox, TaskStore, TranscriptStore, WorkStore
+from waystation.ports.store import (
+    DocumentOutbox,
+    DocumentStore,
+    Outbox,
+    ResultOutbox,
+    TaskStore,
+    TranscriptStore,
+    WorkStore,
+)
+from waystation.ports.tables import Column, Rows, TableEngine, TableText
+from waystation.ports.tool_servers import ToolServers
+from waystation.ports.web import PageReader, WebPages, WebSearch
 
 __all__ = [
     "CallKind",
     "ChatModel",
     "Cipher",
     "Clock",
+    "Column",
     "CompactionHook",
+    "DocumentCutter",
+    "DocumentOutbox",
     "DocumentSearch",
     "DocumentStore",
     "Embedder",
     "Forgetting",
     "Memory",
     "MemoryDraft",
+    "MemorySearch",
     "Meter",
     "ModelReply",
     "ModelRequest",
     "Notifier",
     "Outbox",
+    "PageReader",
+    "PassagePoints",
+    "Persons",
     "Redactor",
+    "ResultOutbox",
+    "Rows",
     "StopReason",
+    "TableEngine",
+    "TableText",
     "TaskStore",
+    "ToolServers",
     "ToolSpec",
     "TranscriptStore",
     "Vault",
+    "WebPages",
+    "WebSearch",
     "WorkStore",
 ]

@@ -1,10 +1,10 @@
 """Ports to what finds and forgets: redaction, embeddings, memory, document search, and the clock."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
-from waystation.domain.documents import DocumentHit
+from waystation.domain.documents import DocumentHit, DocumentPassage
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
@@ -41,7 +41,19 @@ class Embedder(Protocol):
         ...
 
 
-class Memory(Protocol):
+class MemorySearch(Protocol):
+    """What can be looked up in memory."""
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        """The best passages that the query admits. Raises MemoryUnavailable."""
+        ...
+
+    async def count(self, tenant: str) -> int:
+        """Points of a tenant. Raises MemoryUnavailable."""
+        ...
+
+
+class PassagePoints(MemorySearch, Protocol):
     """Passages in Qdrant: dense and BM25 vectors, filtered by tenant, fused."""
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
@@ -57,20 +69,20 @@ class Memory(Protocol):
         """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
         ...
 
-    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
-        """The best passages that the query admits. Raises MemoryUnavailable."""
-        ...
-
-    async def count(self, tenant: str) -> int:
-        """Points of a tenant."""
-        ...
-
     async def aclose(self) -> None:
         """Flush and close."""
         ...
 
 
-class MemoryDraft(Memory, Protocol):
+class Memory(PassagePoints, Protocol):
+    """The memory that is in use."""
+
+    async def purge(self) -> None:
+        """Have what was deleted lie in no file either, where that is in our hands. Raises MemoryUnavailable."""
+        ...
+
+
+class MemoryDraft(PassagePoints, Protocol):
     """A memory that is made anew beside the one in use, and takes its place when it is ready. It outlives a crash."""
 
     async def ids(self) -> frozenset[str]:
@@ -85,8 +97,16 @@ class MemoryDraft(Memory, Protocol):
 class DocumentSearch(Protocol):
     """Full-text search in a task's documents."""
 
-    async def search(self, task_id: str, query: str, limit: int) -> tuple[DocumentHit, ...]:
-        """Best stretches first; empty where nothing matches."""
+    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+        """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
+        ...
+
+
+class DocumentCutter(Protocol):
+    """Cuts documents into passages."""
+
+    def __call__(self, name: str, text: str, /) -> Iterator[DocumentPassage]:
+        """Stretches of whole lines, in the order of the document."""
         ...
 
 

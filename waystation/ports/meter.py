@@ -7,7 +7,7 @@ from waystation.domain.errors import ModelError
 from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge
 
-CallKind = Literal["turn", "summary", "plan"]
+CallKind = Literal["turn", "summary", "plan", "review", "search"]
 
 
 class Meter(Protocol):

@@ -32,3 +32,7 @@ class Vault(Protocol):
     async def originals(self, tenant: str, placeholders: Collection[str]) -> Mapping[str, str]:
         """The original of each of these placeholders that is kept. Raises StoreError, WrongKey."""
         ...
+
+    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+        """Keep the originals of these placeholders no more; how many there were. Raises StoreError."""
+        ...

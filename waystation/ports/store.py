@@ -1,17 +1,20 @@
 """Ports to the store: transcripts, outbox, texts, work, tasks."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Protocol
 
 from waystation.domain.budget import RunTotals
 from waystation.domain.documents import Document
-from waystation.domain.forgetting import ForgetOrder, Forgotten
+from waystation.domain.fork import Reused
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.plan import Plan
+from waystation.domain.plan_change import PlanVersion
 from waystation.domain.rewind import Rewind
-from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, TaskRow
+from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, TaskRef, TaskRow
+from waystation.domain.telling import Telling
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.domain.work import Deliverable, Note
@@ -34,6 +37,10 @@ class TranscriptStore(Protocol):
 
     async def passages_named(self, tenant: str, prefix: str) -> tuple[Passage, ...]:
         """The tenant's passages whose ids begin like this: eight hexadecimal digits or more."""
+        ...
+
+    async def run_ids(self, task_id: str) -> tuple[str, ...]:
+        """Of all agent runs of a task that were opened: planning, steps and subagents."""
         ...
 
     async def totals(self, run_id: str) -> RunTotals:
@@ -141,6 +148,29 @@ class Outbox(Protocol):
         ...
 
 
+class DocumentOutbox(Protocol):
+    """Passages of documents on their way to memory: the same document in two tasks of one session goes there once."""
+
+    async def commit_document_passages(self, ref: TaskRef, number: int, passages: Sequence[Passage]) -> bool:
+        """Let these passages wait for memory, and slice `number` of the task's documents count as done, at once.
+
+        Passages that another task brought are left as they are. The same number twice changes nothing. False: the task
+        was forgotten meanwhile, and nothing is kept. Raises WrongStore.
+        """
+        ...
+
+
+class ResultOutbox(Protocol):
+    """Passages of reports and findings on their way to memory."""
+
+    async def commit_results(self, ref: TaskRef, results: Sequence[Passage]) -> None:
+        """Let these passages wait for memory, and those of an earlier end of the task leave it.
+
+        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
+        """
+        ...
+
+
 class DocumentStore(Protocol):
     """Texts by content hash: documents, offloaded results, reports."""
 
@@ -191,6 +221,15 @@ class TaskStore(Protocol):
         """
         ...
 
+    async def register_fork(self, row: TaskRow, plan: Plan, reused: Reused, state: str) -> bool:
+        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+
+        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
+        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
+        where the other task has gone on meanwhile.
+        """
+        ...
+
     async def task(self, task_id: str) -> TaskRow:
         """Raises UnknownTask."""
         ...
@@ -199,8 +238,13 @@ class TaskStore(Protocol):
         """Ids that start with the prefix."""
         ...
 
-    async def tasks(self, session: str | None = None, limit: int = 50) -> tuple[TaskRow, ...]:
-        """Newest first; `session` is the session's hash."""
+    async def tasks(
+        self, session: str | None = None, limit: int = 50, *, ended_before: datetime | None = None
+    ) -> tuple[TaskRow, ...]:
+        """Newest first; `session` is the session's hash. Of those that ended before some moment, none that is forgotten
+        as a whole; and one whose end nobody wrote down counts from when it was submitted: it was terminated, or still
+        runs.
+        """
         ...
 
     async def admit(self, task_id: str, title: str) -> None:
@@ -211,29 +255,30 @@ class TaskStore(Protocol):
         """Keep the plan with its goals. The first one stays."""
         ...
 
+    async def save_revision(self, task_id: str, version: PlanVersion) -> None:
+        """Keep a plan that takes the place of the one before. Of each number the first one stays."""
+        ...
+
     async def plan(self, task_id: str) -> Plan | None:
-        """The plan, goals included."""
+        """The newest plan, goals included."""
+        ...
+
+    async def plan_versions(self, task_id: str) -> tuple[PlanVersion, ...]:
+        """All plans of the task, oldest first, each with its goals and why it was made."""
         ...
 
     async def audit(self, task_id: str, entry: AuditEntry) -> None:
-        """Append an approval or an edit (each is two entries: asked for, and settled), or a refused message."""
+        """Append an approval or an edit (each twice: asked for, and settled), a telling, or a refused message."""
         ...
 
     async def audit_trail(self, task_id: str) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         ...
 
-    async def finish(self, task_id: str, progress: TaskProgress) -> None:
-        """Keep how the task ended."""
+    async def tellings(self, task_id: str) -> tuple[Telling, ...]:
+        """What people told the task at work, in the order of their numbers."""
         ...
 
-
-class Forgetting(Protocol):
-    """Tasks without what was said in them."""
-
-    async def forget(self, order: ForgetOrder) -> Forgotten:
-        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
-
-        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
-        """
+    async def finish(self, task_id: str, progress: TaskProgress) -> None:
+        """Keep how the task ended."""
         ...

@@ -54,14 +54,20 @@ class AnthropicModel:
 def anthropic_model(
     api_key: str, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
 ) -> AnthropicModel:
-    """A model behind `base_url` (by default the provider's public API), without traces and logs of content."""
+    """A model behind `base_url` (by default the provider's public API)."""
+    return AnthropicModel(sdk_client(api_key, base_url, http_client))
+
+
+def sdk_client(
+    api_key: str, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
+) -> AsyncAnthropic:
+    """The SDK's client without traces and logs of content."""
     # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
     logging.getLogger("anthropic").setLevel(logging.WARNING)
-    client = AsyncAnthropic(
+    return AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
         http_client=http_client,
         timeout=TIMEOUT,
         open_telemetry=False,
     )
-    return AnthropicModel(client)

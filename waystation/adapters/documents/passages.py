@@ -4,24 +4,13 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waystation.domain.documents import marked_place
+from waystation.domain.documents import DocumentPassage, marked_place
 
 MOST_LINES = 12
 MOST_CHARACTERS = 2_000
 """A longer line is cut into several passages that share its line number."""
 
 _HEADING = re.compile(r"#{1,6} \S")
-
-
-class DocumentPassage(NamedTuple):
-    """Lines of one document, counted from 1, both ends included."""
-
-    name: str
-    heading: str
-    """The nearest one above, for a passage that does not start with its own."""
-    first_line: int
-    last_line: int
-    text: str
 
 
 class _Line(NamedTuple):

@@ -4,16 +4,20 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import bm25s
 
-from waystation.adapters.documents.passages import DocumentPassage, passages_of
+from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.documents.terms import terms
-from waystation.domain.documents import DocumentHit
+from waystation.domain.documents import Document, DocumentHit, DocumentPassage
+from waystation.domain.procedures import evidence
 from waystation.ports import DocumentStore
 
 KEPT_INDEXES = 16
 """Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
+KEPT_CHARACTERS = 20_000_000
+"""Of documents whose terms stay in memory: a folder that was searched before is read again only where it changed."""
 
 # The library sets its own logger to DEBUG, which would pass any level that the program asks for.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -25,45 +29,79 @@ class Bm25DocumentSearch:
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
         self._indexes: OrderedDict[str, _Index] = OrderedDict()
+        self._read: OrderedDict[_Version, Sequence[_Searched]] = OrderedDict()
+        self._characters = 0
         self._building = asyncio.Lock()
 
-    async def search(self, task_id: str, query: str, limit: int) -> tuple[DocumentHit, ...]:
+    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         """Best passages first, equal scores by name and line; empty where nothing matches.
 
         Names and headings count as part of the passages under them.
         """
         index = self._indexes.get(task_id) or await self._built(task_id)
         self._indexes.move_to_end(task_id)
-        return await asyncio.to_thread(index.search, query, limit)
+        return await asyncio.to_thread(index.search, query, limit, among)
 
     async def _built(self, task_id: str) -> "_Index":
         async with self._building:
             # Agents of one task start together: the second finds what the first has built.
             if task_id not in self._indexes:
-                documents = await self._store.documents(task_id)
-                texts = [(document.name, await self._store.get_text(document.blob)) for document in documents]
-                self._indexes[task_id] = await asyncio.to_thread(_Index, texts)
+                documents = evidence(await self._store.documents(task_id))
+                self._indexes[task_id] = await asyncio.to_thread(
+                    _Index, [await self._searched(document) for document in documents]
+                )
                 while len(self._indexes) > KEPT_INDEXES:
                     self._indexes.popitem(last=False)
             return self._indexes[task_id]
 
+    async def _searched(self, document: Document) -> Sequence["_Searched"]:
+        """Its passages with their terms; read again only under another name or with another content."""
+        version = _Version(document.name, document.blob, document.characters)
+        if version not in self._read:
+            text = await self._store.get_text(document.blob)
+            self._read[version] = await asyncio.to_thread(_passages, document.name, text)
+            self._characters += document.characters
+            while self._characters > KEPT_CHARACTERS and len(self._read) > 1:
+                self._characters -= self._read.popitem(last=False)[0].characters
+        self._read.move_to_end(version)
+        return self._read[version]
+
+
+class _Version(NamedTuple):
+    name: str
+    blob: str
+    characters: int
+
+
+class _Searched(NamedTuple):
+    passage: DocumentPassage
+    terms: list[str]
+
+
+def _passages(name: str, text: str) -> Sequence[_Searched]:
+    found = (_Searched(passage, terms(_searchable(passage))) for passage in passages_of(name, text))
+    return [one for one in found if one.terms]
+
 
 class _Index:
-    def __init__(self, texts: Sequence[tuple[str, str]]) -> None:
-        passages = (passage for name, text in texts for passage in passages_of(name, text))
-        indexed = [(passage, found) for passage in passages if (found := terms(_searchable(passage)))]
-        self._passages = [passage for passage, _ in indexed]
+    def __init__(self, documents: Sequence[Sequence[_Searched]]) -> None:
+        indexed = [(number, one) for number, document in enumerate(documents, 1) for one in document]
+        self._passages = [(number, one.passage) for number, one in indexed]
         self._bm25 = bm25s.BM25()
         if indexed:
-            corpus = [found for _, found in indexed]
+            corpus = [one.terms for _, one in indexed]
             self._bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
 
-    def search(self, query: str, limit: int) -> tuple[DocumentHit, ...]:
+    def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentHit, ...]:
         wanted = list(dict.fromkeys(terms(query)))
         if not self._passages or not wanted:
             return ()
         scores: list[float] = self._bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
-        hits = [(score, passage) for score, passage in zip(scores, self._passages, strict=True) if score > 0]
+        hits = [
+            (score, passage)
+            for score, (number, passage) in zip(scores, self._passages, strict=True)
+            if score > 0 and (among is None or number in among)
+        ]
         hits.sort(key=lambda hit: (-hit[0], hit[1].name, hit[1].first_line))
         return tuple(_hit(passage, score) for score, passage in hits[: max(0, limit)])
 

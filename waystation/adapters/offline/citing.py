@@ -75,6 +75,17 @@ def summarised_notes(summary: str) -> Iterator[KeptNote]:
         yield KeptNote(text=text, place=_place(document, first, last))
 
 
+def handed_in_notes(result: str) -> Iterator[KeptNote]:
+    """The quotations in what a subagent has handed in, one a line, with its place behind it: of one that was stopped
+    they are its notes, without quotation marks.
+    """
+    for line in result.splitlines():
+        cited = places(line)
+        if len(cited) == 1:
+            quoted = QUOTED.search(line)
+            yield KeptNote(text=quoted[1] if quoted else line.partition(cited[0].citation)[0].strip(), place=cited[0])
+
+
 def taken_note(exchange: Exchange) -> KeptNote:
     """The note that a call of `take_note` keeps."""
     place = _place(exchange.text("document"), exchange.number("first_line"), exchange.number("last_line"))

@@ -3,6 +3,7 @@
 from waystation.adapters.offline.analysis import analysis
 from waystation.adapters.offline.answering import answer
 from waystation.adapters.offline.condensing import condensed
+from waystation.adapters.offline.overseeing import review, revision
 from waystation.adapters.offline.planning import plan
 from waystation.adapters.offline.replies import Reply, fitted
 from waystation.adapters.offline.research import research
@@ -10,7 +11,14 @@ from waystation.adapters.offline.view import view_of
 from waystation.adapters.offline.wire import MessagesRequest, RequestRefused, TextBlock
 from waystation.adapters.offline.writing import writing
 
-_WORK = {"submit_plan": plan, "submit_findings": research, "submit_analysis": analysis, "submit_report": writing}
+_WORK = {
+    "submit_plan": plan,
+    "revise_plan": revision,
+    "submit_findings": research,
+    "submit_analysis": analysis,
+    "submit_report": writing,
+    "review_report": review,
+}
 """What the tool that ends the work says about its kind."""
 _CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
 

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from waystation.adapters.offline.citing import (
     KeptNote,
     Place,
+    handed_in_notes,
     hits,
     label,
     listed_notes,
@@ -16,6 +17,7 @@ from waystation.adapters.offline.citing import (
     summarised_notes,
     taken_note,
 )
+from waystation.adapters.offline.dividing import divided, dividing
 from waystation.adapters.offline.language import STOP_WORDS, Concept, concepts, is_of_every_document, shortened, words
 from waystation.adapters.offline.quotes import best_quotes, strength
 from waystation.adapters.offline.replies import Call, Reply, call, finding
@@ -34,6 +36,8 @@ WORDS_A_QUERY = 8
 NOTES_A_PAGE = 50
 OPEN_QUESTIONS_CHARACTERS = 400
 """Room that a hand-in keeps for them."""
+NOTHING_MATCHED = "Nothing in the documents matched: "
+"""So an open question begins where nothing was found."""
 TELLING = 0.2
 """A quotation that says less than this share of what the best one says is not handed in."""
 FRUGAL_BELOW = 12_000
@@ -59,10 +63,15 @@ class Researcher:
         self._noted = frozenset(note.place.document for note in self._notes)
 
     def next_turn(self) -> Reply:
-        """Notes first where they may be hidden; then quote and read on; then search again; then hand in."""
+        """Notes first where they may be hidden; many documents are divided among subagents; else quote and read on;
+        then search again; then hand in.
+        """
         if (page := self._hidden_notes()) is not None:
             return Reply(text="I look up my notes.", calls=(page,))
-        if self._view.must_hand_in:
+        must_hand_in = self._view.must_hand_in
+        if not must_hand_in and (shared := dividing(self._view)) is not None:
+            return shared
+        if must_hand_in or divided(self._view):
             return self._hand_in()
         quoting = self._quoting()
         enough = len(self._noted) + len({str(made.input["document"]) for made in quoting}) >= self._enough
@@ -134,7 +143,7 @@ class Researcher:
                 found.setdefault(hit.document, hit)
         for hit in found.values():
             yield from self._around(hit)
-        if self._every_document and found:
+        if self._every_document and found and self._view.contract.last_document is None:
             others = (name for name in self._view.contract.documents if name not in found)
             yield from (Place(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
 
@@ -155,7 +164,14 @@ class Researcher:
         # What is noted comes up again, so a search that is to bring something new has to look beyond that.
         frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
         limit = frugal if self._frugal else SEARCH_LIMIT
-        return call("search_documents", query=query, limit=limit)
+        return call("search_documents", query=query, limit=limit, **self._own_documents)
+
+    @property
+    def _own_documents(self) -> dict[str, JsonValue]:
+        contract = self._view.contract
+        if contract.last_document is None:
+            return {}
+        return {"first_document": contract.first_document, "last_document": contract.last_document}
 
     def _queries(self) -> list[str]:
         """What is looked for in its own words, then in related words, then in the words of title and question."""
@@ -201,7 +217,7 @@ class Researcher:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told:
             goal = shortened(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
-            yield f"Nothing in the documents matched: {goal}"
+            yield f"{NOTHING_MATCHED}{goal}"
         if told and quoted < total:
             yield (
                 f"{quoted} of {total} documents are quoted here; the others were not read for this step or had no "
@@ -218,3 +234,5 @@ def _visible_notes(view: View) -> Iterator[KeptNote]:
             yield taken_note(exchange)
         elif exchange.name == "read_notes":
             yield from listed_notes(exchange.result)
+        elif exchange.name in {"delegate", "expand"}:
+            yield from handed_in_notes(exchange.result)

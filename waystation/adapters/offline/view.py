@@ -17,13 +17,15 @@ STALLED = "Nothing new was kept in the last two parts."
 
 _TAGGED = {
     name: re.compile(rf"<{name}(?P<head>[^\n]*)>\n(?P<body>.*?)\n?</{name}>", re.DOTALL)
-    for name in ("question", "accept", "step", "documents", "needs")
+    for name in ("question", "accept", "step", "context", "documents", "needs")
 }
 _TITLE = re.compile(r'title="(.*)"')
 _NEED = re.compile(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
 _DOCUMENT = re.compile(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
+_PART = re.compile(r"documents (\d+) to (\d+) of the list")
 _STATUS = re.compile(r"\s*<status>.*</status>\s*", re.DOTALL)
-_BUDGET = re.compile(r"budget left ([\d,]+) tokens")
+_BUDGET = re.compile(r"budget left ([\d,]+) tokens(?![^;\n<]*more is asked for)")
+"""Where more is asked for, a small rest is no reason to hand in."""
 
 
 class Need(Value):
@@ -43,6 +45,9 @@ class Contract(Value):
     documents: tuple[str, ...] = ()
     document_count: int = 0
     needs: tuple[Need, ...] = ()
+    first_document: int = 1
+    last_document: int | None = None
+    """A subagent keeps to a part of the documents; None: all of them."""
 
 
 class Exchange(Value):
@@ -68,6 +73,8 @@ class View(Value):
     """An agent's request, read."""
 
     contract: Contract
+    opening: str = ""
+    """The whole first message."""
     exchanges: tuple[Exchange, ...] = ()
     after_gap: int = 0
     """Index of the first exchange after the last place where something may be hidden."""
@@ -107,8 +114,19 @@ def contract_of(text: str) -> Contract:
         accept=body.get("accept", ""),
         documents=tuple(_DOCUMENT.findall(body.get("documents", ""))),
         document_count=int(count.group()) if count else 0,
+        **_part(body.get("context", "")),
         needs=tuple(Need(step=step, title=name or step) for step, name in _NEED.findall(body.get("needs", ""))),
     )
+
+
+def part_text(first: int, last: int) -> str:
+    """How a subagent is told which documents are its own."""
+    return f"Keep to the documents {first} to {last} of the list."
+
+
+def _part(context: str) -> dict[str, int]:
+    found = _PART.search(context)
+    return {"first_document": int(found[1]), "last_document": int(found[2])} if found else {}
 
 
 def view_of(request: MessagesRequest) -> View:
@@ -135,6 +153,7 @@ def view_of(request: MessagesRequest) -> View:
     budget = _BUDGET.search(statuses[-1]) if statuses else None
     return View(
         contract=contract_of(first),
+        opening=first,
         exchanges=tuple(exchanges),
         after_gap=after_gap,
         gap=gap,

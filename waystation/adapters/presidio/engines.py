@@ -1,20 +1,23 @@
-"""The two Presidio engines: formats without a language model, and names by spaCy without what NER does not need."""
+"""Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need."""
 
 import logging
-from collections.abc import Sequence
 
 import spacy
-from presidio_analyzer import AnalyzerEngine, EntityRecognizer, RecognizerRegistry
-from presidio_analyzer.nlp_engine import NerModelConfiguration, NlpEngine, NoOpNlpEngine, SpacyNlpEngine
+from presidio_analyzer import AnalyzerEngine, PatternRecognizer, RecognizerRegistry
+from presidio_analyzer.nlp_engine import NerModelConfiguration, SpacyNlpEngine
 from presidio_analyzer.predefined_recognizers import (
     CryptoRecognizer,
-    IbanRecognizer,
     MacAddressRecognizer,
     SpacyRecognizer,
 )
 
-from waystation.adapters.presidio.identifiers import (
+from waystation.adapters.presidio.accounts import (
     CardRecognizer,
+    IbanInAnyCaseRecognizer,
+    MistypedNumberRecognizer,
+)
+from waystation.adapters.presidio.formats import FormatRecognizer
+from waystation.adapters.presidio.identifiers import (
     EmailAddressRecognizer,
     IpAddressRecognizer,
     LabelledIdRecognizer,
@@ -26,41 +29,42 @@ from waystation.adapters.presidio.secrets import SecretRecognizer
 
 LANGUAGE = "en"
 """What Presidio is told of every text: which language it really is in, decides which engine gets it."""
+Recogniser = PatternRecognizer | FormatRecognizer
 _UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler", "lemmatizer")
 _NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
 
 
-def format_engine(rules: Rules) -> AnalyzerEngine:
-    """Finds secrets, direct identifiers, and what the rules add.
+def format_recognisers(rules: Rules) -> list[Recogniser]:
+    """What finds secrets, direct identifiers, and what the rules add.
+
+    They are asked one by one: the engine would look for words around each find, for every recogniser anew, and ours
+    heed labels themselves.
 
     Presidio's recognisers of dates, URLs and UUIDs are left out because those are figures to keep; the one of British
     NHS numbers because it takes any phone number of ten digits.
     """
-    recognizers = [
+    return [
         SecretRecognizer(),
         EmailAddressRecognizer(),
         PhoneFormatRecognizer(),
         LabelledIdRecognizer(),
         CardRecognizer(),
-        IbanRecognizer(),
+        IbanInAnyCaseRecognizer(),
+        MistypedNumberRecognizer(),
         CryptoRecognizer(),
         IpAddressRecognizer(),
         MacAddressRecognizer(),
         *recognisers_of(rules.countries),
         *rules.own.recognisers(),
     ]
-    return _engine(NoOpNlpEngine([{"lang_code": LANGUAGE, "model_name": ""}]), recognizers)
 
 
 def name_engine(model: str) -> AnalyzerEngine:
     """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
-    return _engine(_NerOnlyEngine(model), [SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])])
-
-
-def _engine(nlp: NlpEngine, recognizers: Sequence[EntityRecognizer]) -> AnalyzerEngine:
     logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it writes two lines for every text
-    registry = RecognizerRegistry(recognizers=list(recognizers), supported_languages=[LANGUAGE])
-    return AnalyzerEngine(registry=registry, nlp_engine=nlp, supported_languages=[LANGUAGE])
+    recognizer = SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])
+    registry = RecognizerRegistry(recognizers=[recognizer], supported_languages=[LANGUAGE])
+    return AnalyzerEngine(registry=registry, nlp_engine=_NerOnlyEngine(model), supported_languages=[LANGUAGE])
 
 
 class _NerOnlyEngine(SpacyNlpEngine):

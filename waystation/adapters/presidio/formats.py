@@ -18,6 +18,17 @@ class Hit(NamedTuple):
     score: float
 
 
+class Hinted(NamedTuple):
+    """A pattern, and of what (in lower case) a text must hold one for the pattern to be worth its time."""
+
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+    def matches(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
+        """Every match in the text."""
+        return self.pattern.finditer(text) if any(hint in lowered for hint in self.hints) else iter(())
+
+
 def label_before(words: Sequence[str]) -> re.Pattern[str]:
     """Matches where one of these words stands before the end of what is searched, with no other number in between."""
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))

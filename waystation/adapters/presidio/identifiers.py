@@ -7,24 +7,32 @@ from collections.abc import Iterator
 import tldextract
 from presidio_analyzer import Pattern, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
-from presidio_analyzer.predefined_recognizers import CreditCardRecognizer, EmailRecognizer, IpRecognizer
+from presidio_analyzer.predefined_recognizers import EmailRecognizer, IpRecognizer
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
+_AT_IN_URL = "%40"
+_DOMAIN = r"\w+(?:-+\w+)*(?:\.\w+(?:-+\w+)*)+"
+_UNUSUAL_ADDRESSES = (
+    Pattern("quoted mailbox", rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}\b', 0.5),
+    Pattern("in a URL", rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}\b", 0.5),
+)
 
 
 class EmailAddressRecognizer(EmailRecognizer):
-    """Presidio's, with the public suffix list that comes in the package (its own fetches one) and internal domains."""
+    """Presidio's, with the public suffix list that comes in the package (its own fetches one), internal domains, quoted
+    mailboxes, and addresses as they stand in URLs.
+    """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(patterns=[*self.PATTERNS, *_UNUSUAL_ADDRESSES])
         self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
 
     def validate_result(self, pattern_text: str) -> bool:
         """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
-        mailbox, _, domain = pattern_text.rpartition("@")
+        mailbox, _, domain = pattern_text.replace(_AT_IN_URL, "@").rpartition("@")
         if mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
         return domain.rpartition(".")[2].lower() in _PRIVATE_DOMAINS or bool(self._suffixes(domain).suffix)
@@ -37,39 +45,8 @@ class EmailAddressRecognizer(EmailRecognizer):
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
         """Only texts with an @ are searched: the pattern is slow on long runs without one."""
-        return super().analyze(text, entities, nlp_artifacts, regex_flags) if "@" in text else []
-
-
-_CARD_ISSUERS = re.compile(
-    r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
-    r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|2\d\d|5\d\d|4[4-9]\d)\d{12}"
-)
-
-
-class CardRecognizer(CreditCardRecognizer):
-    """Presidio's, with Mastercard's newer numbers, and without numbers that no issuer gives out (microseconds of a
-    clock) and decimals of a figure.
-    """
-
-    def __init__(self) -> None:
-        newer = Pattern("Mastercard from 2", r"\b2[2-7]\d{2}[- ]?\d{4}[- ]?\d{4}[- ]?\d{4}\b", 0.3)
-        super().__init__(patterns=[*self.PATTERNS, newer])
-
-    def analyze(
-        self,
-        text: str,
-        entities: list[str],
-        nlp_artifacts: NlpArtifacts | None = None,
-        regex_flags: int | None = None,
-    ) -> list[RecognizerResult]:
-        """The card numbers in the text."""
-        results = super().analyze(text, entities, nlp_artifacts, regex_flags)
-        return [result for result in results if _is_card(text, result.start, result.end)]
-
-
-def _is_card(text: str, start: int, end: int) -> bool:
-    decimals = text[max(0, start - 1) : start] in {".", ","} and text[max(0, start - 2) : start - 1].isdigit()
-    return not decimals and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", text[start:end])) is not None
+        has_at = "@" in text or _AT_IN_URL in text
+        return super().analyze(text, entities, nlp_artifacts, regex_flags) if has_at else []
 
 
 _IP_LABEL = re.compile(
@@ -86,10 +63,16 @@ _VERSION_TAIL = re.compile(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|eg
 _LOWEST_FIRST_OCTET = 10
 """Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
 _FEWEST_IPV6_GROUPS = 3
+_IPV4_IN_IPV6 = Pattern(
+    "IPv4 in IPv6", r"(?<![\w:.])(?:::(?:ffff:(?:0:)?)?|64:ff9b::)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", 0.6
+)
 
 
 class IpAddressRecognizer(IpRecognizer):
     """Presidio's, without versions, and without addresses that say nothing about anybody (127.0.0.1, 0.0.0.0, ::1)."""
+
+    def __init__(self) -> None:
+        super().__init__(patterns=[*self.PATTERNS, _IPV4_IN_IPV6])
 
     def analyze(
         self,
@@ -111,6 +94,8 @@ def _is_address(text: str, start: int, end: int) -> bool:
     if address.is_loopback or address.is_unspecified or address.is_multicast:
         return False
     if isinstance(address, ipaddress.IPv6Address):
+        if "." in text[start:end]:
+            return not ipaddress.IPv4Address(address.packed[-4:]).is_loopback
         groups = [group for group in text[start:end].split(":") if group]
         return len(groups) >= _FEWEST_IPV6_GROUPS or (len(groups[0]) > 2 and any(map(str.isdigit, groups[0])))
     return not _is_mask(address) and not _is_version(text, start, end, address)

@@ -30,8 +30,8 @@ _CODE = re.compile(
 
 
 class KeptStretches:
-    """The stretches of one text that stay: placeholders always, references except for secrets and addresses in them,
-    code and paths only against names.
+    """The stretches of one text that stay: placeholders always, references except for secrets, addresses and IBANs in
+    them, code and paths only against names.
     """
 
     def __init__(self, text: str) -> None:
@@ -47,7 +47,7 @@ class KeptStretches:
         """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
         if self._placeholders.touch(find):
             return True
-        if though_a_reference or find.type in {SECRET, "EMAIL"}:
+        if though_a_reference or find.type in {SECRET, "EMAIL", "IBAN"}:
             return False
         return self._references.touch(find) or (find.type in NAME_TYPES and self._code.touch(find))
 

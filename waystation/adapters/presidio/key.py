@@ -3,12 +3,14 @@
 import hmac
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from waystation.domain.errors import BadInput
 
 KEY_BYTES = 32
 CHECK_CHARACTERS = 16
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def key_from_hex(text: str) -> bytes:
@@ -39,10 +41,17 @@ def load_or_create_key(path: Path) -> bytes:
     """The key of 32 bytes at `path`, created with mode 0600 where there is none.
 
     Two processes that start at once get the same key: each writes a file of its own, and the one that is linked to
-    the path first stays. Raises OSError, and ValueError for a file that is not a key.
+    the path first stays. Raises OSError, ValueError for a file that is not a key, and BadInput for one that others
+    may use: they may have it already, so nothing is mended in silence.
     """
     if not path.exists():
         _create(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & _OTHERS:
+        raise BadInput(
+            f"the key file {path} has mode {mode:04o}, so that others on this machine can use it: `chmod 600 {path}`; "
+            "if somebody may have read it, replace the key (docs/privacy.md)"
+        )
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
         raise ValueError(f"{path} is not a redaction key: {len(key)} bytes instead of {KEY_BYTES}")

@@ -15,6 +15,7 @@ _LAST_OF_NAME = re.compile(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]| 
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
 _WORD = r"[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*\.?"
 _SHAPE = re.compile(rf"(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}")
+_WORD_OF_A_NAME = re.compile(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]+)(?![\w(@/\\`])")
 _WORDS = re.compile(r"[^\W\d_]+")
 _LOWER_WORD = re.compile(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]")
@@ -32,6 +33,10 @@ class NameFilter:
     @cached_property
     def _lower_words(self) -> frozenset[str]:
         return frozenset(_LOWER_WORD.findall(self._text)) - NAMES_THAT_ARE_WORDS
+
+    def may_be_in(self, start: int, end: int) -> bool:
+        """Whether anything there has the form of a name: if not, the language model need not read it."""
+        return _WORD_OF_A_NAME.search(self._text, start, end) is not None
 
     def name_in(self, find: Found) -> Found | None:
         """The part of the find that is a name; None if it is none."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from presidio_analyzer import EntityRecognizer, PatternRecognizer
+from presidio_analyzer import PatternRecognizer
 from presidio_analyzer.predefined_recognizers import (
     AuMedicareRecognizer,
     AuTfnRecognizer,
@@ -89,12 +89,14 @@ _LABEL_REACH = 60
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
 _WHOLE = re.compile(r"[^\W_]|[-_.](?=\w)")
+_GROUPS = re.compile(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
+_BETWEEN_GROUPS = re.compile(r"[ .\-/]")
 _ANY_DIGIT = re.compile(r"\d")
 
 
-def recognisers_of(countries: Sequence[str]) -> list[EntityRecognizer]:
+def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:
     """The recognisers of these countries."""
-    found: list[EntityRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
+    found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
     return found + [IdRecognizer(form) for country in countries for form in _FORMS.get(country, ())]
 
 
@@ -107,12 +109,14 @@ class IdRecognizer(FormatRecognizer):
         self._recogniser = form.recogniser()
         self._unmistakable = form.unmistakable
         self._label = label_before(self._recogniser.context)
+        self._names = [word.lower() for word in self._recogniser.context]
         super().__init__(types=tuple(self._recogniser.supported_entities))
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every id of this kind in the text."""
         if not _ANY_DIGIT.search(text):
             return
+        yield from self._in_groups(text)
         for found in self._recogniser.analyze(text, list(self._recogniser.supported_entities)):
             if not _is_whole(text, found.start, found.end):
                 continue
@@ -120,8 +124,34 @@ class IdRecognizer(FormatRecognizer):
             clear = (
                 self._unmistakable and found.score >= _LEAST_SCORE and not value.isdigit() and value == value.upper()
             )
-            if clear or self._label.search(text, max(0, found.start - _LABEL_REACH), found.start):
+            if clear or self._is_labelled(text, found.start):
                 yield Hit(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
+
+    def _in_groups(self, text: str) -> Iterator[Hit]:
+        """Ids behind their label, parted by blanks, dots or dashes as officials write them."""
+        lowered = text.lower()
+        if not any(name in lowered for name in self._names):
+            return
+        for groups in _GROUPS.finditer(text):
+            # The label may look like a group itself, and what follows the id like one more.
+            inner = [groups.start() + between.start() for between in _BETWEEN_GROUPS.finditer(groups[0])]
+            starts = (
+                place for place in (groups.start(), *(place + 1 for place in inner)) if self._is_labelled(text, place)
+            )
+            start = next(starts, None)
+            if start is not None:
+                yield from self._whole_in(text, start, [groups.end(), *reversed(inner)])
+
+    def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[Hit]:
+        for end in ends:
+            value = _BETWEEN_GROUPS.sub("", text[start:end])
+            found = self._recogniser.analyze(value, list(self._recogniser.supported_entities))
+            if any(hit.start == 0 and hit.end == len(value) and hit.score > 0 for hit in found):
+                yield Hit(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
+                return
+
+    def _is_labelled(self, text: str, start: int) -> bool:
+        return self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

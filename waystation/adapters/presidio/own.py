@@ -10,8 +10,16 @@ from typing import Annotated, Literal, Self
 
 import regex
 import yaml
-from presidio_analyzer import EntityRecognizer
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
 from waystation.domain.errors import BadInput, TextNotRedacted
@@ -28,7 +36,7 @@ _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 def _compiles(pattern: str) -> str:
     try:
         if regex.compile(pattern, FLAGS).fullmatch(""):
-            raise ValueError("it matches where nothing is")
+            raise ValueError("it matches where nothing is: write what must stand there, as in `.+@example`")
     except regex.error as error:
         raise ValueError(f"it is no regular expression: {error}") from None
     return pattern
@@ -80,11 +88,22 @@ class AllowedPattern(BaseModel):
     regex: _Regex
 
 
+def _form(item: object) -> str:
+    return _VALUE if isinstance(item, str) else _PATTERN
+
+
+_VALUE, _PATTERN = "a value", "a pattern"
+_Allowed = Annotated[
+    Annotated[str, Tag(_VALUE)] | Annotated[AllowedPattern, Tag(_PATTERN)],
+    Discriminator(_form),
+]
+
+
 class _File(BaseModel):
     model_config = _SHAPE
 
     recognizers: tuple[OwnKind, ...] = ()
-    allow: tuple[str | AllowedPattern, ...] = ()
+    allow: tuple[_Allowed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +119,7 @@ class OwnRules:
         """Types that its recognisers find."""
         return frozenset(kind.supported_entity for kind in self.kinds)
 
-    def recognisers(self) -> list[EntityRecognizer]:
+    def recognisers(self) -> list[FormatRecognizer]:
         """Its recognisers."""
         return [OwnRecognizer(kind) for kind in self.kinds]
 
@@ -151,8 +170,9 @@ def read_own_rules(path: Path) -> OwnRules:
         raise BadInput(f"the recognisers {where}: this is not YAML") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"])) or "the file"
-        line, fault = _line(_composed(written), first["loc"]), first["msg"].removeprefix("Value error, ")
+        place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
+        field = ".".join(map(str, place)) or "the file"
+        line, fault = _line(_composed(written), place), first["msg"].removeprefix("Value error, ")
         raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import phonenumbers
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
+from waystation.adapters.presidio.labels import PHONE, lower
 
 _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
@@ -18,9 +19,7 @@ _NORTH_AMERICAN = re.compile(r"(?<![\w.+/-])(?:1[ .-])?\d{3}([.-])\d{3}\1\d{4}(?
 _SPACED = re.compile(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
 _TRUNK_ZERO = re.compile(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
 _PAIRS = re.compile(r"(?<![\w.,:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.,:/-]\d| \d)")
-_LABELLED = re.compile(
-    r"\b(?:tele)?(?:phone|fax)\b|\b(?:tel|mobile|cell|whatsapp|sms|call (?:me|us|him|her|them))\b", re.IGNORECASE
-)
+_LABELLED = re.compile(PHONE)
 _AFTER_LABEL = re.compile(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
 _OTHER_LABEL = re.compile(
     r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|version|build|commit)"
@@ -48,7 +47,7 @@ class PhoneFormatRecognizer(FormatRecognizer):
             for match in pattern.finditer(text):
                 if _plausible(text, match.start(), match.end(), must_be_assigned=must_be_assigned):
                     yield Hit("PHONE_NUMBER", match.start(), match.end(), 0.75)
-        for label in _LABELLED.finditer(text):
+        for label in _LABELLED.finditer(lower(text)):
             match = _AFTER_LABEL.match(text, label.end())
             if match and _plausible(text, *match.span("number"), must_be_assigned=False):
                 yield Hit("PHONE_NUMBER", *match.span("number"), 0.75)

@@ -5,6 +5,8 @@ import hmac
 import re
 from types import MappingProxyType
 
+from waystation.adapters.presidio.folding import folded, without_unseen
+
 SHORT_TYPES = MappingProxyType(
     {
         "PERSON": "PERSON",
@@ -48,7 +50,10 @@ def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
 
 def _normal(short_type: str, value: str) -> str:
     if short_type in _VERBATIM:
-        return value
+        return without_unseen(value)
+    value = folded(value)
+    if short_type == "EMAIL":
+        value = value.replace("%40", "@")
     if short_type in _WORDS:
         return " ".join(value.casefold().split())
     return _NO_LETTER_OR_DIGIT.sub("", value).casefold()

@@ -5,20 +5,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine
+from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
 
-from waystation.adapters.presidio.engines import LANGUAGE, format_engine, name_engine
+from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
+from waystation.adapters.presidio.folding import View
 from waystation.adapters.presidio.found import SECRET, Found, without_overlaps
 from waystation.adapters.presidio.kept import KeptStretches
 from waystation.adapters.presidio.languages import language_of
 from waystation.adapters.presidio.names import NameFilter
 from waystation.adapters.presidio.placeholders import SHORT_TYPES
+from waystation.adapters.presidio.places import known_places
 from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.presidio.secrets import secrets_of_the_whole
 from waystation.domain.errors import RedactionFailed
+from waystation.domain.privacy import Treatment
 
 _MASK = "\ufffc"
 _SEPARATOR = re.compile(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
+_ANY_DIGIT = "0"
+"""Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
 Chunk = tuple[int, int]
 
 
@@ -31,12 +37,20 @@ class SearchedText:
         self.names = NameFilter(text)
 
 
-class Names(NamedTuple):
-    """What the language models found."""
+class Finds(NamedTuple):
+    """What was found in chunks of a text."""
 
     finds: list[Found]
     not_sought: frozenset[str]
-    """Languages of chunks for which there is no model."""
+    """Languages of chunks in which names were not looked for, since there is no model."""
+
+    def and_also(self, more: "Finds") -> "Finds":
+        """Both together."""
+        return Finds(self.finds + more.finds, self.not_sought | more.not_sought)
+
+    def seen_in(self, view: View) -> "Finds":
+        """The same, in places of the text that the view is of."""
+        return Finds([_between(find, *view.back(find.start, find.end)) for find in self.finds], self.not_sought)
 
 
 class PresidioSearch:
@@ -45,15 +59,28 @@ class PresidioSearch:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._unclear = next(iter(rules.models))
-        self._formats: BatchAnalyzerEngine | None = None
+        self._formats: list[Recogniser] = []
         self._names: dict[str, BatchAnalyzerEngine] = {}
 
     def load(self, *, with_names: bool) -> None:
         """Load what is needed of most texts. Raises RedactionFailed if the spaCy model is not installed."""
-        self._format_engine()
+        self._formats_in(_ANY_DIGIT, secrets_only=False)
         if with_names:
             language_of("")
             self._name_engine(self._unclear)
+
+    def whole(self, text: str) -> Finds:
+        """What only the text as a whole shows. Raises TextNotRedacted."""
+        finds = (Found(*hit) for hit in secrets_of_the_whole(text))
+        return Finds([find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset())
+
+    def finds(self, searched: SearchedText, chunks: Sequence[Chunk], wanted: Treatment) -> Finds:
+        """Everything that is to be replaced in these chunks. Raises RedactionFailed."""
+        formats = self.formats(searched, chunks, secrets_only=wanted is Treatment.SECRETS)
+        if wanted is not Treatment.NAMES:
+            return Finds(formats, frozenset())
+        names = self.names(searched, chunks)
+        return Finds(formats + names.finds, names.not_sought)
 
     def formats(self, searched: SearchedText, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Found]:
         """Secrets, and direct identifiers too where they are wanted.
@@ -64,30 +91,29 @@ class PresidioSearch:
         finds: list[Found] = []
         pieces = [(start, searched.text[start:end]) for start, end in chunks]
         while pieces:
-            answers = _analyse(
-                self._format_engine(), [piece for _, piece in pieces], [SECRET] if secrets_only else None
-            )
             searched_again: list[tuple[int, str]] = []
-            for (offset, piece), hits in zip(pieces, answers, strict=True):
+            for offset, piece in pieces:
                 fresh = [
                     hit
-                    for hit in hits
+                    for hit in self._formats_in(piece, secrets_only=secrets_only)
                     if _MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
                 ]
                 if fresh:
                     found = without_overlaps(piece, fresh)
                     finds += [_moved(hit, offset) for hit in found]
-                    searched_again.append((offset, _masked(piece, found)))
+                    searched_again.append((offset, masked(piece, found)))
             pieces = searched_again
         return finds
 
-    def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> Names:
+    def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> Finds:
         """Names of people and places, in the languages that have a model.
 
         Raises RedactionFailed if a spaCy model is not installed.
         """
         by_language: dict[str, list[Chunk]] = {}
         for start, end in chunks:
+            if not searched.names.may_be_in(start, end):
+                continue
             language = language_of(searched.text[start:end]) or self._unclear
             by_language.setdefault(language, []).append((start, end))
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
@@ -97,16 +123,14 @@ class PresidioSearch:
             if language not in not_sought
             for find in self._names_in(searched, own_chunks, language)
         ]
-        return Names(finds, not_sought)
+        return Finds(finds, not_sought)
 
     def _names_in(self, searched: SearchedText, chunks: Sequence[Chunk], language: str) -> list[Found]:
         pieces = [_SEPARATOR.sub("\n", searched.text[start:end]) for start, end in chunks]
         answers = _analyse(self._name_engine(language), pieces)
-        candidates = (
-            searched.names.name_in(_moved(hit, offset))
-            for (offset, _), hits in zip(chunks, answers, strict=True)
-            for hit in hits
-        )
+        seen = (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
+        known = (place for start, end in chunks for place in known_places(searched.text, start, end))
+        candidates = (searched.names.name_in(find) for find in (*seen, *known))
         return [name for name in candidates if name and self._counts(searched, name)]
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:
@@ -115,8 +139,17 @@ class PresidioSearch:
             return False
         return not self._rules.own.allow(searched.text[find.start : find.end])
 
-    def _format_engine(self) -> BatchAnalyzerEngine:
-        self._formats = self._formats or BatchAnalyzerEngine(format_engine(self._rules))
+    def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Found]:
+        found = (
+            hit
+            for recogniser in self._recognisers()
+            if not secrets_only or SECRET in recogniser.supported_entities
+            for hit in recogniser.analyze(piece, recogniser.supported_entities)
+        )
+        return [_found(hit) for hit in found if hit.score > 0]
+
+    def _recognisers(self) -> list[Recogniser]:
+        self._formats = self._formats or format_recognisers(self._rules)
         return self._formats
 
     def _name_engine(self, language: str) -> BatchAnalyzerEngine:
@@ -132,23 +165,28 @@ def _names_by(spacy_model: str) -> AnalyzerEngine:
         raise RedactionFailed(f"the spaCy model {spacy_model} is not installed") from None
 
 
-def _analyse(engine: BatchAnalyzerEngine, pieces: list[str], types: list[str] | None = None) -> list[list[Found]]:
+def _analyse(engine: BatchAnalyzerEngine, pieces: list[str]) -> list[list[Found]]:
     # Its keyword arguments have no types.
-    answers = engine.analyze_iterator(pieces, LANGUAGE, len(pieces), entities=types)  # pyright: ignore[reportUnknownMemberType]
-    return [[Found(_short(hit.entity_type), hit.start, hit.end, hit.score) for hit in hits] for hits in answers]
+    answers = engine.analyze_iterator(pieces, LANGUAGE, len(pieces))  # pyright: ignore[reportUnknownMemberType]
+    return [[_found(hit) for hit in hits] for hits in answers]
 
 
-def _short(type_: str) -> str:
-    return SHORT_TYPES.get(type_, type_)
+def _found(hit: RecognizerResult) -> Found:
+    return Found(SHORT_TYPES.get(hit.entity_type, hit.entity_type), hit.start, hit.end, hit.score)
 
 
 def _moved(find: Found, offset: int) -> Found:
-    return replace(find, start=find.start + offset, end=find.end + offset)
+    return _between(find, find.start + offset, find.end + offset)
 
 
-def _masked(piece: str, finds: Sequence[Found]) -> str:
+def _between(find: Found, start: int, end: int) -> Found:
+    return replace(find, start=start, end=end)
+
+
+def masked(piece: str, finds: Sequence[Found]) -> str:
     """The piece with its finds blotted out at the same length, and looking like placeholders from outside."""
     for find in finds:
-        blot = f"<{_MASK * (find.end - find.start - 2)}>"
+        length = find.end - find.start
+        blot = f"<{_MASK * (length - 2)}>" if length > 2 else _MASK * length
         piece = piece[: find.start] + blot + piece[find.end :]
     return piece

@@ -1,10 +1,14 @@
-"""Words that the language model takes for names, and names that are also words: one list a file, in lower case."""
+"""Words that the language model takes for names, names that are also words, and places: one list a file."""
 
 from importlib.resources import files
 
 
 def _words(file_name: str) -> frozenset[str]:
-    return frozenset(files("waystation.adapters.presidio").joinpath(file_name).read_text("utf-8").split())
+    return frozenset(_text(file_name).split())
+
+
+def _text(file_name: str) -> str:
+    return files("waystation.adapters.presidio").joinpath(file_name).read_text("utf-8")
 
 
 TECHNOLOGY = _words("technology.txt")
@@ -12,3 +16,9 @@ TECHNOLOGY = _words("technology.txt")
 
 NAMES_THAT_ARE_WORDS = _words("names_that_are_words.txt")
 """That one of them stands in a text as an ordinary word does not mean that it is no name there."""
+
+PLACES = frozenset(_text("places.txt").splitlines())
+"""Cities of 100,000 people and more whose names are no ordinary words. From GeoNames (geonames.org, CC BY 4.0)."""
+
+NO_SECRETS = _words("no_secrets.txt")
+"""What stands behind `password:` or `the password is` without being one: types, states, and words of manuals."""

@@ -2,6 +2,7 @@
 
 import tomllib
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -9,7 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from waystation.domain.errors import BadInput
 from waystation.domain.malformed import malformed
 from waystation.domain.models import plain_name
-from waystation.domain.pricing import PRICES, Price, Rates
+from waystation.domain.pricing import PRICES, SEARCHES, Price, Rates
 from waystation.domain.value import Input
 
 EXAMPLE = (
@@ -33,6 +34,7 @@ class _TypedPrice(Input):
     model: str = Field(min_length=1)
     rates: _TypedRates
     long_prompts: _TypedLongPrompts | None = None
+    searches: Decimal = Field(default=SEARCHES, ge=0)
     since: date = date.min
     source: str = "own price file"
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient
 
+from waystation.adapters.qdrant.layout import Layout
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
 
@@ -24,6 +25,7 @@ class QdrantServer(Value):
     grpc_port: int = 0
     """0: REST alone."""
     collection: str = "waystation"
+    layout: Layout = Layout()
 
     @property
     def name(self) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Container
 from pydantic import ValidationError
 from qdrant_client import AsyncQdrantClient, models
 
+from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.failures import CLIENT_ERRORS, Trouble, failure_of
+from waystation.adapters.qdrant.layout import Layout
 from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith
 from waystation.domain.errors import MemoryUnavailable
 
@@ -18,7 +20,7 @@ _INDEXES = {
 }
 
 
-async def ensure_collection(client: AsyncQdrantClient, name: str, embedding: Embedding) -> str:
+async def ensure_collection(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding) -> str:
     """Make the collection and its indexes where they are missing. Several workers may do so at once.
 
     Its name behind the alias, where there is one: who goes on with that after the alias was given away is told so.
@@ -28,8 +30,9 @@ async def ensure_collection(client: AsyncQdrantClient, name: str, embedding: Emb
         MemoryUnavailable: it was made by another program.
         CLIENT_ERRORS: the server did not do its part.
     """
+    name = server.collection
     if not await client.collection_exists(name):
-        await _create(client, name, MadeWith(**embedding.model_dump()))
+        await _create(client, name, MadeWith(**embedding.model_dump()), server.layout)
     found = await client.get_collection(name)
     made = _made_with(name, found.config.metadata)
     made.check(embedding, f"the collection {name}")
@@ -37,19 +40,20 @@ async def ensure_collection(client: AsyncQdrantClient, name: str, embedding: Emb
     return made.kept_in or name
 
 
-async def ensure_draft(client: AsyncQdrantClient, name: str, embedding: Embedding) -> str:
+async def ensure_draft(client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding) -> str:
     """The collection that is to be known by this name: one beside that which is, as a run before this has left it, or
     new. The one that is known by it, where it was made with this embedding.
 
     Raises MemoryUnavailable and CLIENT_ERRORS, as above.
     """
+    name = server.collection
     known = await _known(client, name)
     draft = _draft_name(name, embedding)
     there = await client.collection_exists(draft)
     if (known is None and not there) or (known is not None and known.embedding == embedding):
-        return await ensure_collection(client, name, embedding)
+        return await ensure_collection(client, server, embedding)
     if not there:
-        await _create(client, draft, MadeWith(**embedding.model_dump(), kept_in=draft))
+        await _create(client, draft, MadeWith(**embedding.model_dump(), kept_in=draft), server.layout)
     await _index(client, draft, (await client.get_collection(draft)).payload_schema)
     return draft
 
@@ -86,17 +90,22 @@ def _draft_name(name: str, embedding: Embedding) -> str:
     return f"{name}-{embedding.digest}"
 
 
-async def _create(client: AsyncQdrantClient, name: str, made: MadeWith) -> None:
+async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: Layout) -> None:
+    cosine, on_disk = models.Distance.COSINE, layout.on_disk
     dense = (
         {}
         if made.dimension is None
-        else {MEANING: models.VectorParams(size=made.dimension, distance=models.Distance.COSINE)}
+        else {MEANING: models.VectorParams(size=made.dimension, distance=cosine, on_disk=on_disk)}
     )
     try:
         await client.create_collection(
             name,
             vectors_config=dense,
             sparse_vectors_config={WORDS: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+            quantization_config=layout.quantization_config,
+            shard_number=layout.shards,
+            replication_factor=layout.replicas,
+            on_disk_payload=on_disk,
             metadata=made.model_dump(exclude_unset=True),
         )
     except CLIENT_ERRORS as error:

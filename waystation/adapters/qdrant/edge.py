@@ -1,51 +1,56 @@
 """Memory in Qdrant's engine inside this process: one directory, opened by one process at a time."""
 
 import asyncio
+import logging
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import qdrant_edge as qe
 
-from waystation.adapters.qdrant.folder import open_draft, open_shard, publish_draft
+from waystation.adapters.qdrant.folder import (
+    load,
+    made_with,
+    new_place,
+    open_draft,
+    open_shard,
+    publish,
+    publish_draft,
+)
 from waystation.adapters.qdrant.points import (
     CREATED,
+    DOCUMENT,
     KEYWORDS,
     MEANING,
     RANK_CONSTANT,
     WORDS,
     Embedding,
+    MadeWith,
     WordVectors,
     ranked,
     weights,
 )
+from waystation.adapters.qdrant.renewal import copy, optimise
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
 
 PAGE_POINTS = 10_000
 """Whose ids are read at once."""
+NOT_INDEXED = 20_000
+"""So many points, and half as many as there are in the index, are searched one by one before they come into it."""
 _T = TypeVar("_T")
 
+logger = logging.getLogger(__name__)
 
-class QdrantEdgeMemory:
-    """Implements the port `Memory`. Made by `open`."""
 
-    def __init__(self, shard: qe.EdgeShard) -> None:
-        self._shard = shard
+class QdrantEdgePoints:
+    """Implements the port `PassagePoints` over a shard."""
+
+    def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
+        self._shard, self._path, self._embedding = shard, path, embedding
         self._words = WordVectors()
-
-    @classmethod
-    async def open(cls, path: Path, embedder_name: str, dimension: int | None) -> "QdrantEdgeMemory":
-        """Open the memory in the directory `path`, or create it there for this embedder.
-
-        Raises:
-            MemoryUnavailable: it is open already, here or in another process; it cannot be read.
-            OtherEmbedder: it was made with another one.
-        """
-        embedding = Embedding(embedder=embedder_name, dimension=dimension)
-        opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
-        return cls(await opening)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
         """Write points; the same passage id twice is one point. Raises PassagesRefused: the engine does not say why."""
@@ -60,7 +65,7 @@ class QdrantEdgeMemory:
         if passage_ids:
             points: list[qe.PointId] = [uuid.UUID(passage_id) for passage_id in passage_ids]
             deletion = qe.UpdateOperation.delete_points(points)
-            await _in_thread(lambda: self._shard.update(deletion), f"delete {len(points)} passages")
+            await _in_thread(lambda: self._update(deletion), f"delete {len(points)} passages")
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
         """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
@@ -73,10 +78,16 @@ class QdrantEdgeMemory:
 
     async def aclose(self) -> None:
         """Flush and close. What was written is safe without it, too."""
-        await _in_thread(self._shard.close, "close the memory")
+        await _in_thread(self._close, "close the memory")
+
+    def _close(self) -> None:
+        self._shard.close()
 
     def _upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        self._shard.update(qe.UpdateOperation.upsert_points([self._point(passage) for passage in passages]))
+        self._update(qe.UpdateOperation.upsert_points([self._point(passage) for passage in passages]))
+
+    def _update(self, operation: qe.UpdateOperation) -> None:
+        self._shard.update(operation)
 
     def _point(self, embedded: EmbeddedPassage) -> qe.Point:
         passage = embedded.passage
@@ -107,15 +118,97 @@ class QdrantEdgeMemory:
         return ranked(self._shard.query(request), [*nearest])
 
 
-class QdrantEdgeDraft(QdrantEdgeMemory):
-    """Implements the port `MemoryDraft`. Made by `open_beside`."""
+class QdrantEdgeMemory(QdrantEdgePoints):
+    """Implements the port `Memory`. Made by `open`.
+
+    It is written anew where that is asked for, and as it grows. Meanwhile it can be searched and written as ever.
+    """
 
     def __init__(self, shard: qe.EdgeShard, path: Path, embedding: Embedding) -> None:
-        super().__init__(shard)
-        self._path, self._embedding = path, embedding
+        super().__init__(shard, path, embedding)
+        self._writing = threading.Lock()
+        """Held by the thread that writes, which goes on when nobody waits for it any longer."""
+        self._renewing = asyncio.Lock()
+        self._since: list[qe.UpdateOperation] | None = None
+        """What was written since the shard is being written anew."""
+        self._indexed = made_with(path).indexed
+        self._growing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None) -> "QdrantEdgeDraft":
+    async def open(cls, path: Path, embedder_name: str, dimension: int | None) -> Self:
+        """Open the memory in the directory `path`, or create it there for this embedder.
+
+        Raises:
+            MemoryUnavailable: it is open already, here or in another process; it cannot be read.
+            OtherEmbedder: it was made with another one.
+        """
+        embedding = Embedding(embedder=embedder_name, dimension=dimension)
+        opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
+        return cls(await opening, path, embedding)
+
+    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
+        """As above. Where much was added, the index is made anew beside the work."""
+        await super().upsert(passages)
+        if self._growing is None or self._growing.done():
+            points = await _in_thread(lambda: self._shard.info().points_count, "count the passages in memory")
+            if points - self._indexed >= max(NOT_INDEXED, self._indexed // 2):
+                self._growing = asyncio.create_task(self._grow(points))
+
+    async def purge(self) -> None:
+        """Write all of it anew: what was deleted lies in no file afterwards. Raises MemoryUnavailable."""
+        async with self._renewing:
+            place = new_place(self._path)
+            try:
+                count = await _in_thread(lambda: self._copy(place), "write the memory anew")
+                await optimise(place)
+                await _in_thread(lambda: self._go_on_in(place, count), "go on in the memory that was written anew")
+            finally:
+                self._since = None
+
+    async def aclose(self) -> None:
+        """Flush and close. What was written is safe without it, too."""
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+        await super().aclose()
+
+    async def _grow(self, points: int) -> None:
+        try:
+            await self.purge()
+        except MemoryUnavailable as failed:
+            logger.warning("the index of the memory was not made: %s", failed)
+            self._indexed = points  # another attempt at once would fail, too
+
+    def _update(self, operation: qe.UpdateOperation) -> None:
+        with self._writing:
+            super()._update(operation)
+            if self._since is not None:
+                self._since.append(operation)
+
+    def _close(self) -> None:
+        with self._writing:
+            super()._close()
+
+    def _copy(self, place: Path) -> int:
+        with self._writing:
+            self._since = []
+        return copy(self._shard, place, self._embedding)
+
+    def _go_on_in(self, place: Path, count: int) -> None:
+        with self._writing:
+            fresh = load(place)
+            for operation in self._since or ():
+                fresh.update(operation)
+            publish(self._path, MadeWith(**self._embedding.model_dump(), kept_in=place.name, indexed=count))
+            # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
+            self._shard, self._indexed = fresh, count
+
+
+class QdrantEdgeDraft(QdrantEdgePoints):
+    """Implements the port `MemoryDraft`. Made by `open_beside`."""
+
+    @classmethod
+    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None) -> Self:
         """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable."""
         embedding = Embedding(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(lambda: open_draft(path, embedding), f"open the memory in {path}", _why_not_open)
@@ -145,7 +238,8 @@ def _admitted(query: MemoryQuery) -> qe.Filter:
     if query.since is not None or query.until is not None:
         since, until = (None if time is None else time.isoformat() for time in (query.since, query.until))
         must.append(qe.FieldCondition(CREATED, range=qe.RangeDateTime(gte=since, lt=until)))
-    return qe.Filter(must=[*must])
+    without = [qe.FieldCondition(DOCUMENT, match=qe.MatchAny([*query.without]))] if query.without else []
+    return qe.Filter(must=[*must], must_not=[*without])
 
 
 def _of_tenant(tenant: str) -> qe.Filter:

@@ -1,7 +1,7 @@
 """The folder of the embedded memory: a shard of the engine, and beside it what it was made with.
 
     embedder.json    which embedder, and which shard counts
-    shard…           one; while a memory is made anew, two
+    shard…           one; while a memory is made or written anew, two
 
 That file is replaced in one step, so that a crash at any time leaves a memory that is whole.
 """
@@ -24,7 +24,7 @@ def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
         _create_folder(path, embedding)
     made = made_with(path)
     made.check(embedding, f"the memory in {path}")
-    return _load(path / (made.kept_in or FIRST))
+    return load(path / (made.kept_in or FIRST))
 
 
 def open_draft(path: Path, embedding: Embedding) -> qe.EdgeShard:
@@ -37,9 +37,9 @@ def open_draft(path: Path, embedding: Embedding) -> qe.EdgeShard:
     place = path / _draft_name(embedding)
     if not place.exists():
         aside = path / f".{uuid.uuid4().hex}"
-        _create_shard(aside, embedding)
+        create_shard(aside, embedding)
         aside.rename(place)
-    return _load(place)
+    return load(place)
 
 
 def publish_draft(path: Path, embedding: Embedding) -> None:
@@ -47,12 +47,40 @@ def publish_draft(path: Path, embedding: Embedding) -> None:
     made = made_with(path)
     if made.embedding != embedding:
         made = MadeWith(**embedding.model_dump(), kept_in=_draft_name(embedding))
-        record = path / f".{_RECORD}"
-        record.write_text(made.model_dump_json())
-        record.replace(path / _RECORD)
+    publish(path, made)
+
+
+def new_place(path: Path) -> Path:
+    """Where a shard can be made beside the one that counts."""
+    return path / f"{FIRST}-{uuid.uuid4().hex}"
+
+
+def publish(path: Path, made: MadeWith) -> None:
+    """The shard that it names counts from now on; every other one goes. May be done again."""
+    record = path / f".{_RECORD}"
+    record.write_text(made.model_dump_json())
+    record.replace(path / _RECORD)
     for entry in path.iterdir():
         if entry.name not in {_RECORD, made.kept_in or FIRST}:
             shutil.rmtree(entry)
+
+
+def create_shard(place: Path, embedding: Embedding) -> None:
+    """One without points."""
+    vectors = (
+        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
+    )
+    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
+    shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+    _index(shard)
+    shard.close()
+
+
+def load(place: Path) -> qe.EdgeShard:
+    """The shard in this folder, open."""
+    shard = qe.EdgeShard.load(str(place))
+    _index(shard)
+    return shard
 
 
 def made_with(path: Path) -> MadeWith:
@@ -68,7 +96,7 @@ def _create_folder(path: Path, embedding: Embedding) -> None:
     """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     draft.mkdir(parents=True)
-    _create_shard(draft / FIRST, embedding)
+    create_shard(draft / FIRST, embedding)
     (draft / _RECORD).write_text(MadeWith(**embedding.model_dump()).model_dump_json())
     try:
         draft.rename(path)
@@ -76,22 +104,6 @@ def _create_folder(path: Path, embedding: Embedding) -> None:
         shutil.rmtree(draft)
         if not path.exists():
             raise
-
-
-def _create_shard(place: Path, embedding: Embedding) -> None:
-    vectors = (
-        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
-    )
-    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
-    shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
-    _index(shard)
-    shard.close()
-
-
-def _load(place: Path) -> qe.EdgeShard:
-    shard = qe.EdgeShard.load(str(place))
-    _index(shard)
-    return shard
 
 
 def _index(shard: qe.EdgeShard) -> None:

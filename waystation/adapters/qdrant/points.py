@@ -13,7 +13,9 @@ from waystation.domain.value import Value
 
 WORDS, MEANING = "bm25", "dense"
 """The names of a point's vectors."""
-KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind")
+DOCUMENT = "blob"
+"""The field of the payload that names a document's content."""
+KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT)
 """The fields of the payload that queries filter by, the tenant first."""
 CREATED = "created"
 """Filtered by time."""
@@ -47,6 +49,8 @@ class MadeWith(Value):
 
     kept_in: str | None = None
     """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
+    indexed: int = 0
+    """Of the embedded engine: points that the shard had when it was last written anew, with its index."""
 
     @property
     def embedding(self) -> Embedding:

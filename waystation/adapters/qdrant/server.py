@@ -13,6 +13,7 @@ from waystation.adapters.qdrant.failures import CLIENT_ERRORS
 from waystation.adapters.qdrant.patience import PATIENCE, Patience, patiently
 from waystation.adapters.qdrant.points import (
     CREATED,
+    DOCUMENT,
     KEYWORDS,
     MEANING,
     RANK_CONSTANT,
@@ -32,8 +33,8 @@ PAGE_POINTS = 10_000
 _T = TypeVar("_T")
 
 
-class QdrantServerMemory:
-    """Implements the port `Memory`. Made by `open`.
+class QdrantServerPoints:
+    """Implements the port `PassagePoints`. Made by `open`.
 
     The collection is set up at the first use, and again after a failure: a server that is down stops no worker.
     """
@@ -101,7 +102,7 @@ class QdrantServerMemory:
             raise
 
     async def _set_up(self) -> str:
-        return await ensure_collection(self._client, self._server.collection, self._embedding)
+        return await ensure_collection(self._client, self._server, self._embedding)
 
     async def _write(self, collection: str, points: list[models.PointStruct]) -> None:
         await self._client.upsert(collection, points, wait=True)
@@ -145,7 +146,14 @@ class QdrantServerMemory:
         return models.PointStruct(id=passage.id, vector=vectors, payload=passage.model_dump(mode="json"))
 
 
-class QdrantServerDraft(QdrantServerMemory):
+class QdrantServerMemory(QdrantServerPoints):
+    """Implements the port `Memory`."""
+
+    async def purge(self) -> None:
+        """Nothing: the server's own optimiser writes segments anew, when enough of their points were deleted."""
+
+
+class QdrantServerDraft(QdrantServerPoints):
     """Implements the port `MemoryDraft`, beside the collection that workers use."""
 
     async def ids(self) -> frozenset[str]:
@@ -164,7 +172,7 @@ class QdrantServerDraft(QdrantServerMemory):
         await self._done(lambda _: publish_draft(self._client, place, self._embedding), "replace the memory")
 
     async def _set_up(self) -> str:
-        return await ensure_draft(self._client, self._server.collection, self._embedding)
+        return await ensure_draft(self._client, self._server, self._embedding)
 
     async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
         records, following = await self._client.scroll(
@@ -193,7 +201,8 @@ def _admitted(query: MemoryQuery) -> models.Filter:
     if query.since is not None or query.until is not None:
         times = models.DatetimeRange(gte=query.since, lt=query.until)
         must.append(models.FieldCondition(key=CREATED, range=times))
-    return models.Filter(must=[*must])
+    without = [models.FieldCondition(key=DOCUMENT, match=models.MatchAny(any=[*query.without]))]
+    return models.Filter(must=[*must], must_not=[*without] if query.without else None)
 
 
 def _of_tenant(tenant: str) -> models.Filter:

@@ -1,10 +1,11 @@
 """What an operator does with a store as a whole: look at its schema, and upgrade it."""
 
 from contextlib import aclosing
+from pathlib import Path
 
 from sqlalchemy.engine import URL
 
-from waystation.adapters.store.engine import Database, to_its_end
+from waystation.adapters.store.engine import Database, parsed_url, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.schema import REVISION
 from waystation.adapters.store.sealed_count import count_sealed
@@ -62,6 +63,12 @@ async def store_status(url: str) -> StoreStatus:
         plain=plain,
         finding=_finding(found),
     )
+
+
+def is_there(url: str) -> bool:
+    """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
+    parsed = parsed_url(url)
+    return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
 
 async def migrate(url: str, clock: Clock) -> Migration:

@@ -12,7 +12,10 @@ from waystation.adapters.store.schema import audit
 from waystation.adapters.store.tasks import require_task
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.task import Approval, AuditEntry, Refusal, short_hash
+from waystation.domain.telling import Telling
 
+TOLD = "told-"
+"""The ids of tellings begin so: agents look for them at every turn, and for nothing else."""
 _ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
@@ -33,6 +36,13 @@ class SqlAudit(StorePart):
         bodies = (await connection.execute(trail)).scalars().all()
         return tuple(_ENTRY.validate_json(body) for body in bodies)
 
+    @reading
+    async def tellings(self, connection: AsyncConnection, task_id: str) -> tuple[Telling, ...]:
+        """What people told the task at work, in the order of their numbers."""
+        own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(TOLD))
+        bodies = (await connection.execute(select(audit.c.body).where(*own))).scalars().all()
+        return tuple(sorted(map(Telling.model_validate_json, bodies), key=lambda telling: telling.number))
+
 
 def _entry_id(entry: AuditEntry) -> str:
     match entry:
@@ -42,3 +52,5 @@ def _entry_id(entry: AuditEntry) -> str:
             return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())
         case ContextEdit():
             return short_hash("edit", entry.agent, entry.id, entry.state)
+        case Telling():
+            return f"{TOLD}{entry.number}"

@@ -46,7 +46,7 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
     ).where(mine)
     row = (await connection.execute(summed)).one()
     return RunTotals(
-        usage=Usage(input=row.input, cache_write=row.cache_write, cache_read=row.cache_read, output=row.output),
+        usage=Usage.model_validate({kind: getattr(row, kind) for kind in Usage.model_fields}),
         turns=row.turns,
         possibly_billed=row.possibly_billed,
         possibly_billed_micro_usd=row.possibly_billed_micro_usd,

@@ -39,7 +39,7 @@ class Database:
 
     def __init__(self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: AtRest = PLAIN) -> None:
         """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
-        self.url = _parsed(url)
+        self.url = parsed_url(url)
         self._engine = _engine(self.url, answer_timeout_s)
         keep_with(self._engine.dialect, at_rest)
         self._reading = self._engine.execution_options(**_READS[self.backend])
@@ -113,7 +113,8 @@ def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgr
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
-def _parsed(url: str) -> URL:
+def parsed_url(url: str) -> URL:
+    """The URL in its parts. Raises BadInput, which does not quote it."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

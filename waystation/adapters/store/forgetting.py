@@ -1,6 +1,7 @@
 """Tasks are forgotten: what memory could find of them, or every word of them."""
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -8,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.adapters.store.engine import to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.mentions import mentioned, mentioned_in_passages, runs_of, without_mentioned
-from waystation.adapters.store.part import StorePart, writing
+from waystation.adapters.store.part import writing
+from waystation.adapters.store.remembering import SqlDocumentOutbox
 from waystation.adapters.store.schema import (
     audit,
     compactions,
@@ -18,6 +20,8 @@ from waystation.adapters.store.schema import (
     notes,
     outcomes,
     passages,
+    plan_revisions,
+    runs,
     tasks,
     texts,
     tool_intents,
@@ -31,7 +35,7 @@ BATCH = 500
 """Values a statement."""
 
 
-class SqlForgetting(StorePart):
+class SqlForgetting(SqlDocumentOutbox):
     """The port `Forgetting`."""
 
     async def forget(self, order: ForgetOrder) -> Forgotten:
@@ -51,9 +55,13 @@ class SqlForgetting(StorePart):
         own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
         ids = tuple((await connection.execute(own)).scalars())
         candidates = await (mentioned if order.everything else mentioned_in_passages)(connection, ids)
-        forgotten = Forgotten(tasks=len(ids), passages=await self._without_passages(connection, ids))
+        await self._forget_documents(connection, ids)
+        there = await _with_passages(connection, ids)
         if order.everything:
-            forgotten = forgotten.model_copy(update=await _without_words(connection, ids))
+            there.update(await _with_words(connection, ids))
+        forgotten = Forgotten(tasks=len(there), passages=await self._without_passages(connection, ids))
+        if order.everything:
+            forgotten = forgotten.model_copy(update=await _without_words(connection, ids, self._clock()))
         await without_mentioned(connection, candidates)
         gone_texts = await _deleted(connection, texts, texts.c.blob, candidates.blobs)
         originals = await _deleted(
@@ -69,7 +77,19 @@ class SqlForgetting(StorePart):
         return changed.rowcount
 
 
-async def _without_words(connection: AsyncConnection, ids: tuple[str, ...]) -> dict[str, int]:
+async def _with_passages(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
+    """Those of the tasks that memory could find something of."""
+    found = select(runs.c.task_id).join(passages, passages.c.run_id == runs.c.run_id)
+    return set((await connection.execute(found.where(runs.c.task_id.in_(ids), passages.c.body != ""))).scalars())
+
+
+async def _with_words(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
+    """Those of the tasks that were not forgotten as a whole."""
+    found = select(tasks.c.task_id).where(tasks.c.task_id.in_(ids), tasks.c.forgotten_at.is_(None))
+    return set((await connection.execute(found)).scalars())
+
+
+async def _without_words(connection: AsyncConnection, ids: tuple[str, ...], now: datetime) -> dict[str, int]:
     """Counts by the fields of `Forgotten`. What the tasks cost and how they ended stays."""
     agents = runs_of(ids)
     counts = {
@@ -82,10 +102,11 @@ async def _without_words(connection: AsyncConnection, ids: tuple[str, ...]) -> d
         }.items()
     }
     await _emptied(connection, tool_intents, tool_intents.c.run_id.in_(agents))
+    await _emptied(connection, plan_revisions, plan_revisions.c.task_id.in_(ids))
     for row in (await connection.execute(select(tasks).where(tasks.c.task_id.in_(ids)))).all():
         scrubbed = task_columns(forgotten_row(task_row(row)))
         this = tasks.c.task_id == row.task_id
-        await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None))
+        await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None, forgotten_at=now))
     return counts
 
 

@@ -16,13 +16,14 @@ from waystation.adapters.store.schema import (
     notes,
     outcomes,
     passages,
+    plan_revisions,
     runs,
     tasks,
     texts,
 )
 from waystation.domain.redaction import PLACEHOLDER
 
-_CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _OF_RUNS = (messages, compactions, outcomes, notes, deliverables, passages)
 _OF_TASKS = (tasks.c.request, tasks.c.title, tasks.c.plan, tasks.c.progress)
 
@@ -36,12 +37,12 @@ class Mentions:
 
     def add(self, text: str) -> None:
         """What this text mentions, too."""
-        self.blobs.update(_CONTENT_HASH.findall(text))
+        self.blobs.update(CONTENT_HASH.findall(text))
         self.placeholders.update(PLACEHOLDER.findall(text))
 
     def remove(self, text: str) -> None:
         """What this text mentions no more."""
-        self.blobs.difference_update(_CONTENT_HASH.findall(text))
+        self.blobs.difference_update(CONTENT_HASH.findall(text))
         self.placeholders.difference_update(PLACEHOLDER.findall(text))
 
 
@@ -87,7 +88,7 @@ async def _kept(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> A
     agents = select(runs.c.run_id).where(runs.c.task_id.in_(ids))
     bodies = [select(table.c.body).where(table.c.run_id.in_(agents)) for table in _OF_RUNS]
     bodies += [select(column).where(of_tasks, column.is_not(None)) for column in _OF_TASKS]
-    bodies.append(select(audit.c.body).where(audit.c.task_id.in_(ids)))
+    bodies += [select(table.c.body).where(table.c.task_id.in_(ids)) for table in (audit, plan_revisions)]
     bodies.append(select(documents.c.blob).where(documents.c.task_id.in_(ids)))
     for query in bodies:
         async for text in await connection.stream_scalars(query):

@@ -21,7 +21,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0006"
+REVISION = "0009"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -92,9 +92,22 @@ tasks = Table(
     Column("terms", Text, nullable=False),
     Column("title", SealedText("tasks.title"), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
+    Column("ended_at", UtcDateTime),
+    # Every word of it.
+    Column("forgotten_at", UtcDateTime),
     Column("plan", SealedText("tasks.plan")),
     Column("progress", SealedText("tasks.progress")),
     UniqueConstraint("tenant", "session", "request_id"),
+)
+
+# The plans that took the place of the first, which is in its task's row.
+plan_revisions = Table(
+    "plan_revisions",
+    metadata,
+    Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("body", SealedText("plan_revisions.body"), nullable=False),
+    Column("made_at", UtcDateTime, nullable=False),
 )
 
 audit = Table(
@@ -173,6 +186,7 @@ charges = Table(
     Column("cache_write", BigInteger, nullable=False),
     Column("cache_read", BigInteger, nullable=False),
     Column("output", BigInteger, nullable=False),
+    Column("searches", BigInteger, nullable=False, server_default="0"),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),

@@ -12,8 +12,12 @@ from waystation.adapters.store.bills import SqlBills
 from waystation.adapters.store.engine import Database, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.forgetting import SqlForgetting
+from waystation.adapters.store.forking import SqlForking
 from waystation.adapters.store.outbox import SqlOutbox
 from waystation.adapters.store.part import reading, writing
+from waystation.adapters.store.persons import SqlPersons
+from waystation.adapters.store.plans import SqlPlans
+from waystation.adapters.store.results import SqlResultOutbox
 from waystation.adapters.store.schema import identity
 from waystation.adapters.store.sealed import PLAIN, AtRest
 from waystation.adapters.store.tasks import SqlTasks
@@ -30,7 +34,20 @@ def random_store_id() -> str:
     return secrets.token_hex(8)
 
 
-class SqlStore(SqlTranscripts, SqlOutbox, SqlTexts, SqlWork, SqlTasks, SqlAudit, SqlBills, SqlForgetting):
+class SqlStore(
+    SqlTranscripts,
+    SqlOutbox,
+    SqlResultOutbox,
+    SqlTexts,
+    SqlWork,
+    SqlTasks,
+    SqlForking,
+    SqlPlans,
+    SqlAudit,
+    SqlBills,
+    SqlForgetting,
+    SqlPersons,
+):
     """TranscriptStore, Outbox, DocumentStore, WorkStore and TaskStore on SQLite or PostgreSQL."""
 
     @classmethod

@@ -1,10 +1,11 @@
-"""Tasks: what was asked for, under which terms, the plan, and how each ended."""
+"""Tasks: what was asked for, under which terms, and how each ended."""
 
 import hashlib
 import json
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import Row, func, literal, select, update
+from sqlalchemy import Row, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_once
@@ -13,12 +14,11 @@ from waystation.adapters.store.schema import tasks
 from waystation.adapters.store.texts import add_documents, add_texts, described
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
-from waystation.domain.plan import Plan
 from waystation.domain.task import SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
 
 
 class SqlTasks(StorePart):
-    """The port `TaskStore` without its audit."""
+    """The port `TaskStore` without its plans and its audit."""
 
     async def store_id(self) -> str:
         """The id of this store, made when it was created."""
@@ -40,9 +40,9 @@ class SqlTasks(StorePart):
         documents: Sequence[SourceDocument],
         listed: Sequence[Document],
     ) -> bool:
-        digest = _digest(row.request, listed)
+        digest = digest_of(row.request, listed)
         if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
-            await _require_same_request(connection, row, digest)
+            await require_same_request(connection, row, digest)
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
         # In one order everywhere: two tasks with the same documents must not wait for each other.
@@ -55,24 +55,40 @@ class SqlTasks(StorePart):
         """Raises UnknownTask."""
         found = (await connection.execute(select(tasks).where(tasks.c.task_id == task_id))).one_or_none()
         if found is None:
-            raise _unknown(task_id)
+            raise unknown_task(task_id)
         return task_row(found)
 
     @reading
-    async def find_tasks(self, connection: AsyncConnection, prefix: str) -> tuple[str, ...]:
-        """Ids that start with the prefix, newest first."""
+    async def find_tasks(self, connection: AsyncConnection, prefix: str, tenant: str | None = None) -> tuple[str, ...]:
+        """Ids that start with the prefix, newest first; `tenant` is the tenant's hash."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
-        found = await connection.execute(select(tasks.c.task_id).where(starts).order_by(tasks.c.ordinal.desc()))
-        return tuple(found.scalars())
+        found = select(tasks.c.task_id).where(starts).order_by(tasks.c.ordinal.desc())
+        if tenant is not None:
+            found = found.where(tasks.c.tenant == tenant)
+        return tuple((await connection.execute(found)).scalars())
 
     @reading
     async def tasks(
-        self, connection: AsyncConnection, session: str | None = None, limit: int = 50
+        self,
+        connection: AsyncConnection,
+        session: str | None = None,
+        limit: int = 50,
+        *,
+        tenant: str | None = None,
+        ended_before: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """Newest first; `session` is the session's hash."""
+        """Newest first; `session` and `tenant` are hashes. Of those that ended before some moment, none is forgotten
+        as a whole; one whose end nobody wrote down counts from when it was submitted: it was terminated, or still
+        runs.
+        """
         newest = select(tasks).order_by(tasks.c.ordinal.desc()).limit(limit)
         if session is not None:
             newest = newest.where(tasks.c.session == session)
+        if tenant is not None:
+            newest = newest.where(tasks.c.tenant == tenant)
+        if ended_before is not None:
+            ended = func.coalesce(tasks.c.ended_at, tasks.c.submitted_at) < ended_before
+            newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
         rows = (await connection.execute(newest)).all()
         return tuple(task_row(row) for row in rows)
 
@@ -80,36 +96,27 @@ class SqlTasks(StorePart):
         """Keep the redacted title. Raises UnknownTask."""
         await self._set(task_id, title=title)
 
-    async def save_plan(self, task_id: str, plan: Plan) -> None:
-        """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
-        await self._set(task_id, plan=func.coalesce(tasks.c.plan, literal(plan.model_dump_json(), tasks.c.plan.type)))
-
-    @reading
-    async def plan(self, connection: AsyncConnection, task_id: str) -> Plan | None:
-        """The plan, goals included."""
-        found = await connection.execute(select(tasks.c.plan).where(tasks.c.task_id == task_id))
-        body: str | None = found.scalar_one_or_none()
-        return None if body is None else Plan.model_validate_json(body)
-
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
-        await self._set(task_id, progress=progress.model_dump_json())
+        ended = self._clock() if progress.phase.over else None
+        await self._set(task_id, progress=progress.model_dump_json(), ended_at=ended)
 
     @writing
     async def _set(self, connection: AsyncConnection, task_id: str, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
-            raise _unknown(task_id)
+            raise unknown_task(task_id)
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:
     """Raises UnknownTask if the task is not there."""
     found = await connection.execute(select(tasks.c.ordinal).where(tasks.c.task_id == task_id))
     if found.one_or_none() is None:
-        raise _unknown(task_id)
+        raise unknown_task(task_id)
 
 
-async def _require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
+async def require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
+    """Raises RequestConflict where the request id was used for something else."""
     known = select(tasks.c.digest).where(
         tasks.c.tenant == row.ref.tenant,
         tasks.c.session == row.ref.session,
@@ -122,7 +129,7 @@ async def _require_same_request(connection: AsyncConnection, row: TaskRow, diges
         )
 
 
-def _digest(request: TaskRequest, documents: Sequence[Document]) -> str:
+def digest_of(request: TaskRequest, documents: Sequence[Document]) -> str:
     """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
     asked = request.model_dump(mode="json", exclude_defaults=True)
     content = [asked, [[document.name, document.blob] for document in documents]]
@@ -138,6 +145,7 @@ def task_columns(row: TaskRow) -> dict[str, object]:
         "terms": row.terms.model_dump_json(),
         "title": row.title,
         "submitted_at": row.submitted_at,
+        "ended_at": row.ended_at,
         "progress": None if row.progress is None else row.progress.model_dump_json(),
     }
 
@@ -150,9 +158,11 @@ def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
         terms=TaskTerms.model_validate_json(row.terms),
         title=row.title,
         submitted_at=row.submitted_at,
+        ended_at=row.ended_at,
         progress=None if row.progress is None else TaskProgress.model_validate_json(row.progress),
     )
 
 
-def _unknown(task_id: str) -> UnknownTask:
+def unknown_task(task_id: str) -> UnknownTask:
+    """The error about a task that is not there."""
     return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")

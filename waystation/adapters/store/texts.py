@@ -41,6 +41,14 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
         await connection.execute(insert(documents), rows)
 
 
+async def documents_of(connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
+    """A task's documents in the order in which they were given."""
+    columns = (documents.c.name, documents.c.blob, documents.c.lines, documents.c.characters)
+    listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
+    rows = (await connection.execute(listed)).all()
+    return tuple(Document(name=row.name, blob=row.blob, lines=row.lines, characters=row.characters) for row in rows)
+
+
 class SqlTexts(StorePart):
     """The port `DocumentStore`."""
 
@@ -63,7 +71,4 @@ class SqlTexts(StorePart):
     @reading
     async def documents(self, connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given."""
-        columns = (documents.c.name, documents.c.blob, documents.c.lines, documents.c.characters)
-        listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
-        rows = (await connection.execute(listed)).all()
-        return tuple(Document(name=row.name, blob=row.blob, lines=row.lines, characters=row.characters) for row in rows)
+        return await documents_of(connection, task_id)

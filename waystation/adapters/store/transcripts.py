@@ -74,6 +74,12 @@ class SqlTranscripts(StorePart):
         )
 
     @reading
+    async def run_ids(self, connection: AsyncConnection, task_id: str) -> tuple[str, ...]:
+        """Of all agent runs of a task that were opened: planning, steps and subagents."""
+        known = await connection.execute(select(runs.c.run_id).where(runs.c.task_id == task_id).order_by(runs.c.run_id))
+        return tuple(known.scalars())
+
+    @reading
     async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
         """All charges and open intents of the run, added up."""
         return await charges.totals(connection, run_id)

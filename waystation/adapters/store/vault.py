@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import Database, add_missing
+from waystation.adapters.store.engine import Database, add_missing, to_its_end
+from waystation.adapters.store.errors import translated
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import vault
 from waystation.domain.redaction import Original
@@ -40,12 +41,33 @@ class SqlVault(StorePart):
     ) -> Mapping[str, str]:
         """The original of each of these placeholders that is kept. Raises WrongKey."""
         return {
-            row.placeholder: self._cipher.unseal(row.original, _context(tenant, row.placeholder)).decode(
-                "utf-8", "surrogatepass"
-            )
+            row.placeholder: self._opened(tenant, row.placeholder, row.original)
             for batch in _batches(placeholders)
             for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
         }
+
+    @reading
+    async def everything(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
+        """All originals of the tenant, by placeholder. Raises WrongKey."""
+        rows = await connection.execute(select(vault).where(vault.c.tenant == tenant))
+        return {row.placeholder: self._opened(tenant, row.placeholder, row.original) for row in rows}
+
+    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+        """Keep the originals of these placeholders no more; how many there were."""
+        dropped = await self._drop(tenant, placeholders)
+        with translated():
+            await to_its_end(self.database.empty_log())
+        return dropped
+
+    @writing
+    async def _drop(self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]) -> int:
+        dropped = [
+            await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in _batches(placeholders)
+        ]
+        return sum(gone.rowcount for gone in dropped)
+
+    def _opened(self, tenant: str, placeholder: str, original: bytes) -> str:
+        return self._cipher.unseal(original, _context(tenant, placeholder)).decode("utf-8", "surrogatepass")
 
     @reading
     async def _fingerprints(

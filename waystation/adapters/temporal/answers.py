@@ -1,4 +1,4 @@
-"""Where answers to requests for money came from, as the history of a task's workflow has it.
+"""Where answers to requests came from, as the history of a task's workflow has it.
 
 The workflow itself cannot see it: signals reach it without their sender.
 """
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter, ValidationError
 from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import Client
@@ -29,6 +30,8 @@ async def sent_answers(client: Client, task_id: str, since: datetime) -> tuple[S
     """
     found: list[SentAnswer] = []
     async for event in _newest_first(client, task_id):
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            continue  # written when the activity ends, under the time at which it began
         at = event.event_time.ToDatetime(tzinfo=UTC)
         if at < since:
             break

@@ -1,23 +1,24 @@
 """How tasks are forgotten over a Temporal server: the order as a workflow, and the histories that the server keeps."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT
 from waystation.domain.errors import BadInput
 from waystation.domain.forgetting import ForgetOrder, Forgotten
-from waystation.domain.names import FORGET_WORKFLOW, WORKFLOWS_QUEUE
-from waystation.domain.task import short_hash
+from waystation.domain.names import FORGET_WORKFLOW, RETENTION_WORKFLOW, WORKFLOWS_QUEUE, remembering_id, retention_id
 
 
 async def carry_out(client: Client, order: ForgetOrder, summary: str) -> Forgotten:
-    """Have the workers carry the order out, and wait for it. The same order while it runs is the same workflow.
+    """Have the workers carry the order out, and wait for it. Where the same order is under way, it is carried out
+    after that, and finds what that has left: what went is counted once.
 
     Raises BadInput where they refuse it.
     """
@@ -25,20 +26,35 @@ async def carry_out(client: Client, order: ForgetOrder, summary: str) -> Forgott
         return await client.execute_workflow(
             FORGET_WORKFLOW,
             order,
-            id=f"forget-{short_hash(*order.task_ids, str(order.everything))}",
+            id=order.workflow_id,
             task_queue=WORKFLOWS_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             result_type=Forgotten,
             static_summary=summary,
         )
+    except WorkflowAlreadyStartedError:
+        with suppress(WorkflowFailureError):
+            await client.get_workflow_handle(order.workflow_id).result()
+        return await carry_out(client, order, summary)
     except WorkflowFailureError as error:
         reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
         raise BadInput(f"the workers could not forget: {reason}") from error
 
 
+async def keep_retention(client: Client, store_id: str) -> None:
+    """Have tasks of this store forgotten when their time is over. Where that is seen to, it goes on."""
+    await client.start_workflow(
+        RETENTION_WORKFLOW,
+        id=retention_id(store_id),
+        task_queue=WORKFLOWS_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        static_summary="forget tasks when their time is over",
+    )
+
+
 async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
     """Delete the workflow histories of tasks; how many the server still had. It deletes them a moment later."""
-    return sum([await _delete_history(client, task_id) for task_id in task_ids])
+    ids = [workflow_id for task_id in task_ids for workflow_id in (task_id, remembering_id(task_id))]
+    return sum([await _delete_history(client, workflow_id) for workflow_id in ids])
 
 
 async def _delete_history(client: Client, task_id: str) -> bool:

@@ -1,7 +1,8 @@
 """Runs the calls of one reply: validates arguments, keeps promises about repetition, redacts and bounds results."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from pydantic import JsonValue, ValidationError
@@ -9,8 +10,11 @@ from pydantic import JsonValue, ValidationError
 from waystation.agents.document_names import DocumentNames, document_names
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.offload import is_too_large, preview
+from waystation.domain.compaction.tokens import fixed_tokens
 from waystation.domain.messages import ToolResult, ToolUse
+from waystation.domain.parameters import Limits, fault, limited, with_defaults
 from waystation.domain.privacy import Place
+from waystation.domain.projection import Projection
 from waystation.domain.redaction import redaction_notes
 from waystation.ports import DocumentStore, Redactor, ToolSpec, TranscriptStore, Vault
 
@@ -25,40 +29,70 @@ UNREADABLE = "This result could not be redacted, so it is not shown. Ask for les
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of one role."""
+    """The tools of one agent."""
 
     tools: Sequence[Tool]
+    """All that it could have; `projection` says which of them it sees."""
     transcripts: TranscriptStore
     texts: DocumentStore
     redactor: Redactor
     vault: Vault | None = None
     """Without one placeholders in arguments stay what they are."""
+    limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
+    """On the values of parameters, by name of the tool, which has these parameters."""
+    projection: Projection | None = None
+    """Without one it sees all of them."""
+
+    @cached_property
+    def offered(self) -> Mapping[str, ToolSpec]:
+        """Every tool by its name, with its limits, in a fixed order. Made once: schemas take milliseconds."""
+        return {tool.name: self._limited(tool.spec) for tool in self.tools}
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """In a fixed order: the prompt cache lives on that. Made once: schemas take milliseconds."""
-        return tuple(tool.spec for tool in self.tools)
+        """Of what the agent sees, in a fixed order: the prompt cache lives on that."""
+        return tuple(self.offered[tool.name] for tool in self._shown)
+
+    def fixed_tokens(self, system: str) -> int:
+        """Estimated tokens that every request with this system prompt has: that, and the tools."""
+        return fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.specs]))
 
     @property
     def rereadable(self) -> frozenset[str]:
         """Names of the tools whose old results may be masked."""
-        return frozenset(tool.name for tool in self.tools if tool.rereadable)
+        return frozenset(tool.name for tool in self._shown if tool.rereadable)
 
     @property
     def ending(self) -> frozenset[str]:
         """Names of the tools whose success ends the run."""
         return frozenset(tool.name for tool in self.tools if tool.ends_run)
 
+    def refusal(self, call: ToolUse) -> str | None:
+        """Why the call is not to be carried out, whatever a person says; None where it may be."""
+        if (tool := self._tool(call)) is None:
+            return f"There is no tool {call.name!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+        if self.projection is not None and (why := self.projection.why_hidden(tool.name)) is not None:
+            return f"The tool {tool.name} is hidden: {why}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+        wrong = fault(self._complete(call), self.limits.get(tool.name, {}))
+        return None if wrong is None else f"These arguments are not allowed here: {wrong}."
+
+    def question(self, call: ToolUse) -> str | None:
+        """What a person is asked before the call is carried out; None: nobody has to be, or it is refused anyway."""
+        tool = self._tool(call)
+        return None if tool is None or self.refusal(call) is not None else tool.asks(self._complete(call))
+
     async def run(self, call: ToolUse, at: CallSite) -> ToolResult:
         """The call's result, redacted and bounded. Only failures of the platform itself are raised."""
-        tool = next((tool for tool in self.tools if tool.name == call.name), None)
-        if tool is None:
-            return _error(call, f"There is no tool {call.name!r}. Yours are: {', '.join(t.name for t in self.tools)}.")
+        tool, refusal = self._tool(call), self.refusal(call)
+        if any(back.call_id == call.id for back in at.handed_back):
+            refusal = None  # what a subagent has done by then is not thrown away
+        if tool is None or refusal is not None:
+            return _error(call, refusal or OUTCOME_UNKNOWN)
         if not tool.repeatable and not await self.transcripts.record_tool_intent(at.fence, call.id):
             return _error(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
-            text = await tool.call(await _with_originals(tool, call.input, names), at)
+            text = await tool.call(await _with_originals(tool, self._complete(call), names), at)
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolRefused as refusal:
@@ -66,6 +100,25 @@ class Toolbox:
         return ToolResult(
             tool_use_id=call.id, content=await self._presentable(names.shown_in(text), at), is_error=refused
         )
+
+    def _tool(self, call: ToolUse) -> Tool | None:
+        return next((tool for tool in self.tools if tool.name == call.name), None)
+
+    @property
+    def _shown(self) -> Sequence[Tool]:
+        seen = self.projection
+        return self.tools if seen is None else [tool for tool in self.tools if tool.name in seen.names]
+
+    def _limited(self, spec: ToolSpec) -> ToolSpec:
+        limits = self.limits.get(spec.name)
+        if limits is None:
+            return spec
+        return spec.model_copy(update={"input_schema": limited(spec.input_schema, limits)})
+
+    def _complete(self, call: ToolUse) -> dict[str, JsonValue]:
+        """The arguments with the defaults that limits have put in place of the tool's own."""
+        limits = self.limits.get(call.name)
+        return call.input if limits is None else with_defaults(call.input, self.offered[call.name].input_schema, limits)
 
     async def _names(self, at: CallSite) -> DocumentNames:
         documents = await self.texts.documents(at.run.task_id)
@@ -82,8 +135,17 @@ class Toolbox:
 
 
 async def _with_originals(tool: Tool, given: dict[str, JsonValue], names: DocumentNames) -> dict[str, JsonValue]:
-    wanted = {name: value for name, value in given.items() if name in tool.originals and isinstance(value, str)}
-    return given | {name: await names.original(value) for name, value in wanted.items()}
+    return given | {name: await _original(given[name], names) for name in tool.originals & given.keys()}
+
+
+async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
+    match value:
+        case str():
+            return await names.original(value)
+        case dict():
+            return {key: await _original(item, names) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _error(call: ToolUse, message: str) -> ToolResult:

@@ -1,20 +1,28 @@
-"""The tool that shows the messages behind a passage, as they were said."""
+"""The tool that shows what is behind a passage: messages as they were said, or a document around it."""
 
 import re
 from collections.abc import Sequence
 
 from pydantic import Field
 
+from waystation.agents.earlier import EarlierTasks
+from waystation.agents.tools.results import result_lines
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.domain.compaction.units import units_of
+from waystation.domain.delegation import parent_of
+from waystation.domain.errors import StoreError
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.passages import render, tool_names
-from waystation.ports import TranscriptStore
+from waystation.domain.projection import FIRST, LATER, urgent
+from waystation.ports import DocumentStore, TranscriptStore, WorkStore
 
 _MESSAGE = re.compile(r"m\d+")
 WINDOW_SHARE = 6
 """A page has a sixth as many characters as the window has tokens, in whatever script it is written."""
+
+LINES_AROUND = 20
+"""Before and behind the lines of a document's passage."""
 
 
 class ExpandInput(ToolInput):
@@ -22,8 +30,9 @@ class ExpandInput(ToolInput):
 
     id: str = Field(
         min_length=2,
-        max_length=40,
-        description="Of a passage, like p1a2b3c4d, or of a message, like m23.",
+        max_length=60,
+        description="Of a passage, like p1a2b3c4d, of a message, like m23, of a subagent, like research-1.2, or of an "
+        "earlier task, like task-1a2b3c4d.",
     )
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
@@ -32,22 +41,49 @@ class Expand(TypedTool[ExpandInput]):
     """The originals of a passage: what the agent saw, without what must not be shown to it now."""
 
     name = "expand"
-    description = "Shows the whole messages behind a passage, or one earlier message of this conversation."
+    description = (
+        "Shows the whole messages behind a passage or the document around it, one earlier message of this "
+        "conversation, all that one of your subagents has handed in, or the report of an earlier task."
+    )
     rereadable = True
+    urgency = urgent(LATER, FIRST)
     input_model = ExpandInput
 
-    def __init__(self, transcripts: TranscriptStore) -> None:
-        self._transcripts = transcripts
+    def __init__(
+        self, transcripts: TranscriptStore, documents: DocumentStore, work: WorkStore, earlier: EarlierTasks
+    ) -> None:
+        self._transcripts, self._documents, self._work, self._earlier = transcripts, documents, work, earlier
 
     async def run(self, arguments: ExpandInput, at: CallSite) -> str:
         """A page of them, and where to go on."""
         wanted = arguments.id.strip("<>[] ,;").lower()
-        text = await (self._message(wanted, at) if _MESSAGE.fullmatch(wanted) else self._passage(wanted, at))
+        text = await self._text(wanted, at)
         if arguments.first >= len(text):
             raise ToolRefused(f"They have {len(text):,} characters; there is none from number {arguments.first:,} on.")
         end = arguments.first + min(at.page_characters // 2, at.window // WINDOW_SHARE)
         rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
         return f"{text[arguments.first : end]}{rest}"
+
+    async def _text(self, wanted: str, at: CallSite) -> str:
+        if _MESSAGE.fullmatch(wanted):
+            return await self._message(wanted, at)
+        if wanted.startswith("task-"):
+            return await self._report(wanted, at)
+        if parent_of(wanted) == at.run.step_id:
+            return await self._handed_in(wanted, at)
+        return await self._passage(wanted, at)
+
+    async def _handed_in(self, wanted: str, at: CallSite) -> str:
+        run_id = f"{at.run.task_id}/{wanted}"
+        lines = result_lines(await self._work.deliverable(run_id), await self._work.notes(at.run.task_id, run_id))
+        if not lines:
+            raise ToolRefused(f"{wanted} has handed in nothing.")
+        return "\n".join(lines)
+
+    async def _report(self, task: str, at: CallSite) -> str:
+        if (report := await self._earlier.report(at.run, task, at.memory)) is None:
+            raise ToolRefused(f"No earlier task that you may look into is called {task!r} and has a report.")
+        return report
 
     async def _message(self, wanted: str, at: CallSite) -> str:
         shown = _between(at.transcript.messages, wanted, wanted)
@@ -56,13 +92,26 @@ class Expand(TypedTool[ExpandInput]):
         return _rendered(shown, at.transcript.messages)
 
     async def _passage(self, wanted: str, at: CallSite) -> str:
-        """Of another tenant or session it is as if there were none."""
+        """Of another tenant, and of a session that is not recalled, it is as if there were none."""
         named = await self._transcripts.passages_named(at.run.tenant, wanted.removeprefix("p"))
-        found = [passage for passage in named if passage.session == at.run.session]
+        found = [passage for passage in named if at.memory == "team" or passage.session == at.run.session]
         if len(found) != 1:
             raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
+        if found[0].kind == "document":
+            return await self._document(found[0])
+        if found[0].kind != "conversation":
+            return await self._report(found[0].task_id, at)
         said = (await self._transcripts.load(found[0].run_id)).messages
         return _rendered(_of(found[0], said), said)
+
+    async def _document(self, passage: Passage) -> str:
+        try:
+            lines = (await self._documents.get_text(passage.blob)).splitlines()
+        except StoreError:
+            raise ToolRefused(f"The document behind {passage.short_id} is not kept any more.") from None
+        first = max(1, passage.first_line - LINES_AROUND)
+        shown = lines[first - 1 : passage.last_line + LINES_AROUND]
+        return "\n".join([f"[{passage.document}:{first}-{first + len(shown) - 1}]", *shown])
 
 
 def _of(passage: Passage, said: Sequence[Message]) -> Sequence[Message]:

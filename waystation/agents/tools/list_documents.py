@@ -3,6 +3,8 @@
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.procedures import evidence
+from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentStore
 
 
@@ -19,6 +21,7 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
     name = "list_documents"
     description = "Names the documents of this task with their length, page by page."
     rereadable = True
+    urgency = urgent(FIRST, SOON)
     input_model = ListDocumentsInput
 
     def __init__(self, documents: DocumentStore) -> None:
@@ -26,7 +29,7 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
     async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
         """One line a document, and where to go on."""
-        documents = await self._documents.documents(at.run.task_id)
+        documents = evidence(await self._documents.documents(at.run.task_id))
         start = arguments.first - 1
         lines = [
             f"{document.name} ({document.lines:,} lines, {document.characters:,} characters)"

@@ -13,6 +13,7 @@ from waystation.domain.compaction.view import view
 from waystation.domain.compaction.wording import has_words, words_of
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Message, ToolUse
+from waystation.domain.projection import LAST, urgent
 from waystation.domain.transcript import Pinned, Record, Transcript
 
 ID_PREFIX = "pin-"
@@ -25,8 +26,7 @@ class PinMessageInput(ToolInput):
     quote: str = Field(
         pattern=r"\w",
         max_length=500,
-        description="Words of one line of it, exactly as they stand there. The newest earlier message that has them is "
-        "meant: a tool result, or what you or the user said.",
+        description="Words of one line of it, exactly as they stand. The newest message that has them is meant.",
     )
     take_back: bool = Field(default=False, description="Take back a pin of yours instead.")
 
@@ -36,9 +36,11 @@ class PinMessage(TypedTool[PinMessageInput]):
 
     name = "pin_message"
     description = (
-        "Pins an earlier message: it stays word for word when the conversation is compressed. A tool call stays with "
-        "its results. Pins take a fifth of your context at most: pin what you need in full, and keep the rest as notes."
+        "Pins an earlier message: it stays word for word when the conversation is compressed, a call with its results. "
+        "Pins take a fifth of your context at most: keep the rest as notes."
     )
+    permission = "note"
+    urgency = urgent(LAST)
     input_model = PinMessageInput
 
     async def run(self, arguments: PinMessageInput, at: CallSite) -> str:

@@ -6,6 +6,8 @@ from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.documents import Document, named
+from waystation.domain.procedures import evidence, is_procedure
+from waystation.domain.projection import FIRST, urgent
 from waystation.ports import DocumentStore
 
 LINES_A_PAGE = 200
@@ -30,6 +32,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
     )
     rereadable = True
     originals = frozenset({"name"})
+    urgency = urgent(FIRST)
     input_model = ReadDocumentInput
 
     def __init__(self, documents: DocumentStore) -> None:
@@ -66,8 +69,10 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
         ToolRefused: there is none; names the closest ones.
     """
     if document := named(name, documents):
+        if is_procedure(document.name):
+            raise ToolRefused(f"{document.name} is a procedure, and no evidence to read or cite; read_skill shows it.")
         return document
-    close = get_close_matches(name, [document.name for document in documents], n=3)
+    close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "list_documents names them all."
     raise ToolRefused(f"There is no document {name!r}. {hint}")
 

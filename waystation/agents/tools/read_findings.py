@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
+from waystation.agents.tools.results import result_lines
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, findings_from_notes
+from waystation.domain.projection import FIRST, urgent
 from waystation.ports import TaskStore, WorkStore
 
 
@@ -21,6 +22,7 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
     name = "read_findings"
     description = "Shows what an earlier step handed in, with its citations, page by page."
     rereadable = True
+    urgency = urgent(FIRST)
     input_model = ReadFindingsInput
 
     def __init__(self, tasks: TaskStore, work: WorkStore) -> None:
@@ -42,25 +44,7 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
         run_id = f"{at.run.task_id}/{step_id}"
-        deliverable = await self._work.deliverable(run_id)
-        match deliverable:
-            case None:
-                partial = findings_from_notes(await self._work.notes(at.run.task_id, run_id))
-                return [*map(_claim, partial.findings)]
-            case Findings():
-                return [*map(_claim, deliverable.findings), *(f"open: {q}" for q in deliverable.open_questions)]
-            case Analysis():
-                return [
-                    *(f"conclusion: {_claim(conclusion)}" for conclusion in deliverable.conclusions),
-                    *(f"contradiction: {text}" for text in deliverable.contradictions),
-                    *(f"gap: {text}" for text in deliverable.gaps),
-                ]
-            case ReportDraft():
-                return [section.markdown for section in deliverable.sections]
-
-
-def _claim(finding: Finding) -> str:
-    return " ".join([finding.claim, *finding.citations])
+        return result_lines(await self._work.deliverable(run_id), await self._work.notes(at.run.task_id, run_id))
 
 
 def _line(number: int, text: str) -> str:

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.projection import FIRST, LATER, urgent
 from waystation.ports import WorkStore
 
 
@@ -18,6 +19,7 @@ class ReadNotes(TypedTool[ReadNotesInput]):
 
     name = "read_notes"
     description = "Shows your own notes with their sources, page by page."
+    urgency = urgent(LATER, FIRST)
     input_model = ReadNotesInput
 
     def __init__(self, work: WorkStore) -> None:

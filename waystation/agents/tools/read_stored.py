@@ -4,6 +4,7 @@ from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.domain.errors import StoreError
+from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentStore
 
 WINDOW_SHARE = 6
@@ -24,6 +25,7 @@ class ReadStored(TypedTool[ReadStoredInput]):
     name = "read_stored"
     description = "Reads on in a large result that was stored; its pointer gives the id."
     rereadable = True
+    urgency = urgent(SOON, FIRST)
     input_model = ReadStoredInput
 
     def __init__(self, texts: DocumentStore) -> None:

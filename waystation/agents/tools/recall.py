@@ -5,6 +5,7 @@ from pydantic import Field
 from waystation.agents.recollection import RECALLED_TOKENS, Recollection, as_passages
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
 from waystation.domain.errors import MemoryUnavailable
+from waystation.domain.projection import LATER, SOON, urgent
 
 WINDOW_SHARE = 8
 """At most this part of the window is recalled at once."""
@@ -17,13 +18,14 @@ class RecallInput(ToolInput):
 
 
 class Recall(TypedTool[RecallInput]):
-    """Passages of compressed-away conversation, as labelled records."""
+    """Passages of compressed-away conversation and of other tasks' documents, as labelled records."""
 
     name = "recall"
     description = (
-        "Finds passages of earlier conversation that is no longer shown, from this task and its session. "
-        "`expand` shows the messages behind one."
+        "Finds passages of earlier conversation that is no longer shown, from this task and its session, and of "
+        "documents, reports and findings of its earlier tasks. `expand` shows what is behind one."
     )
+    urgency = urgent(LATER, SOON)
     input_model = RecallInput
 
     def __init__(self, recollection: Recollection) -> None:
@@ -33,7 +35,7 @@ class Recall(TypedTool[RecallInput]):
         """Passages, or that there are none, or that memory is down: the agent goes on either way."""
         tokens = min(RECALLED_TOKENS, at.window // WINDOW_SHARE)
         try:
-            found = await self._recollection.find(at.run, arguments.query, tokens)
+            found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
         except MemoryUnavailable:
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."

@@ -1,8 +1,11 @@
 """The tool that searches the task's documents."""
 
+import sys
+
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.projection import FIRST, urgent
 from waystation.ports import DocumentSearch
 
 
@@ -11,6 +14,8 @@ class SearchDocumentsInput(ToolInput):
 
     query: str = Field(min_length=1, max_length=1_000, description="Key words.")
     limit: int = Field(default=10, ge=1, le=40)
+    first_document: int = Field(default=1, ge=1, description="Number in the list of documents, to search a part of it.")
+    last_document: int | None = Field(default=None, ge=1)
 
 
 class SearchDocuments(TypedTool[SearchDocumentsInput]):
@@ -23,6 +28,7 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
     )
     rereadable = True
     originals = frozenset({"query"})
+    urgency = urgent(FIRST)
     input_model = SearchDocumentsInput
 
     def __init__(self, search: DocumentSearch) -> None:
@@ -30,7 +36,9 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
 
     async def run(self, arguments: SearchDocumentsInput, at: CallSite) -> str:
         """One block a passage."""
-        hits = await self._search.search(at.run.task_id, arguments.query, arguments.limit)
+        last = arguments.last_document
+        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
+        hits = await self._search.search(at.run.task_id, arguments.query, arguments.limit, among)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in hits]

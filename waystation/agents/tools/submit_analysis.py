@@ -25,6 +25,7 @@ class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
     name = "submit_analysis"
     description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
     ends_run = True
+    permission = "hand_in"
     input_model = SubmitAnalysisInput
 
     def __init__(self, work: WorkStore) -> None:

@@ -24,6 +24,7 @@ class SubmitFindings(TypedTool[SubmitFindingsInput]):
     name = "submit_findings"
     description = "Hands in your findings, each with citations, and ends your work on this step."
     ends_run = True
+    permission = "hand_in"
     input_model = SubmitFindingsInput
 
     def __init__(self, work: WorkStore) -> None:

@@ -25,6 +25,7 @@ class SubmitReport(TypedTool[SubmitReportInput]):
     name = "submit_report"
     description = "Gives the report its title and summary and hands it in, with the sections written before."
     ends_run = True
+    permission = "hand_in"
     input_model = SubmitReportInput
 
     def __init__(self, work: WorkStore) -> None:

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from waystation.agents.tools.read_document import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.domain.work import Note
 from waystation.ports import DocumentStore, WorkStore
 
@@ -23,6 +24,8 @@ class TakeNote(TypedTool[TakeNoteInput]):
     name = "take_note"
     description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
     originals = frozenset({"document"})
+    permission = "note"
+    urgency = urgent(FIRST, verifying=SOON)
     input_model = TakeNoteInput
 
     def __init__(self, documents: DocumentStore, work: WorkStore) -> None:

@@ -5,10 +5,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
+from pydantic_core import CoreSchema
 
+from waystation.domain.amount import Limit
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure
+from waystation.domain.delegation import HandedBack
 from waystation.domain.leg import RunRef
+from waystation.domain.memory import MemoryScope
+from waystation.domain.projection import LATER, Permission, Urgency, urgent
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Fence
 from waystation.ports import ToolSpec
@@ -46,6 +52,15 @@ class CallSite:
     records: list[Record] = field(default_factory=list[Record])
     """What the call does to the conversation: committed before its result is."""
 
+    memory: MemoryScope = "session"
+    """Whose passages it recalls."""
+
+    handed_back: tuple[HandedBack, ...] = ()
+    """Subagents of the run that have ended."""
+
+    limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
+    """What the run may spend in all, for tools whose calls cost. Nothing, unless it is said."""
+
     @property
     def window(self) -> int:
         """Working window in tokens."""
@@ -60,19 +75,27 @@ class CallSite:
 class Tool(ABC):
     """One tool of the agents, as the toolbox sees it."""
 
-    name: ClassVar[str]
-    description: ClassVar[str]
-    rereadable: ClassVar[bool] = False
+    name: str
+    description: str
+    rereadable: bool = False
     """Calling it again brings the same result, so an old result may be masked."""
-    repeatable: ClassVar[bool] = True
+    repeatable: bool = True
     """Running it twice does no more than running it once. One that is not is never run again after a crash."""
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
+    permission: ClassVar[Permission] = "read"
+    """What an agent must have for it. Tools of `hand_in` are always shown."""
+    urgency: Urgency = urgent(LATER)
+    """In which phases it is shown, and how urgently, where definitions are more than their budget."""
 
     originals: ClassVar[frozenset[str]] = frozenset()
     """Arguments that are looked for in documents as they were handed in: placeholders in them become again what they
     stand for. The result is redacted, whatever it repeats of them.
     """
+
+    def asks(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
+        """What a person is asked before a call with these arguments is carried out; None: nobody has to be asked."""
+        return None
 
     @property
     @abstractmethod
@@ -89,6 +112,18 @@ class Tool(ABC):
         """
 
 
+class _Untitled(GenerateJsonSchema):
+    """Leaves out the titles that pydantic makes of names: a sixth of all tokens of definitions, and nothing new."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
+        return False
+
+    def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, JsonValue]:
+        """Also without the docstring, which is for whoever reads the code."""
+        whole = super().generate(schema, mode)
+        return {name: part for name, part in whole.items() if name not in {"title", "description"}}
+
+
 class TypedTool(Tool, Generic[InputT]):
     """A tool whose arguments are a pydantic model."""
 
@@ -97,7 +132,8 @@ class TypedTool(Tool, Generic[InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the model's JSON schema."""
-        return ToolSpec(name=self.name, description=self.description, input_schema=self.input_model.model_json_schema())
+        schema = self.input_model.model_json_schema(schema_generator=_Untitled)
+        return ToolSpec(name=self.name, description=self.description, input_schema=schema)
 
     async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
         """Validate, then run."""

@@ -23,6 +23,7 @@ class WriteSection(TypedTool[WriteSectionInput]):
 
     name = "write_section"
     description = "Writes one section of the report. The same heading again replaces that section."
+    permission = "hand_in"
     input_model = WriteSectionInput
 
     def __init__(self, work: WorkStore) -> None:

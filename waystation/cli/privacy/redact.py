@@ -15,8 +15,8 @@ from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Place, Policy, Treatment, treatment
 from waystation.domain.redaction import Redacted, redaction_notes
 from waystation.domain.task import tenant_hash
-from waystation.keyring import first_key
 from waystation.settings import Settings
+from waystation.stores import placeholder_key
 
 STDIN = "-"
 PLACES = [place for place in Place if treatment(place, Policy.STRICT) is Treatment.NAMES]
@@ -45,7 +45,8 @@ def redact(
     """Print the text as it would go to the summariser and to memory, or to another PLACE.
 
     JSON has the text and its spans, with offsets in characters of what was read. The placeholders are those of the
-    workers that have the same key and tenant; a key that is not there is made. Nothing is stored.
+    workers that have the same key and tenant; a key that is not there is made, unless the store here knows one. Nothing
+    is stored.
     """
     if restore:
         print_restored(read_text(file), as_json=as_json)
@@ -64,7 +65,7 @@ def redact(
 async def _redacted(text: str, place: Place, policy: Policy | None, settings: Settings) -> Redacted:
     from waystation.redactors import redactor_of  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
-    with closing(redactor_of(settings, first_key(settings), policy)) as redactor:
+    with closing(redactor_of(settings, await placeholder_key(settings), policy)) as redactor:
         (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))
     return found
 

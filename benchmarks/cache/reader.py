@@ -1,0 +1,56 @@
+"""An agent by script: it reads a document a turn, keeps notes, and hands in."""
+
+import json
+import re
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from waystation.domain.budget import Usage
+from waystation.domain.messages import Block, Text, ToolUse
+from waystation.domain.task import SourceDocument
+from waystation.ports import ModelReply
+from waystation.testing import scripted_reply
+
+TURNS = 30
+DOCUMENTS, LINES = 40, 120
+_TURN = re.compile(r"<status>turn (\d+)")
+_WORDS = ("the", "harbour", "silted", "up", "because", "rivers", "brought", "sand", "from", "hills", "for", "years")
+
+
+def documents() -> list[SourceDocument]:
+    """Prose, so that each read brings some 2,000 tokens."""
+    return [
+        SourceDocument(name=f"chapter-{number:02}.md", text="\n".join(_line(number, n) for n in range(LINES)))
+        for number in range(1, DOCUMENTS + 1)
+    ]
+
+
+def _line(chapter: int, line: int) -> str:
+    words = [_WORDS[(chapter * line + place) % len(_WORDS)] for place in range(11)]
+    return f"In {1700 + chapter + line} {' '.join(words)}."
+
+
+@dataclass
+class Reader:
+    """Answers the requests of one agent, and those for summaries of its conversation."""
+
+    turns: int = TURNS
+
+    def answer(self, body: dict[str, JsonValue]) -> ModelReply:
+        """The reply of this turn."""
+        turns = _TURN.findall(json.dumps(body["messages"]))
+        if not turns:  # only an agent's requests end with a reminder
+            return scripted_reply(Text(text="Read so far: the harbour silted up. " * 40), usage=Usage(output=400))
+        return scripted_reply(*self._blocks(int(turns[-1])), usage=Usage(output=150), model=str(body["model"]))
+
+    def _blocks(self, turn: int) -> tuple[Block, ...]:
+        if turn >= self.turns:
+            hand_in: dict[str, JsonValue] = {"findings": [], "open_questions": ["Who should have dredged it?"]}
+            return (ToolUse(id=f"t{turn}", name="submit_findings", input=hand_in),)
+        name = f"chapter-{turn:02}.md"
+        read = ToolUse(id=f"t{turn}", name="read_document", input={"name": name})
+        if turn % 3:
+            return Text(text=f"I read {name}."), read
+        note: dict[str, JsonValue] = {"text": "It silted up.", "document": name, "first_line": 1, "last_line": 1}
+        return read, ToolUse(id=f"n{turn}", name="take_note", input=note)

@@ -1,0 +1,41 @@
+"""Config entries and calls for tests with the tool server of `workshop_server.py`."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from waystation.adapters.mcp.config import load_servers
+from waystation.adapters.mcp.servers import McpServers
+from waystation.domain.foreign_tools import ForeignResult, ForeignToolSpec
+
+SCRIPT = Path(__file__).with_name("workshop_server.py")
+
+
+def workshop(**more: JsonValue) -> JsonValue:
+    """Its entry in a config file."""
+    return {"command": sys.executable, "args": [str(SCRIPT)], **more}
+
+
+def opened(folder: Path, environment: dict[str, str] | None = None, **servers: JsonValue) -> McpServers:
+    """The servers of a config file with these entries."""
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return McpServers(load_servers(path, environment or {}))
+
+
+@dataclass
+class Bench:
+    """Calls tools by their own names."""
+
+    servers: McpServers
+
+    async def spec(self, tool: str) -> ForeignToolSpec:
+        """What its server offers."""
+        return next(spec for spec in (await self.servers.tools()).tools if spec.tool == tool)
+
+    async def call(self, tool: str, **arguments: JsonValue) -> ForeignResult:
+        """One call."""
+        return await self.servers.call(await self.spec(tool), arguments)

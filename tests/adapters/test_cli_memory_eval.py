@@ -1,0 +1,106 @@
+"""`waystation memory eval`: a conversation and questions from files, through the pipeline, to numbers."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from waystation.cli.main import run
+
+TALK = (
+    {"id": "a1", "speaker": "Ruth", "text": "The new wheel was audited in March by Nordbau.", "session": "spring"},
+    {"id": "a2", "speaker": "Omar", "text": "Good. I am off to lunch now.", "session": "spring"},
+    {"id": "a3", "role": "assistant", "text": "Noted for the minutes.", "session": "spring"},
+    {
+        "id": "b1",
+        "role": "user",
+        "text": "The brake costs 4,200 euros.",
+        "session": "autumn",
+        "time": "2026-09-01T08:00",
+    },
+    {"id": 5, "role": "user", "text": "Call me at 212-555-0147 about the harbour pilot.", "session": "autumn"},
+)
+ASKED = (
+    {"id": "q1", "text": "who audited the wheel", "relevant": ["a1"]},
+    {"id": "q2", "text": "what does the brake cost", "relevant": ["b1"]},
+    {"id": "q3", "text": "which number for the harbour pilot", "relevant": ["5"]},
+)
+
+
+@pytest.fixture(autouse=True)
+def no_embedder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"HOME": str(tmp_path / "home"), "EMBEDDER": "none"}.items():
+        monkeypatch.setenv(f"WAYSTATION_{name}", value)
+
+
+def written(path: Path, lines: Sequence[object]) -> str:
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    return str(path)
+
+
+def evaluate(folder: Path, talk: Sequence[object], asked: Sequence[object], *options: str) -> int:
+    conversation, queries = written(folder / "C.jsonl", talk), written(folder / "Q.jsonl", asked)
+    return run(["memory", "eval", "--conversation", conversation, "--queries", queries, *options])
+
+
+def test_a_conversation_is_measured_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert evaluate(tmp_path, [*TALK, ""], ASKED, "--json", "--no-redact", "--tokens", "2000,10") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["recall"] == [{"tokens": 10, "recall": 0.0}, {"tokens": 2_000, "recall": 1.0}]
+    assert (found["mrr"], found["missed"], found["redacted"]) == (1.0, [], False)
+    assert {key: found[key] for key in ("messages", "sessions", "questions", "passages", "embedder")} == {
+        "messages": 5,
+        "sessions": 2,
+        "questions": 3,
+        "passages": 2,
+        "embedder": "none",
+    }
+    assert 50 < found["bytes_a_passage"] < 300
+    assert found["median_ms"] > 0
+    assert not (tmp_path / "home").exists()
+
+
+def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [{"id": "q", "text": "who has 212-555-0147", "relevant": ["5"]}]
+    assert evaluate(tmp_path, TALK, asked) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("5 messages, 2 sessions: 2 passages of ")
+    assert said[0].endswith("bytes; private parts replaced; embedder none")
+    assert said[1] == "recall 1.00 within 1,000 tokens, 1.00 within 2,000 tokens"
+    assert said[3] == "0 of 1 questions do not have all their messages (--json names them)"
+
+
+@pytest.mark.parametrize(
+    ("talk", "asked", "said"),
+    [
+        (["{"], ASKED, "C.jsonl, line 1: no JSON object"),
+        ([TALK[0], "", {"id": "x", "role": "user"}], ASKED, "C.jsonl, line 3: text: Field required"),
+        ([{"id": "x", "text": "So."}], ASKED, "C.jsonl, line 1: role or speaker is missing"),
+        ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is that of line 1"),
+        ([{**TALK[0], "id": "a b"}], ASKED, "C.jsonl, line 1: id: String should match pattern"),
+        (
+            TALK,
+            [ASKED[0], {**ASKED[1], "relevant": ["z9"]}],
+            "Q.jsonl, line 2: relevant names 'z9', which no message of",
+        ),
+        (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: Tuple should have at least 1 item"),
+        ([], ASKED, "is empty: it takes a JSON object a line"),
+    ],
+    ids=["no JSON", "no text", "nobody", "twice", "no id", "unknown id", "no evidence", "empty"],
+)
+def test_a_line_that_cannot_be_used_is_named(
+    tmp_path: Path, talk: Sequence[object], asked: Sequence[object], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(tmp_path, talk, asked) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tokens", ["none", "0", "1000,", "-5"])
+def test_tokens_that_are_no_numbers_are_refused(
+    tmp_path: Path, tokens: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert evaluate(tmp_path, TALK, ASKED, f"--tokens={tokens}") == 2
+    assert "--tokens takes numbers with commas between, like 1000,2000" in capsys.readouterr().err

@@ -1,0 +1,65 @@
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.store_contract.values import NOON, passage
+from waystation.cli.main import run
+from waystation.domain.documents import DocumentPassage
+from waystation.domain.memory import EmbeddedPassage
+from waystation.domain.remembering import document_passage
+from waystation.domain.task import TaskRef, session_hash, tenant_hash
+from waystation.embedders import opened_embedder
+from waystation.settings import Settings
+from workers.memory import opened_memory
+
+
+@pytest.fixture(autouse=True)
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home folder whose memory has a passage of a conversation, and one of a document in another session."""
+    for name, value in {"HOME": str(tmp_path), "KEY": bytes(32).hex(), "EMBEDDER": "none"}.items():
+        monkeypatch.setenv(f"WAYSTATION_{name}", value)
+    tenant, autumn, winter = tenant_hash("local"), session_hash("local", "autumn"), session_hash("local", "winter")
+    said = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").model_copy(
+        update={"tenant": tenant, "session": autumn, "text": "The bar was said to carry two cables."}
+    )
+    cut = DocumentPassage("pilot.md", "# The bar", 3, 4, "The bar carries two fathoms.")
+    ref = TaskRef(store_id="store", tenant=tenant, session=winter, task_id="task-2")
+
+    async def fill() -> None:
+        settings = Settings()
+        async with opened_embedder(settings) as embedder, opened_memory(settings, embedder) as memory:
+            kept = (said, document_passage(ref, cut, "b" * 64, 0, NOON))
+            await memory.upsert([EmbeddedPassage(passage=one, dense=None) for one in kept])
+
+    asyncio.run(fill())
+
+
+def found(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, object]]:
+    assert run(["memory", "search", "what does the bar carry?", "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_search_finds_conversations_and_documents_of_all_sessions_or_of_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert {item["kind"] for item in found(capsys)} == {"conversation", "document"}
+    (document,) = found(capsys, "--kind", "document")
+    assert (document["document"], document["first_line"], document["last_line"]) == ("pilot.md", 3, 4)
+    assert document["text"] == "[pilot.md:3-4]\n# The bar\nThe bar carries two fathoms."
+    (said,) = found(capsys, "--session", "autumn")
+    assert (said["kind"], said["first_message"], said["last_message"]) == ("conversation", "question-1", "reply-1")
+    assert found(capsys, "--session", "spring") == []
+
+
+def test_as_text_it_shows_what_agents_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memory", "search", "fathoms", "--kind", "document"]) == 0
+    assert 'document="of an earlier task">\n[pilot.md:3-4]' in capsys.readouterr().out
+    assert run(["memory", "search", "elephants"]) == 0
+    assert "nothing like that is remembered" in capsys.readouterr().err
+
+
+def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memory", "search", "bar", "--kind", "dream"]) == 2
+    assert "there is no kind 'dream': it is conversation or document" in capsys.readouterr().err

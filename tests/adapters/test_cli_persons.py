@@ -1,0 +1,166 @@
+"""`waystation privacy find` and `erase`: what they say of one person, and what they refuse before anything is done."""
+
+import asyncio
+import json
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.presidio.placeholders import fingerprint, placeholder
+from waystation.cli.failures import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
+from waystation.cli.main import run
+from waystation.cli.privacy.erase import written
+from waystation.client_erase import Receipt
+from waystation.domain.persons import Whereabouts
+from waystation.domain.pricing import PRICES
+from waystation.domain.redaction import Original
+from waystation.domain.session import SessionStart
+from waystation.domain.task import (
+    SourceDocument,
+    TaskPhase,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    session_hash,
+    task_id_of,
+    tenant_hash,
+)
+from waystation.keyring import own_cipher, own_key
+from waystation.seen import as_stored
+from waystation.settings import Settings
+from waystation.stores import opened_store
+from waystation.terms import task_terms
+
+MAIL, NAME = "ada@example.com", "Ada Lovelace"
+REQUEST = TaskRequest(question=f"What does {MAIL} ask?", request_id="r1", session=f"letters of {NAME}")
+
+
+async def keep_task(settings: Settings) -> str:
+    """A task that is over, with a person in question, document and vault."""
+    settings.home.mkdir()
+    store = await opened_store(settings)
+    tenant = tenant_hash(REQUEST.tenant)
+    start = SessionStart(
+        store_id=await store.store_id(), tenant=tenant, session=session_hash(REQUEST.tenant, REQUEST.session)
+    )
+    row = TaskRow(
+        ref=TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(REQUEST)),
+        request=REQUEST,
+        terms=task_terms(REQUEST, settings, PRICES, utc_now().date()),
+        submitted_at=utc_now(),
+    )
+    await store.register(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
+    await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+    key = own_key(settings)
+    titled = f"Dr. {NAME}"
+    made = placeholder(key, tenant, "PERSON", titled)
+    original = Original(
+        type="PERSON", placeholder=made, fingerprint=fingerprint(key, tenant, "PERSON", titled), text=titled
+    )
+    await store.vault(own_cipher(settings, "vault")).keep(tenant, [original])
+    await store.put_text("unrelated")
+    await store.aclose()
+    return row.ref.task_id
+
+
+@pytest.fixture
+def task_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    return asyncio.run(keep_task(Settings()))
+
+
+def test_what_the_rules_recognise_is_counted_by_place(task_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["privacy", "find", MAIL]) == OK
+    told = capsys.readouterr()
+    assert told.out == f"     1  requests: {task_id}\n     2  documents: {task_id}\n"
+    assert told.err.startswith("workflow histories were not looked at: no Temporal server answers at 127.0.0.1:1")
+
+
+def test_nobody_found_is_an_exit_code_and_json_has_no_content(task_id: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["privacy", "find", "bob@example.com", "--json"]) == WORK_FAILED
+    assert json.loads(capsys.readouterr().out)["traces"] == []
+    assert run(["privacy", "find", MAIL, "--json"]) == OK
+    out = capsys.readouterr().out
+    assert MAIL not in out
+    found = json.loads(out)
+    assert set(found) == {"known_as", "recognised", "traces", "histories", "finding"}
+    assert found["traces"][0] == {"place": "documents", "task_id": task_id, "count": 2}
+
+
+def test_originals_in_the_vault_that_have_the_value_lead_to_their_placeholders(
+    task_id: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(f"{NAME}\n".encode())))
+    assert run(["privacy", "find", "-", "--type", "person", "--json"]) == OK
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["known_as"]) == 2
+    assert found["recognised"]
+    counts = {trace["place"]: trace["count"] for trace in found["traces"]}
+    assert counts == {"documents": 1, "vault": 1, "names of sessions and requests": 1}
+    assert task_id
+
+
+def test_a_value_that_no_rule_recognises_is_looked_for_as_written_and_that_is_said(
+    task_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert task_id
+    assert run(["privacy", "find", "What does"]) == OK
+    told = capsys.readouterr()
+    assert "no rule recognises this value by itself" in told.err
+    assert "--type PERSON" in told.err
+    assert "1  requests" in told.out
+
+
+def test_another_tenant_has_nobody(
+    task_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert task_id
+    monkeypatch.setenv("WAYSTATION_TENANT", "other")
+    assert run(["privacy", "find", MAIL]) == WORK_FAILED
+    assert capsys.readouterr().out == "found nowhere\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["find", "-a"], BAD_USAGE, "No such option"),
+        (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
+        (["erase", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
+        (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
+    arguments: list[str], code: int, said: str, task_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert task_id
+    assert run(["privacy", *arguments]) == code
+    assert said in capsys.readouterr().err
+    assert run(["privacy", "find", MAIL]) == OK
+
+
+def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
+    receipt = Receipt(
+        id="01a2",
+        at=utc_now().replace(2026, 11, 21, 12, 0, 0),
+        known_as=("c654",),
+        found={Whereabouts.REQUEST: 1, Whereabouts.TRANSCRIPT: 1_234},
+        left={Whereabouts.IDENTIFIER: 1},
+        originals=1,
+        files=2,
+        histories_deleted=3,
+        histories_left=("session-1",),
+    )
+    assert written(receipt) == (
+        "receipt 01a2\n"
+        "erased 2026-11-21 12:00:00 UTC: 1 in requests, 1,234 in transcripts\n"
+        "originals dropped from the vault: 1; files of reports written anew: 2; workflow histories deleted: 3\n"
+        "placeholder (SHA-256) c654\n"
+        "still there: 1 in names of sessions and requests\n"
+        "workflow histories that still have it: session-1\n"
+        "Backups of database, memory and Temporal keep what they had, and so do copies of reports elsewhere.\n"
+        "A later text may bring the person again, under the same placeholder."
+    )

@@ -1,0 +1,41 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.mcp_workshop import workshop
+from waystation.cli.main import run
+
+
+def file(folder: Path) -> str:
+    path = folder / "mcp.json"
+    servers = {"shop": workshop(allow=["echo", "keep", "put"]), "gone": {"command": "no-such-program"}}
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    return str(path)
+
+
+def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tools", "--servers", file(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:5] == [
+        "shop",
+        "  shop__echo  does not ask; reads; for research",
+        "  shop__keep  asks; writes; for research",
+        "  shop__put  asks; writes, may be repeated; for research",
+        "hidden",
+    ]
+    assert "  shop fail: the config file does not allow it" in lines
+    assert lines[-1] == "  gone: the program of the tool server gone is not there, or may not be run"
+
+
+def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["tools", "--servers", file(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(tool["name"], tool["asks"]) for tool in found["tools"]] == [
+        ("shop__echo", False),
+        ("shop__keep", True),
+        ("shop__put", True),
+    ]
+    assert {"server": "gone", "tool": ""}.items() <= found["hidden"][-1].items()

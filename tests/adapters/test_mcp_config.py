@@ -1,0 +1,116 @@
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from waystation.adapters.mcp.config import Address, Program, Server, load_servers
+from waystation.domain.errors import BadInput
+
+SECRET = "ghp_0123456789"
+
+
+def written(folder: Path, *, environment: dict[str, str] | None = None, **servers: JsonValue) -> tuple[Server, ...]:
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers, "theme": "dark"}), encoding="utf-8")
+    return load_servers(path, environment or {})
+
+
+def test_a_file_of_another_client_is_read_as_it_is(tmp_path: Path) -> None:
+    git, web = written(
+        tmp_path,
+        git={"command": "uvx", "args": ["mcp-server-git"], "env": {"LEVEL": "2"}, "cwd": "/srv"},
+        web={"type": "http", "url": "https://example.org/mcp", "headers": {"X-Team": "blue"}},
+        old={"command": "old", "disabled": True},
+    )
+    assert git.place == Program(
+        command="uvx", arguments=("mcp-server-git",), environment={"LEVEL": "2"}, folder=Path("/srv")
+    )
+    assert web.place == Address(url="https://example.org/mcp", headers={"X-Team": "blue"})
+    assert (git.allow, git.ask, git.timeout_s, git.roles) == (("*",), "writes", 60, ("research",))
+
+
+def test_what_is_ours_stands_beside_it(tmp_path: Path) -> None:
+    entry: JsonValue = {"command": "x", "allow": ["git_*"], "ask": ["git_push"], "timeout": 5, "roles": ["writing"]}
+    (git,) = written(tmp_path, git=entry)
+    assert (git.allow, git.ask, git.timeout_s, git.roles) == (("git_*",), ("git_push",), 5, ("writing",))
+
+
+def test_variables_are_put_in_where_other_clients_put_them_in(tmp_path: Path) -> None:
+    (one,) = written(
+        tmp_path,
+        environment={"BIN": "/opt", "WHO": "ada"},
+        one={
+            "command": "${BIN}/run",
+            "args": ["--as=${env:WHO}", "${LEVEL:-2}"],
+            "env": {"WHO": "${WHO}"},
+            "cwd": "${BIN}",
+        },
+    )
+    assert one.place == Program(
+        command="/opt/run", arguments=("--as=ada", "2"), environment={"WHO": "ada"}, folder=Path("/opt")
+    )
+
+
+def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: Path) -> None:
+    (one, two) = written(
+        tmp_path,
+        environment={"GITHUB_TOKEN": SECRET},
+        one={"command": "x", "args": ["--key", "${GITHUB_TOKEN}"], "env": {"TZ": "Europe/Berlin", "PASSWORD": "abc"}},
+        two={"url": "http://localhost/mcp", "headers": {"Authorization": f"Bearer {SECRET}", "Accept": "text/plain"}},
+    )
+    assert one.secrets == {SECRET}
+    assert two.secrets == {f"Bearer {SECRET}", SECRET}
+    assert SECRET not in repr((one, two))
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        ({}, "mcpServers.web: it needs either command or url, and not both"),
+        ({"command": "x", "url": "http://h"}, "mcpServers.web: it needs either command or url, and not both"),
+        (
+            {"type": "sse", "url": "http://h"},
+            "mcpServers.web: its type may be stdio, http, streamable-http, streamableHttp; older transports are not "
+            "spoken",
+        ),
+        ({"type": "stdio", "url": "http://h"}, "mcpServers.web: a server of type stdio needs command"),
+        ({"command": "x", "alow": []}, "mcpServers.web.alow: there is no such field"),
+        (
+            {"command": "x", "env": {"KEY": {"is": "s3cret-value"}}},
+            "mcpServers.web.env.KEY: it should be a valid string",
+        ),
+        ({"command": "x", "timeout": 0}, "mcpServers.web.timeout: it should be more than 0"),
+        (
+            {"command": "${HERE}/x"},
+            "mcpServers.web: the variable HERE is not set: set it, or write ${HERE:-a default}",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named_by_its_place(tmp_path: Path, entry: JsonValue, fault: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        written(tmp_path, web=entry)
+    assert str(refused.value) == f"the tool server file {tmp_path / 'mcp.json'} cannot be used: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"mcpServers":\n{,}}', "is not JSON (line 2, column 2"),
+        ('{"servers": {}}', "cannot be used: mcpServers: it is missing"),
+        ("[]", "cannot be used: the file: "),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is named twice at one place"),
+        ("\udcff", "is not UTF-8"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_with_the_place(tmp_path: Path, text: str, fault: str) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(BadInput) as refused:
+        load_servers(path, {})
+    assert fault in str(refused.value)
+
+
+def test_a_missing_file_is_said_to_be_missing(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"cannot be read: No such file or directory$"):
+        load_servers(tmp_path / "none.json", {})

@@ -1,0 +1,181 @@
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.adapters.mcp_workshop import Bench, opened, workshop
+from waystation.domain.errors import ToolServerFailed
+
+PATIENCE_S = 60.0
+HERE = Path(__file__).parents[2]
+WORKER = """
+import asyncio, sys
+from pathlib import Path
+from tests.adapters.mcp_workshop import Bench, opened, workshop
+
+async def work() -> None:
+    bench = Bench(opened(Path(sys.argv[1]), shop=workshop()))
+    await bench.call("freeze", into=sys.argv[2])
+
+asyncio.run(work())
+"""
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncGenerator[Bench]:
+    async with aclosing(opened(tmp_path, shop=workshop(timeout=20))) as servers:
+        yield Bench(servers)
+
+
+async def until_gone(pids: Iterable[int]) -> None:
+    """Wait until none of the processes runs."""
+    async with asyncio.timeout(PATIENCE_S):
+        while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+            await asyncio.sleep(0.05)
+
+
+async def written(pids: Path) -> list[int]:
+    """Process ids, when a server has written both into the file."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not pids.exists() or len(found := pids.read_text(encoding="utf-8").split()) < 2:
+            await asyncio.sleep(0.05)
+    return [int(pid) for pid in found]
+
+
+async def test_a_server_says_what_it_has_and_does_what_it_is_asked(bench: Bench) -> None:
+    echo = await bench.spec("echo")
+    assert (echo.name, echo.read_only, echo.asks) == ("shop__echo", True, False)
+    assert (await bench.call("echo", words="hello")).text == "hello"
+
+
+async def test_tools_that_do_not_say_that_they_only_read_ask(bench: Bench) -> None:
+    asking = {spec.tool for spec in (await bench.servers.tools()).tools if spec.asks}
+    assert asking == {"keep", "put", "crash", "child"}
+    assert [(await bench.spec(tool)).idempotent for tool in ("put", "keep")] == [True, False]
+
+
+async def test_a_failure_of_a_tool_is_a_result_that_says_so(bench: Bench) -> None:
+    failed = await bench.call("fail", words="luck")
+    assert failed.is_error
+    assert "Error executing tool fail" in failed.text
+
+
+async def test_what_is_no_text_is_named_and_left_out(bench: Bench) -> None:
+    result = await bench.call("picture")
+    assert result.text == "(An image of type image/png and about 1,005 bytes was left out: it is no text.)"
+
+
+async def test_a_huge_result_is_an_error_and_the_server_stays(bench: Bench) -> None:
+    pid = (await bench.call("seen")).text.split()[0]
+    huge = await bench.call("huge", megabytes=50)
+    assert huge.is_error
+    assert huge.text == "The result was left out: it has more than 4,194,304 bytes. Ask for less."
+    assert (await bench.call("seen")).text.split()[0] == pid
+
+
+async def test_a_large_result_is_cut_and_says_how_long_it_was(bench: Bench) -> None:
+    text = (await bench.call("huge", megabytes=1)).text
+    assert len(text) < 401_000
+    assert text.endswith("\n(Cut here: the result had 1,048,576 characters.)")
+
+
+async def test_a_server_that_crashed_is_started_anew(bench: Bench) -> None:
+    with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server shop broke: it ended, or sent "):
+        await bench.call("crash")
+    assert (await bench.call("echo", words="again")).text == "again"
+
+
+async def test_a_server_that_died_between_two_calls_is_started_anew_before_the_next(bench: Bench) -> None:
+    pid = int((await bench.call("seen")).text.split()[0])
+    os.kill(pid, signal.SIGKILL)
+    await until_gone([pid])
+    await asyncio.sleep(0.2)  # the pipe's end has to arrive
+    assert (await bench.call("keep", words="once")).text == "kept once"
+
+
+async def test_a_server_that_hangs_is_not_waited_for_and_another_is_started(tmp_path: Path) -> None:
+    async with aclosing(opened(tmp_path, shop=workshop(timeout=3))) as servers:
+        bench = Bench(servers)
+        with pytest.raises(ToolServerFailed, match=r"^the tool server shop did not answer within 3 s$"):
+            await bench.call("freeze", into=str(tmp_path / "pids"))
+        assert (await bench.call("echo", words="on")).text == "on"
+    await until_gone(await written(tmp_path / "pids"))
+
+
+async def test_a_server_sees_nothing_of_the_workers_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_KEY", "a")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "b")
+    entry = workshop(env={"MINE": "yes"}, cwd=str(tmp_path))
+    async with aclosing(opened(tmp_path, shop=entry)) as servers:
+        _, folder, *variables = (await Bench(servers).call("seen")).text.split(" ")
+    names = {variable.partition("=")[0] for variable in variables}
+    assert "MINE=yes" in variables
+    assert names <= {"MINE", "PATH", "HOME", "LANG", "LC_CTYPE", "LOGNAME", "SHELL", "TERM", "USER"}
+    assert folder == str(tmp_path)
+
+
+async def test_a_secret_that_a_server_repeats_is_taken_out(tmp_path: Path) -> None:
+    entry = workshop(env={"MY_TOKEN": "${T}"})
+    async with aclosing(opened(tmp_path, {"T": "open-sesame-17"}, shop=entry)) as servers:
+        bench = Bench(servers)
+        assert "MY_TOKEN=[secret]" in (await bench.call("seen")).text
+        assert (await bench.call("echo", words="it is open-sesame-17")).text == "it is [secret]"
+
+
+async def test_closing_ends_the_server_and_what_it_started(bench: Bench, tmp_path: Path) -> None:
+    await bench.call("child", into=str(tmp_path / "pids"))
+    await bench.servers.aclose()
+    await until_gone(await written(tmp_path / "pids"))
+
+
+async def test_a_server_ends_with_its_worker_however_that_ends(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", WORKER, str(tmp_path), str(pids), cwd=HERE)
+    found = await written(pids)
+    worker.kill()
+    await worker.wait()
+    await until_gone(found)
+
+
+async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_others_are_not(tmp_path: Path) -> None:
+    servers = opened(
+        tmp_path,
+        shop=workshop(),
+        gone={"command": "no-such-program"},
+        mute={"command": sys.executable, "args": ["-c", "print('hello')"]},
+        nowhere={"command": sys.executable, "cwd": "/no/such/folder"},
+    )
+    async with aclosing(servers):
+        found = await servers.tools()
+    assert {spec.server for spec in found.tools} == {"shop"}
+    assert {(one.server, one.tool): one.reason for one in found.hidden} == {
+        ("gone", ""): "the program of the tool server gone is not there, or may not be run",
+        ("mute", ""): "the tool server mute ended at its start, or does not speak the protocol",
+        ("nowhere", ""): "the folder (cwd) of the tool server nowhere is not there",
+    }
+
+
+async def test_calls_side_by_side_share_one_server(bench: Bench) -> None:
+    await bench.servers.tools()
+    results = await asyncio.gather(*(bench.call("seen") for _ in range(5)))
+    assert len({result.text.split()[0] for result in results}) == 1
+
+
+async def test_the_reference_servers_work_by_the_config_file(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("mcp-server-time")
+    async with aclosing(opened(tmp_path, time={"command": str(program), "args": ["--local-timezone", "UTC"]})) as one:
+        bench = Bench(one)
+        assert [spec.name for spec in (await one.tools()).tools] == ["time__get_current_time", "time__convert_time"]
+        assert not (await bench.spec("get_current_time")).asks
+        result = await bench.call("convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
+        refused = await bench.call("get_current_time", timezone="Moon/Sea")
+    assert "T21:00:00+09:00" in result.text
+    assert refused.is_error

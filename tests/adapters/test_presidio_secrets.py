@@ -1,0 +1,187 @@
+"""Secrets as people and programs write them: the part in ⟦brackets⟧ goes, and all else stays."""
+
+import re
+
+import pytest
+
+from waystation.adapters.presidio.found import Found, without_overlaps
+from waystation.adapters.presidio.secrets import SecretRecognizer, secrets_of_the_whole
+
+RECOGNISER = SecretRecognizer()
+BY_A_WORD = r"""
+DB_PASS=⟦hunter2⟧
+pwd=⟦letmein⟧
+PWD: ⟦hunter2⟧
+export SECRET=⟦swordfish⟧
+set DB_PASSWORD=⟦hunter2⟧
+jdbc.password=⟦p@ss,w0rd;x⟧
+password = ⟦swordfish⟧
+  password: ⟦swordfish⟧
+"DB_PASSWORD": "⟦swordfish⟧"
+"password": "⟦it's me⟧"
+"pass": "⟦hunter2⟧"
+:password => '⟦hunter22⟧'
+let dbPass = "⟦hunter2⟧"
+psk="⟦correct horse⟧"
+"api_key": "⟦abc123⟧"
+api_key: ⟦12345678⟧
+api key ⟦0123456789abcdef0123456789abcdef⟧
+"client_secret": "⟦abc12345⟧"
+The password is ⟦hunter2⟧.
+password is set to ⟦hunter2⟧
+my password was: ⟦swordfish⟧
+password for staging: ⟦hunter2⟧
+the wifi password for the lobby is ⟦blue42⟧
+**Password:** ⟦hunter2⟧
+- Password: **⟦hunter2⟧**
+User: bob, password: ⟦swordfish⟧
+user=bob&password=⟦letmein⟧&x=1
+host=db user=bob password=⟦swordfish⟧ dbname=x
+Server=db;Uid=sa;Pwd=⟦letmein⟧;
+Endpoint=sb://x.example.net/;SharedAccessKeyName=root;SharedAccessKey=⟦Zm9vYmFyMTIzNDU2Nzg5MA==⟧
+CREATE USER bob IDENTIFIED BY '⟦swordfish⟧';
+contraseña: ⟦Secreto123⟧
+La contraseña es ⟦Secreto123⟧.
+mot de passe : ⟦Soleil⟧
+Das Passwort lautet ⟦Geheim123⟧.
+Kennwort: ⟦Geheim⟧
+A senha é ⟦segredo99⟧
+Het wachtwoord is ⟦Geheim123⟧
+La password è ⟦Segreto12⟧
+пароль: ⟦hunter2⟧
+密码是⟦hunter2abc⟧。
+パスワードは⟦hunter2abc⟧です
+비밀번호: ⟦hunter2abc⟧
+"""
+IN_HEADERS_AND_ADDRESSES = r"""
+Cookie: session=⟦9f8e7d6c5b4a39281706f5e4d3c2b1a0⟧
+Cookie: theme=dark; JSESSIONID=⟦A1B2C3D4E5F6⟧; lang=en
+Set-Cookie: sid=⟦abc123def456⟧; Path=/; HttpOnly; SameSite=Lax
+"Cookie": "sessionid=⟦38afes7a8⟧; other=1"
+GET /x;jsessionid=⟦0AAB6C8DE415E2E5F307CF334BFCA0C1⟧?a=1
+Authorization: Basic ⟦dXNlcjpwYXNz⟧
+Authorization: ApiKey ⟦abc123def456⟧
+Authorization: ⟦abc123def456⟧
+Authorization: Digest username="bob", response="⟦6629fae49393a05397450978507c4ef1⟧"
+Proxy-Authorization: Basic ⟦QWxhZGRpbjpvcGVuc2VzYW1l⟧
+{"Authorization": "Bearer ⟦abc123def456ghi⟧"}
+curl -H "X-Api-Key: ⟦swordfish⟧" https://x
+X-Vault-Token: ⟦s.abcdef1234567890⟧
+?api_key=⟦12345678⟧&x=1
+https://x.example/y?access_token=⟦abcdef⟧&x=1
+mongodb+srv://bob:⟦s3cret⟧@cluster0.example.net/x
+redis://:⟦s3cret⟧@cache:6379/0
+jdbc:oracle:thin:scott/⟦tiger⟧@db:1521/x
+"""
+ON_COMMAND_LINES = r"""
+mysql -u root -p⟦MyS3cret⟧
+mysqldump --password=⟦hushhush⟧ db
+sshpass -p '⟦pa55word⟧' ssh bob@host
+docker login -u bob -p ⟦hunter2⟧ registry
+redis-cli -h x -a ⟦hunter2⟧ ping
+tool --db-password ⟦hushhush⟧ --x
+openssl rsa -passin pass:⟦hunter2⟧ -in k
+smbclient -U bob%⟦hunter2⟧ //h/s
+htpasswd -b .htpasswd bob ⟦hunter2⟧
+machine example.com login bob password ⟦hunter2⟧
+db.internal:5432:shop:bob:⟦hunter2⟧
+bob:⟦$apr1$abcdefgh$abcdefghijklmnopqrstuv⟧
+"""
+CODES = """
+PIN: ⟦4821⟧
+Your PIN is ⟦4821⟧.
+CVV ⟦123⟧
+cvc: ⟦123⟧, exp 12/27
+OTP: ⟦482193⟧
+verification code is ⟦482 193⟧
+"""
+ACROSS_LINES = (
+    "<password>⟦hunter2⟧</password>",
+    '<ns:Password attr="1">⟦letmein⟧</ns:Password>',
+    '<property name="password" value="⟦hunter2⟧"/>',
+    "- name: DB_PASSWORD\n  value: ⟦hunter2⟧",
+    "machine example.com\n  login bob\n  password ⟦swordfish⟧",
+    "| user | password |\n|---|---|\n| bob | ⟦hunter2⟧ |\n| eve | ⟦letmein⟧ |\n\n| a | b |\n|---|---|\n| c | d |",
+    "user,password\nbob,⟦hunter2⟧\neve,⟦swordfish⟧\n",
+    "name;Passwort;x\nbob;⟦hunter2⟧;1",
+    "| id | pin | cvv |\n|--|--|--|\n| 1 | ⟦4821⟧ | ⟦123⟧ |",
+    "kind: Secret\nmetadata:\n  name: x\ndata:\n  user: ⟦Ym9i⟧\nstringData:\n  a: ⟦swordfish⟧\n---\ndata:\n  a: bcdef",
+    "apiVersion: v1\ndata:\n  pw: ⟦aHVudGVyMg==⟧\nkind: Secret\n",
+)
+NO_SECRET = r"""
+password = os.environ["X"]
+def password(self) -> str:
+token = tokenizer(text)
+token = tokenizer.encode(text)
+token: str = "x"
+password: SecretStr
+password: string;
+key=value docs, name=value
+PIN 13, pin 13 of the GPIO header, pins 4-8, pin: 13
+PWD=/srv/x/project2
+"OLDPWD": "/srv/x/project",
+connect(user=user, password=entered)
+    password=entered,
+const password = await read('Password: ');
+password=settings.db_password,
+secret_key = hashlib.sha256(x)
+The password is required. The password is wrong
+Password was changed yesterday
+Password: must be at least 8 characters
+password: {{ db_password }}
+password: "********"
+api_key="YOUR_API_KEY"
+GIT_ASKPASS: 'echo',
+SECRET_KEY=os.environ["SECRET_KEY2"]
+GOOGLE_APPLICATION_CREDENTIALS=/etc/key2.json
+headers = {"Authorization": f"Bearer {token}"}
+Authorization: required; basic authentication is used
+Set-Cookie: theme=dark; Path=/; Max-Age=3600
+max_tokens=4096, max_token: 128000
+secret: my-app-tls
+PASS: test_login2
+bypass: true, compass: north
+<label>Password</label><password/>
+docker run -p 8080:80 nginx
+mysql -u root -p shop
+ssh -p 2222 host
+--password PASSWORD, --token=<token>, tool --token-limit 4096
+security code review 2024, CVC 4.0
+If the user or password part of your credentials
+identified by `diagnostics.previous_message_id`.
+token task-0123456789abcdef/research-1
+"""
+NO_SECRET_ACROSS_LINES = (
+    "| name | type |\n|---|---|\n| password | string |\n| user | text1 |\n| token | abc12345 |",
+    "from x import user,password\nfrom y import a,bc12",
+    "Enter password, then\nwait, and so1 on",
+    "| model | token | price |\n|--|--|--|\n| gpt4o | 4096 | 12 |\n| the | word | x |",
+    "kind: Secret\ndata:\n  x: <SECRET_0123456789ab>\n",
+    "| password |\n|---|\n| <SECRET_0123456789ab> |",
+)
+
+
+def cases(*blocks: str) -> list[str]:
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+def marked(text: str) -> str:
+    finds = [Found(*hit) for hit in (*RECOGNISER.hits(text), *secrets_of_the_whole(text))]
+    for find in reversed(without_overlaps(text, finds)):
+        text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
+    return text
+
+
+@pytest.mark.parametrize("text", [*cases(BY_A_WORD, IN_HEADERS_AND_ADDRESSES, ON_COMMAND_LINES, CODES), *ACROSS_LINES])
+def test_of_what_holds_a_secret_the_secret_is_found(text: str) -> None:
+    assert marked(re.sub("[⟦⟧]", "", text)) == text
+
+
+@pytest.mark.parametrize("text", [*cases(NO_SECRET), *NO_SECRET_ACROSS_LINES])
+def test_code_manuals_and_figures_hold_no_secret(text: str) -> None:
+    assert marked(text) == text
+
+
+def test_a_table_longer_than_a_chunk_keeps_its_heading() -> None:
+    table = "| user | password |\n|---|---|\n" + "".join(f"| user{n} | letmein |\n" for n in range(400))
+    assert marked(table).count("⟦letmein⟧") == 400

@@ -1,0 +1,186 @@
+"""Redaction that takes too long, and redaction by several processes, some of which die or hang."""
+
+import asyncio
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from benchmarks.privacy.corpus import sentences
+from tests.running import until
+from waystation.adapters.presidio.computing import MOST_LEFT_BEHIND, Failure, outcome_of
+from waystation.adapters.presidio.own import read_own_rules
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.presidio.secrets import secrets_of_the_whole
+from waystation.domain.errors import RedactionFailed, TextNotRedacted
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
+
+KEY = b"k" * 32
+HANGS = "this text hangs"
+FINE = "Write to alice@example.com."
+GERMAN = "Gestern traf Anna Schmidt ihren Bruder, und sie sprachen lange mit anna@example.com.\n" * 30
+LONG = "\n".join(one.text for one in sentences(60, seed=5)) + "\n" + GERMAN
+SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
+
+
+@pytest.fixture
+def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Until it is set, one text hangs."""
+    released = threading.Event()
+
+    def hanging(text: str) -> object:
+        if HANGS in text:
+            released.wait()
+        return secrets_of_the_whole(text)
+
+    monkeypatch.setattr("waystation.adapters.presidio.search.secrets_of_the_whole", hanging)
+    yield released
+    released.set()
+
+
+async def redacted(redactor: PresidioRedactor, text: str, place: Place = Place.COMPRESSED) -> Redacted:
+    (result,) = await redactor.redact([text], place, "t")
+    return result
+
+
+async def test_a_text_that_hangs_fails_by_its_time_and_others_go_on(release: threading.Event) -> None:
+    with closing(PresidioRedactor(KEY, seconds=5)) as redactor:
+        await redactor.warm_up()
+        hanging = asyncio.create_task(redacted(redactor, HANGS))
+        await asyncio.sleep(0)
+        fine = asyncio.create_task(redacted(redactor, FINE))
+        with pytest.raises(TextNotRedacted, match=r"^redaction took over 5\.\d+ s and was given up"):
+            await hanging
+        assert "alice" not in (await fine).text
+        release.set()
+        assert (await redacted(redactor, HANGS)).text == HANGS
+
+
+async def test_waiting_for_its_turn_costs_a_text_no_time(release: threading.Event) -> None:
+    with closing(PresidioRedactor(KEY, seconds=5)) as redactor:
+        await redactor.warm_up()
+        texts = [redacted(redactor, f"{HANGS} {number}") for number in range(2)]
+        *hung, fine = await asyncio.gather(*texts, redacted(redactor, FINE), return_exceptions=True)
+        assert all(isinstance(one, TextNotRedacted) for one in hung)
+        assert isinstance(fine, Redacted)
+    release.set()
+
+
+async def test_where_too_many_hang_redaction_is_down_and_not_the_text_at_fault(release: threading.Event) -> None:
+    with closing(PresidioRedactor(KEY, seconds=0.001)) as redactor:
+        await redactor.warm_up()
+        for number in range(MOST_LEFT_BEHIND):
+            with pytest.raises(TextNotRedacted):
+                await redacted(redactor, f"{HANGS} {number}")
+        with pytest.raises(RedactionFailed, match="hangs in 32 threads") as down:
+            await redacted(redactor, FINE)
+        assert not isinstance(down.value, TextNotRedacted)
+        release.set()
+
+
+def test_an_error_is_told_by_its_name_alone_also_across_processes() -> None:
+    def broken() -> None:
+        raise ValueError(HANGS)
+
+    outcome = outcome_of(broken)
+    assert isinstance(outcome, Failure)
+    assert str(outcome.error) == "redaction failed with ValueError"
+    assert HANGS.encode() not in pickle.dumps(outcome)
+    assert outcome.error.__context__ is None
+
+
+def children() -> list[int]:
+    return [child.pid for child in multiprocessing.active_children() if child.name == "redaction" and child.pid]
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[PresidioRedactor]:
+    redactor = PresidioRedactor(KEY)
+    yield redactor
+    redactor.close()
+
+
+async def test_processes_find_what_one_process_finds_and_end_with_the_redactor(alone: PresidioRedactor) -> None:
+    with closing(PresidioRedactor(KEY, processes=2)) as redactor:
+        for place in (Place.COMPRESSED, Place.TOOL_RESULT):
+            assert await redacted(redactor, LONG, place) == await redacted(alone, LONG, place)
+        assert (await redacted(redactor, LONG)).languages_without_names == ("de",)
+        assert len(children()) == 2
+    assert children() == []
+    with pytest.raises(RedactionFailed, match="the redactor is closed"):
+        await redacted(redactor, LONG + "!")
+
+
+async def test_a_process_that_dies_or_hangs_is_replaced(alone: PresidioRedactor) -> None:
+    with closing(PresidioRedactor(KEY, seconds=5, processes=2)) as redactor:
+        await redactor.warm_up()
+        dead, hanging = children()
+        os.kill(dead, signal.SIGKILL)
+        assert await redacted(redactor, LONG) == await redacted(alone, LONG)
+        assert dead not in children()
+        os.kill(hanging, signal.SIGSTOP)
+        with pytest.raises(TextNotRedacted, match=r"^redaction took over \d+"):
+            await redacted(redactor, FINE + LONG)
+        assert hanging not in children()
+        assert await redacted(redactor, FINE + LONG) == await redacted(alone, FINE + LONG)
+
+
+async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(SLOW)
+    slow = Rules(own=read_own_rules(tmp_path / "rules.yaml"))
+    missing = Rules(models={"en": "xx_no_such_model"})
+    with closing(PresidioRedactor(KEY, slow, processes=2)) as redactor:
+        with pytest.raises(TextNotRedacted, match="the recogniser 'slow' of your own took over 2 s"):
+            await redacted(redactor, "x" * 4_500)
+        assert len((await redacted(redactor, GERMAN)).spans) == 30
+    with closing(PresidioRedactor(KEY, missing, processes=2)) as redactor:
+        with pytest.raises(RedactionFailed, match="the spaCy model xx_no_such_model is not installed") as caught:
+            await redacted(redactor, LONG)
+        assert not isinstance(caught.value, TextNotRedacted)
+
+
+PARENT = """
+import asyncio, multiprocessing, time
+from waystation.adapters.presidio.redactor import PresidioRedactor
+
+if __name__ == "__main__":
+    redactor = PresidioRedactor(bytes(32), processes=2)
+    asyncio.run(redactor.warm_up())
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    time.sleep(600)
+"""
+
+
+async def test_processes_end_with_a_worker_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    paths = {"PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))}
+    with subprocess.Popen(
+        [sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True, env=os.environ | paths
+    ) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in (await asyncio.to_thread(parent.stdout.readline)).split()]
+        parent.kill()
+    assert len(pids) == 2
+
+    async def gone() -> bool:
+        return not any(runs(pid) for pid in pids)
+
+    await until(gone)
+
+
+def runs(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

@@ -1,0 +1,158 @@
+"""One person in the store, on both databases: counted by task and place, and erased from every text."""
+
+import pytest
+
+from tests.adapters.test_store_forgetting import ended, everything_in
+from tests.store_contract.values import passage, request, row, summary
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.belongings import SOURCES
+from waystation.adapters.store.schema import metadata, texts
+from waystation.adapters.store.sealed import SealedBytes, SealedText
+from waystation.domain.documents import Document
+from waystation.domain.errors import WrongStore
+from waystation.domain.leg import RunRef
+from waystation.domain.messages import Message, Text, Thinking, user_text
+from waystation.domain.persons import ERASED, PersonOrder, Sought, Whereabouts, summed
+from waystation.domain.plan import standard_plan
+from waystation.domain.plan_change import PlanVersion
+from waystation.domain.task import SourceDocument, TaskRow
+from waystation.domain.work import Note
+
+ADA = "<PERSON_aaaaaaaaaaaa>"
+SOUGHT = Sought("Ada Lovelace", (ADA,))
+LETTER = SourceDocument(name="Letter of Ada Lovelace.md", text="Dear sir,\nAda\nLovelace writes.\nADA LOVELACE\n")
+OTHER = SourceDocument(name="tides.md", text="High water at noon.")
+
+
+async def kept_task(store: SqlStore, name: str, tenant: str = "default", person: str = "Ada Lovelace") -> TaskRow:
+    """A task that has ended, with this person in clear and by placeholder wherever text is kept."""
+    kept = row(request(name, question=f"What does {person} say?", session=name, tenant=tenant))
+    kept = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": await store.store_id()})})
+    letter = LETTER if person == "Ada Lovelace" else SourceDocument(name="letter.md", text=f"{person} writes.")
+    await store.register(kept, [letter, OTHER])
+    await store.save_plan(kept.ref.task_id, standard_plan(f"Read about {person}"))
+    revised = PlanVersion(
+        number=2, plan=standard_plan(f"Ask {person}"), made_by="revision-1", reason=f"{person} knows."
+    )
+    await store.save_revision(kept.ref.task_id, revised)
+    run = RunRef(**kept.ref.model_dump(), step_id="research-1", role="research")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    long = await store.put_text(f"A long result about {person} for {name}")
+    thought = Message(id="a", role="assistant", blocks=(Thinking(thinking=person, signature="s"), Text(text="Yes.")))
+    await store.commit_message(fence, 0, user_text("question-1", f"{person}, see {long}"))
+    await store.commit_message(fence, 1, thought.model_copy(update={"id": "answer-1"}))
+    memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
+    memory = memory.model_copy(update={"text": f"{ADA} said so", "content_hash": "before"})
+    tides = passage(f"tides-{name}", run.run_id, kept.ref.task_id)
+    await store.commit_compaction(fence, 2, summary(), [memory, tides], None)
+    await store.stored([memory.id, tides.id])
+    await store.add_note(
+        fence,
+        kept.ref.task_id,
+        Note(id="n", run_id=run.run_id, document=letter.name, first_line=1, last_line=1, text=person),
+    )
+    report = await store.put_text(f"# By {ADA}\n{person} writes, in {long}.")
+    await store.finish(kept.ref.task_id, ended(kept, report))
+    return kept
+
+
+def order(kept: TaskRow) -> PersonOrder:
+    return PersonOrder(store_id=kept.ref.store_id, tenant=kept.ref.tenant, wanted="", placeholders=(ADA,))
+
+
+async def test_a_person_is_counted_by_task_and_place_in_clear_and_by_placeholder(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    await kept_task(store, "second", person="Charles Babbage")
+    traces = await store.traces(kept.ref.tenant, SOUGHT)
+    assert summed(tuple(trace for trace in traces if trace.task_id == kept.ref.task_id)) == {
+        Whereabouts.REQUEST: 1,
+        Whereabouts.DOCUMENT_NAME: 1,
+        Whereabouts.DOCUMENT: 2,
+        Whereabouts.TEXT: 3,
+        Whereabouts.PLAN: 9,
+        Whereabouts.TRANSCRIPT: 2,
+        Whereabouts.NOTE: 2,
+        Whereabouts.REMEMBERED: 1,
+    }
+    of_the_other = {trace.place for trace in traces if trace.task_id != kept.ref.task_id}
+    assert of_the_other == {Whereabouts.TEXT, Whereabouts.REMEMBERED}, "the report and the passage have the placeholder"
+
+
+def test_every_column_that_is_sealed_is_looked_through() -> None:
+    sealed = {
+        column
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, SealedText | SealedBytes)
+    }
+    assert {source.column for source in SOURCES} | {texts.c.content} == sealed
+
+
+async def test_what_is_erased_is_nowhere_and_everything_that_is_left_is_read_as_before(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    await store.erase(order(kept), SOUGHT)
+    assert await store.traces(kept.ref.tenant, SOUGHT) == ()
+    left = await everything_in(store)
+    assert [word for word in ("Ada", "Lovelace", "LOVELACE", "aaaaaaaaaaaa") if word in left] == []
+    after = await store.task(kept.ref.task_id)
+    assert after.request.question == f"What does {ERASED} say?"
+    said = (await store.load(f"{kept.ref.task_id}/research-1")).messages
+    revised = (await store.plan_versions(kept.ref.task_id))[1]
+    assert (revised.made_by, revised.reason) == ("revision-1", f"{ERASED} knows.")
+    assert revised.plan == standard_plan(f"Ask {ERASED}")
+    long = said[0].text.removeprefix(f"{ERASED}, see ")
+    assert await store.get_text(long) == f"A long result about {ERASED} for first"
+    assert said[1].blocks == (Text(text=ERASED), Text(text="Yes."))
+    assert after.progress is not None
+    assert after.progress.report is not None
+    assert await store.get_text(after.progress.report) == f"# By {ERASED}\n{ERASED} writes, in {long}."
+
+
+async def test_a_document_keeps_its_lines_so_that_citations_still_check(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    before = await store.documents(kept.ref.task_id)
+    await store.erase(order(kept), SOUGHT)
+    text = f"Dear sir,\n\n{ERASED} writes.\n{ERASED}\n"
+    letter, tides = await store.documents(kept.ref.task_id)
+    assert letter == Document(
+        name=f"Letter of {ERASED}.md", blob=letter.blob, lines=before[0].lines, characters=len(text)
+    )
+    assert await store.get_text(letter.blob) == text
+    assert len(text.splitlines()) == before[0].lines
+    assert tides == before[1]
+
+
+async def test_passages_that_had_the_person_wait_to_be_embedded_anew_and_no_others(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    await store.erase(order(kept), SOUGHT)
+    (waiting,) = await store.waiting(10)
+    assert (waiting.id, waiting.text) == ("passage-first", f"{ERASED} said so")
+    assert waiting.content_hash != "before"
+
+
+async def test_another_tenant_keeps_the_same_document_and_every_word(store: SqlStore) -> None:
+    kept, theirs = await kept_task(store, "first"), await kept_task(store, "first", tenant="others")
+    before = await store.traces(theirs.ref.tenant, SOUGHT)
+    await store.erase(order(kept), SOUGHT)
+    assert await store.traces(theirs.ref.tenant, SOUGHT) == before
+    assert await store.get_text((await store.documents(theirs.ref.task_id))[0].blob) == LETTER.text
+
+
+async def test_the_same_task_is_known_again_and_a_new_one_gets_the_document_as_it_is_given(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    await store.erase(order(kept), SOUGHT)
+    assert not await store.register(kept, [LETTER, OTHER])
+    again = row(request("later", question="And?", session="first"))
+    await store.register(again, [LETTER])
+    assert await store.get_text((await store.documents(again.ref.task_id))[0].blob) == LETTER.text
+
+
+async def test_an_order_is_carried_out_twice_and_refused_by_another_store(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    await store.erase(order(kept), SOUGHT)
+    left = await everything_in(store)
+    await store.erase(order(kept), SOUGHT)
+    assert await everything_in(store) == left
+    with pytest.raises(WrongStore):
+        await store.erase(order(kept).model_copy(update={"store_id": "elsewhere"}), SOUGHT)

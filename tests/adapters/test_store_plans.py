@@ -1,0 +1,44 @@
+import pytest
+
+from tests.store_contract.values import request, row
+from waystation.adapters.store import SqlStore
+from waystation.domain.errors import UnknownTask
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.plan import standard_plan
+from waystation.domain.plan_change import PlanVersion
+
+SECOND = PlanVersion(number=2, plan=standard_plan("second"), made_by="revision-1", reason="Fog.")
+THIRD = PlanVersion(number=3, plan=standard_plan("third"), made_by="revision-2")
+
+
+async def test_every_plan_is_kept_and_the_newest_holds(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [])
+    task_id = task.ref.task_id
+    assert await store.plan_versions(task_id) == ()
+    await store.save_plan(task_id, standard_plan("first"))
+    for version in (SECOND, THIRD, SECOND.model_copy(update={"reason": "Late."})):
+        await store.save_revision(task_id, version)
+    first = PlanVersion(number=1, plan=standard_plan("first"), made_by="plan")
+    assert await store.plan_versions(task_id) == (first, SECOND, THIRD)
+    assert await store.plan(task_id) == THIRD.plan
+
+
+async def test_a_revision_of_an_unknown_task_is_refused(store: SqlStore) -> None:
+    with pytest.raises(UnknownTask):
+        await store.save_revision("task-0", SECOND)
+
+
+async def test_plans_are_forgotten_with_their_task(store: SqlStore) -> None:
+    task = row(request())
+    await store.register(task, [])
+    await store.save_plan(task.ref.task_id, standard_plan("first"))
+    await store.save_revision(task.ref.task_id, SECOND)
+    order = ForgetOrder(
+        store_id=await store.store_id(), tenant=task.ref.tenant, task_ids=(task.ref.task_id,), everything=True
+    )
+    await store.forget(order)
+    assert await store.plan_versions(task.ref.task_id) == ()
+    async with store.database.read() as connection:
+        left = await connection.exec_driver_sql("SELECT count(*) FROM plan_revisions")
+        assert left.scalar_one() == 0

@@ -1,0 +1,87 @@
+import pytest
+
+from waystation.adapters.tables.asked import Unusable
+from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid
+from waystation.ports import TableText
+
+
+def read(text: str, *, first_line: int = 1, heading: bool = True, sheet: bool = False) -> Grid:
+    return grid(TableText(name="t", text=text, first_line=first_line, heading=heading, sheet=sheet))
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", " | "])
+def test_cells_are_found_whatever_separates_them(separator: str) -> None:
+    rows = [("region", "amount"), ("North", "1.5"), ("South", "2.5")]
+    found = read("\n".join(separator.join(row) for row in rows))
+    assert (found.names, found.columns) == (["region", "amount"], [("North", "South"), ("1.5", "2.5")])
+
+
+def test_commas_within_numbers_do_not_separate_cells_where_semicolons_do() -> None:
+    assert read("Land;Preis, netto\nNord;1,50\nSüd;2,75").names == ["Land", "Preis, netto"]
+
+
+def test_rows_know_their_lines_over_blank_ones_and_cells_of_several_lines() -> None:
+    assert read('a,b\n\n1,"two\nlines"\n\n3,4', first_line=10).lines == [12, 15]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_name() -> None:
+    assert read("\ufeffa,b\n1,2").names == ["a", "b"]
+
+
+def test_names_that_come_twice_are_missing_or_belong_to_us_are_made_different() -> None:
+    assert read("a,A,,_line,a\n1,2,3,4,5").names == ["a", "A_2", "column_3", "_line_2", "a_3"]
+
+
+def test_a_table_without_a_heading_keeps_its_first_row() -> None:
+    found = read("1,2\n3,4", heading=False)
+    assert (found.names, found.columns, found.lines) == (["column_1", "column_2"], [("1", "3"), ("2", "4")], [1, 2])
+
+
+def test_ragged_rows_lose_nothing_and_are_told() -> None:
+    found = read("a,b\n1,2,extra\n3\n4,5")
+    assert found.columns == [("1", "3", "4"), ("2", "", "5"), ("extra", "", "")]
+    assert found.names == ["a", "b", "column_3"]
+    assert found.cautions == [
+        "t: 1 row (line 2) with more cells than the first row; those beyond are in the columns from number 3 on, "
+        "and values may be shifted",
+        "t: 1 row (line 3) with fewer cells than the first row; the missing ones are NULL",
+    ]
+
+
+def test_only_some_of_many_ragged_rows_are_named() -> None:
+    (caution,) = read("a,b\n" + "1\n" * 9).cautions
+    assert caution.startswith("t: 9 rows (line 2, 3, 4, 5, 6, …) with fewer cells")
+
+
+def test_a_sheet_is_cut_between_its_cells_only_whatever_they_hold() -> None:
+    found = read('name | note\nSmith, J | a|b\n | "quoted\n', sheet=True)
+    assert found.columns == [("Smith, J", ""), ("a|b", '"quoted')]
+    assert read("name\nSmith, John", sheet=True).columns == [("Smith, John",)]
+
+
+def test_the_line_below_the_heading_of_a_markdown_table_is_no_row() -> None:
+    found = read("| a | b |\n|---|:---:|\n| 1 | 2 |")
+    assert [*zip(found.names, found.columns, strict=True)][1:3] == [("a", ("1",)), ("b", ("2",))]
+
+
+def test_a_heading_alone_is_a_table_of_no_rows() -> None:
+    found = read("a,b")
+    assert (found.names, found.columns) == (["a", "b"], [(), ()])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "t has no rows"),
+        ("\n \n", "t has no rows"),
+        ("a,b\n1,\0", "Line 2 of t has a NUL character"),
+        ('a,b\n1,2\n1,"never closed\n3,4', "begins on line 3 cannot be read"),
+        ('a,b\n1,"closed" early', "begins on line 2 cannot be read"),
+        ("a,b\n1," + "x" * 200_000, "a cell there is too long"),
+        ("a,b\n1,2\n" + "x," * MOST_COLUMNS, f"Line 3 of t has {MOST_COLUMNS + 1} cells"),
+        ("x," * 400 + "\n" + "1,2\n" * 50_000, "t has more than 20,000,000 cells"),
+    ],
+)
+def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> None:
+    with pytest.raises(Unusable, match=reason):
+        read(text)

@@ -1,0 +1,116 @@
+"""Who gets how much of an agent's next request, as the client tells it from the store."""
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.agents.full_context import compressed, conversation, summary
+from tests.agents.office import TASK, Office, use
+from tests.unit.histories import prose
+from waystation.cli.render_context import context_text
+from waystation.client_context import RESULT_LAYERS, AgentContext, contexts
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Usage
+from waystation.domain.compaction.tokens import Measure, request_tokens
+from waystation.domain.compaction.view import view
+from waystation.domain.errors import BadInput
+from waystation.domain.layers import Layer
+from waystation.domain.messages import Text, user_text
+from waystation.domain.request_layers import demands_of
+from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
+from waystation.testing import ScriptedModel, scripted_reply
+
+SKILL = SourceDocument(name="skills/research.md", text="# How to do the research\nStart at the end.\n")
+HARBOUR = SourceDocument(name="harbour.md", text=prose(400))
+
+
+def progress(legs: int) -> TaskProgress:
+    usage = Usage(input=1_000, cache_read=3_000, output=50)
+    step = StepProgress(
+        id="research-1",
+        role="research",
+        state="working",
+        legs=legs,
+        usage=usage,
+        limit=Limit(tokens=9_000),
+        spent=Amount(tokens=1_050),
+    )
+    budget = BudgetProgress(limit=Limit(tokens=9_000), spent=Amount(), reserved=Amount())
+    return TaskProgress(
+        task_id=TASK, phase=TaskPhase.WORKING, title="Why?", model="claude-sonnet-5-5", steps=(step,), budget=budget
+    )
+
+
+async def context_of(office: Office, legs: int = 1) -> AgentContext:
+    (found,) = await contexts(office.store, await office.store.task(TASK), progress(legs), "research-1")
+    return found
+
+
+async def worked(office: Office) -> None:
+    """A leg with a note, a procedure, a read and a failure."""
+    await office.open_task([HARBOUR, SKILL])
+    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    calls = (
+        use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=1, last_line=1),
+        use("read_skill", "c2", name="research"),
+        use("read_document", "c3", name="harbour.md"),
+        use("read_document", "c4", name="no.md"),
+    )
+    await office.leg(ScriptedModel([scripted_reply(Text(text="I begin."), *calls)]))
+
+
+async def test_every_token_of_a_request_is_in_one_layer(full: Office) -> None:
+    await compressed(full, ScriptedModel([summary()]))
+    transcript = await full.transcript()
+    demands = demands_of(transcript, Measure(fixed=2_000), RESULT_LAYERS)
+    total = sum(part.tokens for parts in demands.values() for part in parts)
+    assert total == request_tokens(2_000, view(transcript))
+    assert {Layer.EPISODIC, Layer.SHORT_TERM, Layer.RETRIEVED} <= demands.keys()  # its tool is recall
+    assert Layer.OBSERVATIONS not in demands
+
+
+async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_office: Office) -> None:
+    await worked(bare_office)
+    found = await context_of(bare_office)
+    asked = {row.layer: row.asked for row in found.allocation.rows}
+    assert [layer for layer, tokens in asked.items() if not tokens] == [Layer.EPISODIC]
+    assert (found.turn, found.window, found.cached_share, found.system_known) == (2, 20_000, 0.75, True)
+    assert asked[Layer.SYSTEM] > 1_000
+    assert asked[Layer.OBSERVATIONS] > 200
+    assert found.allocation.got <= found.allocation.limit == 18_000
+
+
+async def test_before_its_first_leg_has_ended_an_agents_tools_are_not_known(bare_office: Office) -> None:
+    await worked(bare_office)
+    found = await context_of(bare_office, legs=0)
+    assert not found.system_known
+    assert "System prompt and tools are not in it" in context_text(found)
+
+
+async def test_an_agent_that_has_not_begun_has_no_context(office: Office) -> None:
+    assert await contexts(office.store, await office.store.task(TASK), progress(0), None) == ()
+
+
+async def test_an_unknown_agent_is_refused_with_those_that_there_are(office: Office) -> None:
+    with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
+        await contexts(office.store, await office.store.task(TASK), progress(0), "cook")
+
+
+async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> None:
+    await office.said([user_text("m1", "<task>\nWhy?\n</task>"), *conversation()[1:]])
+    assert context_text(await context_of(office)) == snapshot("""\
+research-1, turn 14: claude-sonnet-5-5, a window of 20,000 tokens
+full from 15,000 on; 75.0% of its input so far was read from the cache
+System prompt and tools are not in it: they are known when its first leg has ended.
+layer                share   asked     got  gave way  gives way first
+system and policy      900       0       0         -  the last named
+task contract          900      12      12         -  the last named
+runtime state          540      39      39         -  the last named
+short-term memory    3,240     273     273         -  the oldest
+episodic memory      2,340       0       0         -  the oldest
+semantic memory      1,620       0       0         -  what can be read again, the oldest first
+procedural memory    1,260       0       0         -  the least relevant
+observations         3,960       0       0         -  what can be read again, the oldest first
+retrieved evidence   1,620  16,925  16,925         -  the least relevant
+work buffer          1,620   4,000     748     3,252  the last named
+all                 18,000  21,249  17,997     3,252\
+""")

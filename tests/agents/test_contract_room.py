@@ -1,0 +1,145 @@
+"""What of a contract has room, and the procedures of the user's in it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.agents.office import NOON, TASK, TENANT, Office, use
+from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.agents.contract_text import HELD, NAMED_DOCUMENTS, Room
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.layers import SHARES, Layer, limit_of
+from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.task import SourceDocument
+from waystation.domain.unattended import Unattended
+from waystation.testing import ListMemory, ScriptedModel
+
+ROOMY, FIXED = 200_000, 2_500
+TAGS = 50
+"""Tokens of those around lists, which are not counted for any part."""
+REVIEW = SourceDocument(name="skills/research.md", text="# How to do the research\nStart at the end.\n")
+COOK = SourceDocument(name="skills/cook.md", text="---\nname: cook\ndescription: Baking bread at home\n---\nKnead.\n")
+BROKEN = SourceDocument(name="skills/broken.md", text="---\nname: broken\n")
+EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
+
+
+async def contract(office: Office, window: int = ROOMY, notices: list[str] | None = None) -> str:
+    told = notices if notices is not None else []
+    return (await office.contracts.write(office.run_ref(), "m1", told, Room(window=window, fixed=FIXED))).text
+
+
+def many(count: int) -> list[SourceDocument]:
+    return [SourceDocument(name=f"chapter-{number:04}-of-the-harbour.md", text="Silt.\n") for number in range(count)]
+
+
+@pytest.mark.parametrize("window", [4_000, 6_000, 8_000, 16_000])
+async def test_a_contract_leaves_the_conversation_its_room(bare_office: Office, window: int) -> None:
+    await bare_office.open_task([*many(300), REVIEW, COOK])
+    held = sum(SHARES[layer] for layer in HELD)
+    others = 100 - SHARES[Layer.SYSTEM]  # prompt and tools are over their share, so the rest is shared by the others
+    room = (limit_of(window) - FIXED) * (others - held) // others
+    assert estimate_text(await contract(bare_office, window)) <= room + TAGS
+
+
+async def test_names_of_documents_give_way_from_the_last_on(bare_office: Office) -> None:
+    await bare_office.open_task(many(300))
+    named = [(await contract(bare_office, window)).count("- chapter-") for window in (5_000, 9_000, ROOMY)]
+    assert 0 < named[0] < named[1] < named[2] == NAMED_DOCUMENTS
+    text = await contract(bare_office, 5_000)
+    assert "- chapter-0000-of" in text
+    assert f"- and {300 - named[0]} more; list_documents shows them" in text
+
+
+async def test_what_all_agents_of_a_task_share_comes_first(bare_office: Office) -> None:
+    await bare_office.open_task([EVIDENCE, REVIEW], accept=["Brief"])
+    text = await contract(bare_office)
+    order = ["<question>", "<accept>", "<output>", "<documents", "<procedures", "<step", "</task>", "<procedure name"]
+    assert sorted(order, key=text.index) == order
+
+
+async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_office: Office) -> None:
+    await bare_office.open_task([EVIDENCE, REVIEW, COOK])
+    text = await contract(bare_office)
+    assert "- research: How to do the research" in text
+    assert "- cook: Baking bread at home" in text
+    assert "Start at the end." in text
+    assert "Knead." not in text
+    assert '<documents count="1">' in text
+
+
+async def test_a_procedure_that_cannot_be_used_is_said(bare_office: Office) -> None:
+    await bare_office.open_task([EVIDENCE, BROKEN])
+    notices: list[str] = []
+    assert "- skills/broken.md cannot be used: its front matter has no end" in await contract(
+        bare_office, notices=notices
+    )
+    assert notices == ["1 procedure cannot be used; the contract of each agent says why."]
+
+
+async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) -> None:
+    long = SourceDocument(name="skills/research.md", text="# How to do the research\n" + "Start at the end. " * 200)
+    await bare_office.open_task([EVIDENCE, long])
+    text = await contract(bare_office, 6_000)
+    assert "- research: How to do the research" in text
+    assert "Start at the end." not in text
+
+
+async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_office: Office) -> None:
+    by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
+    await bare_office.open_task(unattended=Unattended(answer_by=by))
+    assert "<deadline>\n2026-11-22 07:00 UTC: from then on nobody is waited for" in await contract(bare_office)
+
+
+async def test_without_a_deadline_nothing_is_said_of_one(bare_office: Office) -> None:
+    await bare_office.open_task(unattended=Unattended(answer_by=NOON, then="wait"))
+    assert "<deadline>" not in await contract(bare_office)
+
+
+async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -> None:
+    await bare_office.open_task([EVIDENCE, REVIEW])
+    agent = ScriptedModel([])
+    run, terms = bare_office.run_ref(), bare_office.terms
+    toolbox = await bare_office.desk.toolbox_of(run, terms)
+    assert agent.calls == 0
+    read = await toolbox.run(use("read_skill", name="research"), await bare_office.site())
+    assert read.content == '<procedure name="research">\n# How to do the research\nStart at the end.\n</procedure>'
+    refused = await toolbox.run(use("read_document", name="skills/research.md"), await bare_office.site())
+    assert refused.is_error
+    assert "is a procedure, and no evidence" in refused.content
+    unknown = await toolbox.run(use("read_skill", name="cook"), await bare_office.site())
+    assert unknown.content == "There is no procedure 'cook'. There are: research."
+    assert "No passage matches" in await bare_office.call(use("search_documents", query="start end"))
+    assert await bare_office.call(use("list_documents")) == "harbour.md (1 lines, 29 characters)"
+
+
+async def test_without_procedures_there_is_no_tool_for_them(office: Office) -> None:
+    toolbox = await office.desk.toolbox_of(office.run_ref(), office.terms)
+    assert "read_skill" not in {spec.name for spec in toolbox.specs}
+
+
+async def test_what_is_recalled_unasked_is_relevant(bare_office: Office) -> None:
+    await bare_office.open_task()
+    embedder = WordLlamaEmbedder()
+    bare_office.memory = ListMemory(embedder.dimension)
+    texts = ("We did all the research on silt in the harbour.", "The sourdough needs doing at noon.")
+    for number, (text, vector) in enumerate(zip(texts, await embedder.embed(texts), strict=True)):
+        passage = Passage(
+            id=f"00000000-0000-5000-8000-{number:012}",
+            tenant=TENANT,
+            session="session",
+            task_id=TASK,
+            run_id=f"{TASK}/other",
+            step_id="other",
+            first_message="m1",
+            last_message="m2",
+            text=text,
+            content_hash=text,
+            created=NOON,
+        )
+        await bare_office.memory.upsert([EmbeddedPassage(passage=passage, dense=vector)])
+    recollection = bare_office.contracts.recollection
+    asked = await recollection.find(bare_office.run_ref(), "Do the research.", 1_000)
+    assert len(asked) == len(texts)
+    judging = type(recollection)(memory=bare_office.memory, embedder=embedder, redactor=bare_office.redactor)
+    shown = await judging.unasked(bare_office.run_ref(), "Do the research.", 1_000)
+    assert [excerpt.text for excerpt in shown] == [texts[0]]

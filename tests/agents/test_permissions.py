@@ -1,0 +1,200 @@
+"""Calls that ask a person: the leg ends before anything of the reply is carried out."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.agents.full_context import conversation, summary
+from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, SECRET, SECRET_PLACEHOLDER, Office, never, use
+from tests.letters import SendLetter
+from waystation.agents.editor import Editor
+from waystation.agents.permissions import EXPIRED, GO_ON, NOBODY, UNSHOWN
+from waystation.domain.actions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
+from waystation.domain.compaction.edit import ContextEdit, EditRequest
+from waystation.domain.errors import TextNotRedacted
+from waystation.domain.leg import ActionsAsked, Finished, LegOutcome, LegRequest
+from waystation.domain.messages import Message, ToolResult
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted, unredacted
+from waystation.ports import ModelReply
+from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
+
+SUBMIT = scripted_reply(
+    use("submit_findings", "c9", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}])
+)
+NOTE = use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=2, last_line=2)
+LETTER = use("send_letter", "c2", to="the keeper", text="Is it true?")
+ASKING = scripted_reply(NOTE, LETTER)
+
+
+class LettersOffice:
+    """An office whose agents may send letters."""
+
+    def __init__(self, office: Office) -> None:
+        self.office, self.tool = office, SendLetter()
+        self._leg = 0
+
+    async def leg(
+        self, replies: Sequence[ModelReply], *decisions: ActionDecision, hard: bool = False, number: int | None = None
+    ) -> LegOutcome:
+        """The next leg, with what was decided."""
+        office, self._leg = self.office, number or self._leg + 1
+        office.model = ScriptedModel(replies)
+        request = LegRequest(
+            run=office.run_ref(),
+            leg=self._leg,
+            limit=office.limit,
+            terms=office.terms.model_copy(update={"hard": hard}),
+            decisions=decisions,
+        )
+        return await replace(office.loop, desk=replace(office.desk, web=(self.tool,))).run(request, never)
+
+    async def asked(self, *replies: ModelReply) -> tuple[ActionQuestion, ...]:
+        outcome = await self.leg(replies)
+        assert isinstance(outcome, ActionsAsked)
+        return outcome.questions
+
+    async def results(self) -> tuple[ToolResult, ...]:
+        """The answers to the first reply."""
+        return (await self.office.transcript()).messages[2].tool_results
+
+
+@pytest.fixture
+def letters(office: Office) -> LettersOffice:
+    return LettersOffice(office)
+
+
+def decision(question: ActionQuestion, *, allowed: bool, note: str = "", expired: bool = False) -> ActionDecision:
+    return ActionDecision(digest=question.digest, allowed=allowed, note=note, expired=expired)
+
+
+async def test_a_reply_with_a_call_that_asks_ends_the_leg_before_any_of_its_calls_is_carried_out(
+    letters: LettersOffice,
+) -> None:
+    (question,) = await letters.asked(ASKING)
+    assert (question.call_id, question.tool, question.hidden) == ("c2", "send_letter", 0)
+    assert question.text == "Send this letter to the keeper?\nIs it true?"
+    assert letters.tool.sent == []
+    assert await letters.office.store.notes("task-1", "task-1/research-1") == ()
+
+
+async def test_an_allowed_call_is_carried_out_once_and_the_agent_goes_on(letters: LettersOffice) -> None:
+    (question,) = await letters.asked(ASKING)
+    outcome = await letters.leg([SUBMIT], decision(question, allowed=True))
+    assert isinstance(outcome, Finished)
+    assert letters.tool.sent == ["the keeper"]
+    assert [result.is_error for result in await letters.results()] == [False, False]
+    assert len(await letters.office.store.notes("task-1", "task-1/research-1")) == 1
+
+
+async def test_a_refused_call_is_an_error_with_the_note_of_whoever_refused_it(letters: LettersOffice) -> None:
+    (question,) = await letters.asked(ASKING)
+    outcome = await letters.leg([SUBMIT], decision(question, allowed=False, note=f"Not with {SECRET}."))
+    assert isinstance(outcome, Finished)
+    assert letters.tool.sent == []
+    _, result = await letters.results()
+    assert result.is_error
+    assert "A person refused this call" in result.content
+    assert f"They say: Not with {SECRET_PLACEHOLDER}." in result.content
+
+
+async def test_a_call_that_nobody_decided_on_in_time_is_not_carried_out(letters: LettersOffice) -> None:
+    (question,) = await letters.asked(ASKING)
+    await letters.leg([SUBMIT], decision(question, allowed=False, expired=True))
+    assert letters.tool.sent == []
+    assert (await letters.results())[1].content == EXPIRED
+
+
+async def test_a_refusal_without_a_note_says_how_to_go_on(letters: LettersOffice) -> None:
+    (question,) = await letters.asked(ASKING)
+    await letters.leg([SUBMIT], decision(question, allowed=False))
+    assert (await letters.results())[1].content.endswith(f"carried out. {GO_ON}")
+
+
+async def test_a_decision_on_another_call_lets_nothing_pass(letters: LettersOffice) -> None:
+    (question,) = await letters.asked(ASKING)
+    other = decision(question, allowed=True).model_copy(update={"digest": "0" * 64})
+    assert isinstance(await letters.leg([], other), ActionsAsked)
+    assert letters.tool.sent == []
+
+
+async def test_the_same_call_in_a_later_reply_is_asked_about_again_even_under_the_same_id(
+    letters: LettersOffice,
+) -> None:
+    (question,) = await letters.asked(ASKING)
+    outcome = await letters.leg([scripted_reply(LETTER)], decision(question, allowed=True))
+    assert isinstance(outcome, ActionsAsked)
+    assert outcome.questions[0].digest != question.digest
+    assert letters.tool.sent == ["the keeper"]
+
+
+async def test_a_leg_that_is_run_again_after_its_outcome_was_stored_asks_the_same(letters: LettersOffice) -> None:
+    asked = await letters.asked(ASKING)
+    again = await letters.leg([], number=1)
+    assert isinstance(again, ActionsAsked)
+    assert again.questions == asked
+
+
+async def test_only_so_many_calls_of_a_reply_are_asked_about_at_once_and_the_others_after_those(
+    letters: LettersOffice,
+) -> None:
+    many = [use("send_letter", f"c{n}", to=f"keeper {n}", text="?") for n in range(QUESTIONS_AT_ONCE + 1)]
+    first = await letters.asked(scripted_reply(*many))
+    decisions = [decision(question, allowed=True) for question in first]
+    rest = await letters.leg([], *decisions)
+    assert isinstance(rest, ActionsAsked)
+    assert len(first) == QUESTIONS_AT_ONCE
+    assert letters.tool.sent == []
+    last = [decision(question, allowed=True) for question in rest.questions]
+    assert isinstance(await letters.leg([SUBMIT], *decisions, *last), Finished)
+    assert letters.tool.sent == [f"keeper {n}" for n in range(QUESTIONS_AT_ONCE + 1)]
+
+
+async def test_where_nobody_is_asked_the_call_is_refused_and_the_agent_and_people_are_told(
+    letters: LettersOffice,
+) -> None:
+    outcome = await letters.leg([ASKING, SUBMIT], hard=True)
+    assert isinstance(outcome, Finished)
+    assert outcome.standing.notes == ("send_letter asks a person first, nobody is asked: not called",)
+    note, letter = await letters.results()
+    assert (note.is_error, letter.is_error, letter.content) == (False, True, NOBODY)
+
+
+async def test_what_a_person_is_asked_is_redacted_with_names_before_it_is_in_an_outcome(letters: LettersOffice) -> None:
+    letter = use("send_letter", "c2", to=NAME, text=f"The key is {SECRET}.")
+    (question,) = await letters.asked(scripted_reply(letter))
+    assert question.text == f"Send this letter to {NAME_PLACEHOLDER}?\nThe key is {SECRET_PLACEHOLDER}."
+
+
+class GivesUp(PlainRedactor):
+    """Goes on with a placeholder where a question cannot be redacted, as the platform's does after some attempts."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        try:
+            return await super().redact(texts, place, tenant)
+        except TextNotRedacted:
+            return tuple(unredacted(text, "0123456789ab") for text in texts)
+
+
+async def test_a_question_that_cannot_be_shown_is_not_asked_and_its_call_is_refused(letters: LettersOffice) -> None:
+    letters.office.redactor = GivesUp({})
+    letters.office.redactor.failing_at = frozenset({Place.QUESTION})
+    assert isinstance(await letters.leg([ASKING, SUBMIT]), Finished)
+    assert letters.tool.sent == []
+    assert (await letters.results())[1].content == UNSHOWN
+
+
+async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersOffice) -> None:
+    office, call = letters.office, LETTER.model_copy(update={"id": "c77"})
+    await office.said([*conversation()[:13], Message(id="m14", role="assistant", blocks=(call,))])
+    (question,) = await letters.asked()
+    office.model = ScriptedModel([summary("It silted up.")])
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=NOON)
+    request = EditRequest(run=office.run_ref(), terms=office.terms, limit=office.limit, edit=edit, known_records=0)
+    assert (await Editor(office.condenser).edit(request)).state == "done"
+    assert isinstance(await letters.leg([SUBMIT], decision(question, allowed=True)), Finished)
+    assert letters.tool.sent == ["the keeper"]
+    called, told = office.model.requests[0].messages[-2:]
+    assert called.tool_uses == (call,)
+    assert [result.content for result in told.tool_results] == ["sent to the keeper"]

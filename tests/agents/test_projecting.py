@@ -1,0 +1,137 @@
+"""What agents see of their tools, and what becomes of calls of those that they do not see."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.agents.office import DOCUMENTS, Office, never, use
+from waystation.adapters.tables.engine import DuckDbTables
+from waystation.agents.roles import Desk
+from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+from waystation.domain.delegation import DelegationTerms, HandedBack
+from waystation.domain.leg import Finished, LegRequest
+from waystation.domain.parameters import ParameterLimit
+from waystation.domain.projection import SOON, ToolPolicy, urgent
+from waystation.domain.task import SourceDocument
+from waystation.testing import ScriptedModel, scripted_reply
+
+SUBMIT = use("submit_findings", "c9", findings=[], open_questions=["Why?"])
+TABLE = SourceDocument(name="q3.csv", text="town,net\nUlm,3\n")
+
+
+class ShoutInput(ToolInput):
+    words: str
+    times: int = 8
+
+
+class Shout(TypedTool[ShoutInput]):
+    """Asks a person first."""
+
+    name = "shout"
+    description = "Says it aloud."
+    permission = "web"
+    urgency = urgent(SOON)
+    input_model = ShoutInput
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def asks(self, arguments: object) -> str | None:
+        return "May it be said aloud?"
+
+    async def run(self, arguments: ShoutInput, at: CallSite) -> str:
+        self.heard.append(arguments.times)
+        return arguments.words * arguments.times
+
+
+async def box(office: Office, desk: Desk, step_id: str = "research-1") -> Toolbox:
+    return await desk.toolbox_of(office.run_ref(step_id), office.terms)
+
+
+def names(toolbox: Toolbox) -> set[str]:
+    return {spec.name for spec in toolbox.specs}
+
+
+async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(office: Office) -> None:
+    desk = replace(office.desk, tables=DuckDbTables())
+    usual, none = await box(office, desk), await box(office, replace(desk, policy=ToolPolicy(tokens=0)))
+    assert {"search_documents", "read_document", "take_note", "submit_findings"} < names(usual)
+    assert not {"query_table", "delegate"} & names(usual)
+    assert names(none) == none.ending == {"submit_findings"}
+
+
+async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Office) -> None:
+    await bare_office.open_task([*DOCUMENTS, TABLE])
+    assert "query_table" in names(await box(bare_office, replace(bare_office.desk, tables=DuckDbTables())))
+
+
+async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office) -> None:
+    office.model = ScriptedModel(
+        [scripted_reply(use("list_documents"), use("delegate", "c2", role="research", title="x", goal="y")),
+         scripted_reply(SUBMIT)]
+    )  # fmt: skip
+    desk = replace(office.desk, policy=ToolPolicy(denied=("list_*", "delegate")))
+    terms = office.terms.model_copy(update={"delegation": DelegationTerms()})
+    request = LegRequest(run=office.run_ref(), leg=1, limit=office.limit, terms=terms)
+    assert isinstance(await replace(office.loop, desk=desk).run(request, never), Finished)
+    listed, delegated = (await office.transcript()).messages[2].tool_results
+    assert listed.is_error
+    assert delegated.is_error
+    assert listed.content.startswith("The tool list_documents is hidden: the settings deny list_*. Yours are: ")
+    assert delegated.content.startswith("The tool delegate is hidden: the settings deny delegate.")
+    assert "list_documents" not in {spec.name for spec in office.model.requests[0].tools}
+
+
+async def test_what_a_subagent_has_done_is_shown_also_where_delegating_is_denied_meanwhile(office: Office) -> None:
+    toolbox = await box(office, replace(office.desk, policy=ToolPolicy(denied=("delegate",))))
+    back = HandedBack(id="research-1.1", call_id="c1", partial=False)
+    site = replace(await office.site(), handed_back=(back,))
+    result = await toolbox.run(use("delegate", "c1", role="research", title="x", goal="y"), site)
+    assert not result.is_error
+
+
+@pytest.fixture
+def shout() -> Shout:
+    return Shout()
+
+
+async def limited(office: Office, shout: Shout, **limits: ParameterLimit) -> Toolbox:
+    return await box(office, replace(office.desk, web=(shout,), policy=ToolPolicy(limits={"shout": limits})))
+
+
+async def test_values_over_a_limit_are_refused_before_anybody_is_asked(office: Office, shout: Shout) -> None:
+    toolbox = await limited(office, shout, times=ParameterLimit(max=3))
+    loud = use("shout", words="secret", times=9)
+    assert toolbox.question(loud) is None
+    result = await toolbox.run(loud, await office.site())
+    assert (result.is_error, result.content) == (
+        True,
+        "These arguments are not allowed here: times has to be at most 3.",
+    )
+    assert toolbox.question(use("shout", words="x", times=2)) == "May it be said aloud?"
+    assert shout.heard == []
+
+
+async def test_what_is_left_out_gets_the_default_of_the_limited_schema(office: Office, shout: Shout) -> None:
+    toolbox = await limited(office, shout, times=ParameterLimit(max=3))
+    (spec,) = [spec for spec in toolbox.specs if spec.name == "shout"]
+    assert spec.input_schema["properties"] == {
+        "words": {"type": "string"},
+        "times": {"type": "integer", "default": 3, "maximum": 3},
+    }
+    assert not (await toolbox.run(use("shout", words="x"), await office.site())).is_error
+    assert shout.heard == [3]
+
+
+async def test_a_tool_whose_limits_name_no_parameter_of_it_is_hidden(office: Office, shout: Shout) -> None:
+    toolbox = await limited(office, shout, tiems=ParameterLimit(max=3))
+    assert "shout" not in names(toolbox)
+    refusal = toolbox.refusal(use("shout", words="x"))
+    assert refusal is not None
+    assert "its limits name parameters that it does not have: tiems" in refusal
+
+
+async def test_the_same_run_sees_the_same_tools_in_the_same_order(office: Office) -> None:
+    desk = replace(office.desk, tables=DuckDbTables())
+    assert (await box(office, desk)).specs == (await box(office, desk)).specs

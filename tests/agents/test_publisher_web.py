@@ -1,0 +1,45 @@
+from tests.agents.office import NOON, TASK, Office, use
+from tests.agents.test_publisher import hand_in, published
+from waystation.agents.web_pages import header, kept
+from waystation.domain.messages import Message, ToolResult, user_text
+from waystation.domain.web import web_page
+from waystation.domain.work import ReportDraft, Section
+
+ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."
+
+
+async def read_page(office: Office) -> None:
+    """The research agent has fetched the page."""
+    page = kept(web_page(ADDRESS, TEXT, NOON), await office.store.put_text(TEXT))
+    shown = f"{header(page, 1, 2, 2)}\n1| The harbour\n</web_page>"
+    await office.said(
+        (
+            user_text("m1", "Read about it."),
+            Message(id="m2", role="assistant", blocks=(use("fetch_page", "c1", url=ADDRESS),)),
+            Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="c1", content=shown),)),
+        )
+    )
+
+
+def draft(*markdown: str) -> ReportDraft:
+    return ReportDraft(title="The harbour", sections=(Section(heading="Causes", markdown="\n".join(markdown)),))
+
+
+async def test_pages_that_agents_have_fetched_are_cited_by_their_address_and_checked_like_documents(
+    office: Office,
+) -> None:
+    await read_page(office)
+    holds = f'"It silted up within ten years." [{ADDRESS}:2-2]'
+    await hand_in(office, "writing", draft(holds, f'"It was dredged." [{ADDRESS}:2-2]', f"More [{ADDRESS}:2-9]."))
+    outcome, report = await published(office)
+    assert (outcome.citations, outcome.failed) == (3, 2)
+    assert "the quoted words do not stand there" in report
+    assert "the document has 2 lines" in report
+
+
+async def test_a_page_that_nobody_has_fetched_is_no_source(office: Office) -> None:
+    await hand_in(office, "writing", draft(f"It closed [{ADDRESS}:1-1]."))
+    outcome, report = await published(office)
+    assert outcome.failed == 1
+    assert f"[{ADDRESS}:1-1]: there is no such document" in report
+    assert TASK in report

@@ -1,0 +1,96 @@
+import pytest
+from pydantic import JsonValue
+
+from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.agents.reviser import Reviser
+from waystation.domain.amount import Limit
+from waystation.domain.errors import ModelUnavailable, RedactionFailed
+from waystation.domain.privacy import Place
+from waystation.domain.revising import Revised, RevisionRequest
+from waystation.domain.work import Analysis, Finding, Findings
+from waystation.ports import ModelReply
+from waystation.testing import ScriptedModel, scripted_reply
+
+BEGUN = ("research-1", "research-2")
+FOG: JsonValue = {"id": "fog", "role": "research", "title": f"Fog of {NAME}", "goal": "Read about fog."}
+USED: JsonValue = {"id": "analysis", "needs": ["research-1", "research-2", "fog"]}
+
+
+def revision(call_id: str = "r1", **arguments: object) -> ModelReply:
+    return scripted_reply(use("revise_plan", call_id, reason=f"Ask {NAME}.", **arguments))
+
+
+ADDED = revision(add=[FOG], change=[USED])
+
+
+async def made(office: Office, model: ScriptedModel, room: int = 1, limit: int = 60_000) -> Revised:
+    office.model = model
+    store = office.store
+    reviser = Reviser(office.metered, store, store, store, store, office.redactor)
+    request = RevisionRequest(
+        ref=office.ref, number=1, model="small", limit=Limit(tokens=limit), begun=BEGUN, seen=BEGUN, room=room
+    )
+    return await reviser.revise(request)
+
+
+async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_new_version(office: Office) -> None:
+    found = Finding(claim=f"Silt, says {SECRET_PLACEHOLDER}", citations=("[harbour.md:2-2]",))
+    many = Findings(findings=(found,) * 50, open_questions=("How deep?",))
+    await office.store.hand_in((await office.site("research-1")).fence, TASK, many)
+    weighed = Analysis(conclusions=(), contradictions=("1811 and 1820",), gaps=("depths",))
+    await office.store.hand_in((await office.site("analysis")).fence, TASK, weighed)
+    model = ScriptedModel([ADDED])
+    revised = await made(office, model)
+    (told,) = model.requests[0].messages
+    for part in ("- open: How deep?", "- contradiction: 1811 and 1820", "- gap: depths", "- (10 more findings)"):
+        assert part in told.text
+    assert "- analysis (analysis, not begun needs research-1, research-2) The analysis: Do the analysis." in told.text
+    assert SECRET not in told.text
+    assert (revised.revision.version, revised.revision.added, revised.revision.changed) == (2, ("fog",), ("analysis",))
+    first, second = await office.store.plan_versions(TASK)
+    assert first.plan == PLAN
+    assert revised.plan == second.plan.without_goals()
+    assert (second.reason, second.plan.step("fog").title) == (f"Ask {NAME_PLACEHOLDER}.", f"Fog of {NAME_PLACEHOLDER}")
+    assert await office.store.plan(TASK) == second.plan
+
+
+async def test_a_revision_that_was_made_is_given_again_without_a_call(office: Office) -> None:
+    first = await made(office, ScriptedModel([ADDED]))
+    assert await made(office, ScriptedModel([])) == first
+
+
+@pytest.mark.parametrize("place", [Place.TITLE])
+async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(office: Office, place: Place) -> None:
+    def answer(_: object) -> ModelReply:
+        office.redactor.failing_at = frozenset({place})
+        return ADDED
+
+    with pytest.raises(RedactionFailed):
+        await made(office, ScriptedModel(answer))
+    office.redactor.failing_at = frozenset()
+    assert (await made(office, ScriptedModel([]))).revision.version == 2
+
+
+async def test_a_retry_after_a_cut_repair_asks_only_for_the_repair(office: Office) -> None:
+    bad = revision(drop=["research-1"])
+    with pytest.raises(ModelUnavailable):
+        await made(office, ScriptedModel([bad, ModelUnavailable("cut", possibly_billed=False)]))
+    again = ScriptedModel([revision("r2")])
+    revised = await made(office, again)
+    assert (again.calls, revised.revision.version, revised.notes) == (1, None, ())
+    assert "- step 'research-1' has begun" in again.requests[0].messages[-1].tool_results[0].content
+
+
+async def test_without_room_for_new_steps_none_is_taken(office: Office) -> None:
+    model = ScriptedModel([ADDED, revision("r2", add=[FOG], change=[USED])])
+    revised = await made(office, model, room=0)
+    assert revised.notes == (
+        "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
+    )
+    assert "There is budget for 0 new steps." in model.requests[0].messages[0].text
+    assert await office.store.plan(TASK) == PLAN
+
+
+async def test_too_little_money_means_no_call(office: Office) -> None:
+    revised = await made(office, ScriptedModel([]), limit=600)
+    assert revised.notes == ("The budget was too small for revising the plan; it was kept as it was.",)

@@ -1,0 +1,56 @@
+"""Titles go where everybody looks: names that only stand there in small letters or capitals, and no words at all."""
+
+import pytest
+
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.agents.titling import NO_TITLE, TitlingRedactor
+from waystation.domain.privacy import Place
+from waystation.ports import Redactor
+from waystation.testing import PlainRedactor
+
+
+@pytest.fixture(scope="module")
+def presidio() -> Redactor:
+    return PresidioRedactor(bytes(32))
+
+
+@pytest.mark.parametrize(
+    ("title", "left"),
+    [
+        ("ask john smith for the report", "ask {} for the report"),
+        ("what did john smith say of the bar?", "what did {} say of the bar?"),
+        ("WHAT DOES JOHN SMITH OWE US?", "WHAT DOES {} OWE US?"),
+        ("Compare the offers of Jan Nowak", "Compare the offers of {}"),
+    ],
+)
+async def test_a_name_is_seen_however_it_is_written(title: str, left: str, presidio: Redactor) -> None:
+    (found,) = await TitlingRedactor(presidio).redact([title], Place.TITLE, "t")
+    (spelled,) = await presidio.redact(["So says John Smith of the harbour, and Jan Nowak."], Place.TITLE, "t")
+    person = spelled.spans["Nowak" in title].placeholder
+    assert found.text == left.format(person), "the same person has the same placeholder as elsewhere"
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "How is the bar crossed?",
+        "Which harbour was closed by silt in 1871?",
+        "Why does the API of SQL fail?",
+        "Mail <EMAIL_7f3a2c91d04e> about it",
+    ],
+)
+async def test_other_titles_stay_as_they_are(title: str, presidio: Redactor) -> None:
+    (found,) = await TitlingRedactor(presidio).redact([title], Place.TITLE, "t")
+    assert found.text == title
+
+
+async def test_other_places_are_redacted_as_ever() -> None:
+    plain = PlainRedactor({"John Smith": "PERSON"})
+    given = ["ask john smith"]
+    as_ever = await plain.redact(given, Place.SUMMARY, "t")
+    assert await TitlingRedactor(plain).redact(given, Place.SUMMARY, "t") == as_ever
+
+
+async def test_where_no_words_are_wanted_none_are_shown() -> None:
+    found = await TitlingRedactor(PlainRedactor({}), "none").redact(["How?", "Why?"], Place.TITLE, "t")
+    assert [one.text for one in found] == [NO_TITLE, NO_TITLE]

@@ -1,0 +1,212 @@
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
+from waystation.adapters.tables.engine import DuckDbTables
+from waystation.agents.tools import table_sources
+from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.calculate import Calculate
+from waystation.agents.tools.query_table import QueryTable
+from waystation.domain.messages import ToolUse
+from waystation.domain.redaction import Original
+from waystation.domain.task import SourceDocument
+
+DOCUMENTS = (
+    SourceDocument(
+        name="q3.csv",
+        text="region;net amount;sold\nNorth;1250.40;2026-07-01\nSouth;99.60;2026-08-15\nNorth;0.10;2026-09-30",
+    ),
+    SourceDocument(name="staff.csv", text=f"name,key,pay\nBo,none,10\nCy | Di,{SECRET},20"),
+    SourceDocument(
+        name="book.xlsx",
+        text="[sheet Costs]\nitem | cost\nRent, office | 700\nPaper | 12.5\n\n[sheet Notes]\nonly\nwords",
+    ),
+    SourceDocument(name="wide.csv", text="\n".join([",".join(["x" * 40] * 400)] * 3)),
+    SourceDocument(name="broken.csv", text='a,b\n1,"2'),
+)
+
+
+@dataclass
+class Counting:
+    """An office whose agents have these two tools."""
+
+    office: Office
+    toolbox: Toolbox
+
+    async def call(self, call: ToolUse, window: int = 20_000) -> str:
+        result = await self.toolbox.run(call, await self.office.site(window=window))
+        return f"ERROR {result.content}" if result.is_error else result.content
+
+    async def calculate(self, expression: str) -> str:
+        return await self.call(use("calculate", expression=expression))
+
+
+@pytest.fixture
+async def counting(bare_office: Office) -> Counting:
+    await bare_office.open_task(DOCUMENTS)
+    store, engine = bare_office.store, DuckDbTables()
+    tools = [Calculate(engine), QueryTable(store, engine)]
+    return Counting(bare_office, Toolbox(tools, transcripts=store, texts=store, redactor=bare_office.redactor))
+
+
+async def test_a_calculation_says_whether_it_is_exact(counting: Counting) -> None:
+    assert await counting.calculate("0.1 + 0.2") == "= 0.3"
+    assert await counting.calculate("1 / 3 -- a third") == snapshot(
+        "≈ 0.3333333333333333 (floating point: exact to about 15 digits)"
+    )
+    assert await counting.calculate("date_diff('day', DATE '2024-01-31', DATE '2025-03-01')") == "= 395"
+    assert await counting.calculate("99999999999::HUGEINT * 99999999999") == "= 9999999999800000000001"
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("1 / 0", "divides by zero, or is too large"),
+        ("1 + NULL", "something in it is NULL"),
+        ("1,234.5 + 1", "write numbers without thousands separators"),
+        ("1) AS a, (2", "Ask for one"),
+        ("99999999999 * 99999999999", "99999999999::HUGEINT"),
+        ("(SELECT content FROM read_text('/etc/hostname'))", "disabled by configuration"),
+        ("1); DROP TABLE t; SELECT (1", "Only one SELECT"),
+        ("15% of 3", "Parser Error"),
+    ],
+)
+async def test_what_has_no_value_is_an_error_that_says_why(counting: Counting, expression: str, reason: str) -> None:
+    result = await counting.calculate(expression)
+    assert result.startswith("ERROR ")
+    assert reason in result
+
+
+async def test_a_table_is_looked_at_before_it_is_queried(counting: Counting) -> None:
+    assert await counting.call(use("query_table", tables={"sales": "q3.csv"})) == snapshot("""\
+sales is [q3.csv:1-4]
+columns: "region" VARCHAR, "net amount" DECIMAL(18,2), "sold" DATE, "_line" BIGINT
+3 rows
+| region | net amount | sold | _line |
+| --- | --- | --- | --- |
+| North | 1250.40 | 2026-07-01 | 2 |
+| South | 99.60 | 2026-08-15 | 3 |
+| North | 0.10 | 2026-09-30 | 4 |\
+""")
+
+
+async def test_a_query_says_where_its_tables_stand(counting: Counting) -> None:
+    call = use(
+        "query_table",
+        tables={"sales": "q3.csv", "costs": "book.xlsx:3-3"},
+        sql='SELECT region, sum("net amount") AS total, any_value(column_2) AS rent FROM sales, costs GROUP BY 1',
+        without_heading=["costs"],
+    )
+    assert await counting.call(call) == snapshot("""\
+sales is [q3.csv:1-4]
+costs is [book.xlsx:3-3]
+2 rows
+| region | total | rent |
+| --- | --- | --- |
+| North | 1250.50 | 700 |
+| South | 99.60 | 700 |\
+""")
+
+
+async def test_cells_keep_within_their_row(counting: Counting) -> None:
+    call = use(
+        "query_table",
+        tables={"t": "staff.csv"},
+        sql="SELECT name, 'a' || chr(10) || chr(0) || 'b' AS x, NULL AS y FROM t",
+    )
+    assert (await counting.call(call)).splitlines()[-1] == r"| Cy \| Di | a  b | NULL |"
+
+
+async def test_a_query_runs_over_what_was_handed_in_and_its_result_is_redacted(counting: Counting) -> None:
+    call = use(
+        "query_table", tables={"t": "staff.csv"}, sql=f"SELECT key, length(key) AS n FROM t WHERE key = '{SECRET}'"
+    )
+    assert f"| {SECRET_PLACEHOLDER} | {len(SECRET)} |" in await counting.call(call)
+
+
+class OneOriginal:
+    """A vault that holds what the secret's placeholder stands for."""
+
+    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
+        raise NotImplementedError
+
+    async def originals(self, tenant: str, placeholders: Collection[str]) -> dict[str, str]:
+        return {SECRET_PLACEHOLDER: SECRET} if SECRET_PLACEHOLDER in placeholders else {}
+
+    async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("lines", ["", ":1-3"])
+async def test_documents_and_values_are_called_by_their_placeholders(bare_office: Office, lines: str) -> None:
+    await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
+    store = bare_office.store
+    tools = [QueryTable(store, DuckDbTables())]
+    box = Toolbox(tools, transcripts=store, texts=store, redactor=bare_office.redactor, vault=OneOriginal())
+    sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
+    call = use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
+    result = await box.run(call, await bare_office.site())
+    assert result.content.splitlines()[0] == f"t is [{SECRET_PLACEHOLDER}.csv:1-3]"
+    assert result.content.splitlines()[-1] == f"| {SECRET_PLACEHOLDER} | 20 | 3 |"
+
+
+async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: Counting) -> None:
+    parts = await counting.call(use("query_table", tables={"costs": "book.xlsx"}))
+    assert (
+        "book.xlsx has several parts here: sheet Costs (2-4), sheet Notes (7-8). Give the lines of one table" in parts
+    )
+    result = await counting.call(use("query_table", tables={"costs": "book.xlsx:2-4"}, sql="SELECT * FROM costs"))
+    assert result == snapshot("""\
+costs is [book.xlsx:2-4]
+2 rows
+| item | cost | _line |
+| --- | --- | --- |
+| Rent, office | 700.0 | 3 |
+| Paper | 12.5 | 4 |\
+""")
+
+
+@pytest.mark.parametrize(
+    ("tables", "sql", "reason"),
+    [
+        ({"t": "q4.csv"}, None, "There is no document 'q4.csv'. Did you mean q3.csv?"),
+        ({"t": "q3.csv:3-9"}, None, "Lines 3-9 are not in q3.csv, which has 4 lines."),
+        ({"t": "q3.csv:3-2"}, None, "Lines 3-2 are not in q3.csv"),
+        ({"t": "book.xlsx:3-8"}, None, "has several parts here: sheet Costs (3-4), sheet Notes (7-8)"),
+        ({"t": "broken.csv"}, None, "The row of t that begins on line 2 cannot be read"),
+        ({"t": "q3.csv", "T": "q3.csv"}, "FROM t", "already exists"),
+        ({"t; DROP": "q3.csv"}, None, "These arguments cannot be used"),
+        ({}, "SELECT 1", "These arguments cannot be used"),
+        ({f"t{n}": "q3.csv" for n in range(9)}, None, "These arguments cannot be used"),
+        ({"t": "q3.csv"}, "DELETE FROM t", "Only one SELECT"),
+        ({"t": "q3.csv"}, "SELECT amount FROM t", 'Candidate bindings: "net amount"'),
+    ],
+)
+async def test_what_cannot_be_queried_is_an_error_that_says_why(
+    counting: Counting, tables: dict[str, str], sql: str | None, reason: str
+) -> None:
+    result = await counting.call(use("query_table", tables=tables, sql=sql))
+    assert result.startswith("ERROR ")
+    assert reason in result
+
+
+async def test_tables_of_too_many_characters_are_refused(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_sources, "MOST_CHARACTERS", 60)
+    result = await counting.call(use("query_table", tables={"t": "q3.csv"}))
+    assert result == snapshot(
+        "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."
+    )
+    assert (await counting.call(use("query_table", tables={"t": "q3.csv:1-2"}))).startswith("t is [q3.csv:1-2]")
+
+
+async def test_large_results_are_a_page_that_says_how_many_rows_there_are(counting: Counting) -> None:
+    many = use("query_table", tables={"t": "q3.csv"}, sql="SELECT range, repeat('x', 90) AS x FROM range(5000)")
+    result = await counting.call(many, window=2_000)
+    shown = result.count("xxx |")
+    assert len(result) < 2_000 * 4 // 6 + 200
+    assert f"5,000 rows, the first {shown} shown; filter" in result
+    wide = await counting.call(use("query_table", tables={"t": "wide.csv"}), window=2_000)
+    assert len(wide) < 2_000 * 4 // 6 + 200

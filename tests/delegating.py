@@ -1,0 +1,68 @@
+"""A crew whose members delegate: what each of them does is written down by the id of its step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import JsonValue
+
+from tests.crew import CALL_TOKENS, FINDING, NOTE, PROMPT_TOKENS, REPLY_TOKENS, ROOMY, Call, Crew, Move, step_of, terms
+from waystation.domain.budget import Usage
+from waystation.domain.delegation import DelegationTerms
+from waystation.domain.messages import ToolUse
+from waystation.domain.task import TaskTerms
+from waystation.ports import ModelReply, ModelRequest
+from waystation.testing import scripted_reply
+
+HAND_IN: Move = ("submit_findings", {"findings": [FINDING]})
+SUBAGENT: Sequence[Sequence[Move]] = [[("read_document", {"name": "pilot.md"})], [NOTE], [HAND_IN]]
+"""What a subagent does, turn by turn."""
+SUBAGENT_TOKENS = CALL_TOKENS * len(SUBAGENT)
+
+
+def delegate(title: str, percent: int = 20, **changes: JsonValue) -> Move:
+    """A call that asks for a subagent."""
+    given: dict[str, JsonValue] = {
+        "role": "research",
+        "title": title,
+        "goal": f"Look into {title}.",
+        "context": f"Secret of {title}: the bar shifts in autumn.",
+        "budget_percent": percent,
+    }
+    return "delegate", given | changes
+
+
+def four(percent: int = 20) -> list[Move]:
+    """Four subagents in one reply."""
+    return [delegate(title, percent) for title in ("beacons", "bars", "buoys", "bells")]
+
+
+@dataclass
+class DelegatingCrew(Crew):
+    """As `Crew`, but who has a script follows it; a subagent without one does what `SUBAGENT` says."""
+
+    scripts: Mapping[str, Sequence[Sequence[Move]]] = field(default_factory=dict[str, Sequence[Sequence[Move]]])
+    heard: dict[Call, ModelRequest] = field(default_factory=dict[Call, ModelRequest])
+    """Every request of an agent of the plan, and of subagents."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """The next reply of this agent."""
+        call = Call(step_of(request), 1 + sum(message.role == "assistant" for message in request.messages))
+        self.heard[call] = request
+        script = self.scripts.get(call.step) or (SUBAGENT if "." in call.step else None)
+        if script is None:
+            return await super().complete(request)
+        self.calls.append(call)
+        await self.before(call)
+        uses = [
+            ToolUse(id=f"call-{call.step}-{call.turn}-{number}", name=name, input=arguments)
+            for number, (name, arguments) in enumerate(script[call.turn - 1])
+        ]
+        return scripted_reply(*uses, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
+
+
+def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationTerms | None = None) -> TaskTerms:
+    """Terms under which agents delegate."""
+    given = terms(budget=budget, agent_budget=agent_budget)
+    return given.model_copy(
+        update={"agent": ROOMY.model_copy(update={"delegation": bounds or DelegationTerms(depth=2, width=4)})}
+    )

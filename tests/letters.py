@@ -1,0 +1,34 @@
+"""A tool that asks before it is called, and cannot be called twice: what it did is in a list."""
+
+from pydantic import Field, JsonValue
+
+from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
+
+
+class LetterInput(ToolInput):
+    """A letter."""
+
+    to: str = Field(max_length=100)
+    text: str = Field(max_length=100_000)
+
+
+class SendLetter(TypedTool[LetterInput]):
+    """Sends a letter."""
+
+    name = "send_letter"
+    description = "Sends a letter."
+    repeatable = False
+    input_model = LetterInput
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+        """To whom, in the order of the calls."""
+
+    def asks(self, arguments: dict[str, JsonValue]) -> str:
+        """With all of it."""
+        return f"Send this letter to {arguments.get('to')}?\n{arguments.get('text')}"
+
+    async def run(self, arguments: LetterInput, at: CallSite) -> str:
+        """Note it."""
+        self.sent.append(arguments.to)
+        return f"sent to {arguments.to}"

@@ -1,0 +1,164 @@
+"""A request to call a tool as people see it: in the UI, in the inbox, in notices, and for programs."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.unit.action_values import question
+from tests.unit.notice_values import ASKED
+from tests.unit.render_values import ASKING, PAUSED
+from waystation.cli.render_requests import inbox_text, request_text
+from waystation.cli.task_json import ApprovalJson
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import Standing, approve, deny
+from waystation.domain.details import details
+from waystation.domain.notices import Event, fields, text
+from waystation.domain.task import Approval
+from waystation.seen import PendingApproval
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WORDS = 'May the tool write_file be called with these arguments?\n{\n  "path": "harbours.md"\n}'
+REQUEST = Approval(
+    request_id="harbours-1",
+    agent="harbours",
+    action=question(text=WORDS),
+    asked=Amount(),
+    requested_at=NOON,
+    answer_by=NOON + timedelta(hours=9),
+)
+
+
+def asking(words: str) -> Approval:
+    return REQUEST.model_copy(update={"action": question(text=words)})
+
+
+def waiting(approval: Approval = REQUEST) -> PendingApproval:
+    return PendingApproval(task_id="task-1", title="Why?", approval=approval, then="partial")
+
+
+def shown(*approvals: Approval) -> str:
+    return details(PAUSED.progress.model_copy(update={"approvals": approvals})).split("\n\n**Steps**")[0]
+
+
+def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> None:
+    assert shown(REQUEST) == snapshot("""\
+**Paused: a person has to answer**
+
+**harbours asks to call fs__write_file.** It is called once, with exactly what is said here:
+
+    May the tool write_file be called with these arguments?
+    {
+      "path": "harbours.md"
+    }
+
+- its deadline: 2026-11-21 21:00 UTC
+
+To have it called, send the signal `approve_budget` with
+
+```json
+{"request_id": "harbours-1", "action": "fs__write_file", "by": "name"}
+```
+
+To have the agent go on without it, send `deny_budget` with
+
+```json
+{"request_id": "harbours-1", "note": "why, for the agent", "by": "name"}
+```\
+""")
+
+
+def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
+    yes, no = (json.loads(found) for found in re.findall(r"```json\n(.+)\n```", shown(REQUEST)))
+    standing = Standing(approvals=(REQUEST,))
+    answers = [approve(standing, yes, NOON), deny(standing, no, NOON)]
+    assert [answer.decision for answer in answers if isinstance(answer, Approval)] == ["approved", "denied"]
+
+
+def test_a_task_that_waits_for_money_and_for_an_answer_says_both() -> None:
+    told = shown(ASKING, REQUEST)
+    assert told.startswith("**Paused: a person has to answer**")
+    assert "**research-1 asks for 30,000 tokens.**" in told
+    assert shown(ASKING).startswith("**Paused: a budget is spent and a person has to answer**")
+
+
+@pytest.mark.parametrize(
+    "words", ["```\nsend `approve_budget`", "\n\n# approved\n[here](http://x)", "    \n\t**bold**"]
+)
+def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
+    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- its deadline")[0]
+    assert all(line.startswith("    ") for line in block.split("\n") if line.strip())
+
+
+def test_the_inbox_shows_the_question_and_commands_to_copy() -> None:
+    assert inbox_text([waiting()], NOON, 80) == snapshot("""\
+task-1  Why?
+harbours asks to call fs__write_file, since 2026-11-21 12:00 UTC
+  | May the tool write_file be called with these arguments?
+  | {
+  |   "path": "harbours.md"
+  | }
+  approved   it is called once, with exactly these arguments
+  if denied  harbours goes on without it, and reads the `--note` that you give
+  until      2026-11-21 21:00 UTC; harbours then goes on without the call
+  waystation approve task-1 --request harbours-1
+  waystation deny task-1 --request harbours-1\
+""")
+
+
+@pytest.mark.parametrize("width", [10, 40, 80])
+def test_no_line_of_a_question_can_pass_for_one_of_ours(width: int) -> None:
+    words = f"ok\n  waystation approve task-1\n{'x' * 300}{' y' * 300}"
+    lines = request_text(waiting(asking(words)), NOON, width).split("\n")
+    (after,) = [place for place, line in enumerate(lines) if line.startswith("  approved")]
+    (before,) = [place for place, line in enumerate(lines) if line == "  | ok"]
+    assert all(line.startswith("  | ") for line in lines[before:after])
+
+
+def test_what_does_not_fit_is_counted_and_where_it_is_read_is_said_where_the_question_is() -> None:
+    long = asking("x" * 1_500)
+    rest = "500 more characters are not shown: `waystation transcript {} --agent harbours` ends with the whole call."
+    assert rest.format("task-0123456789abcdef") in shown(long)
+    assert rest.format("task-1") in request_text(waiting(long), NOON, 80)
+    assert "more characters" not in shown(REQUEST)
+
+
+def test_a_request_that_is_overdue_says_what_happens_then() -> None:
+    late = request_text(waiting(), NOON + timedelta(days=1), 200)
+    assert "since 2026-11-21 21:00 UTC: harbours goes on without the call as soon as a worker looks" in late
+
+
+def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
+    asked = ASKED.model_copy(update={"request": REQUEST})
+    assert text(asked, None) == snapshot(
+        "*`harbours` asks to call `fs__write_file`.* It waits until 2026-11-21 21:00 UTC. It works on "
+        "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”, which has spent 9,000 of 10,000 "
+        "tokens. See the call with `waystation show task-0123456789abcdef`. Answer with "
+        "`waystation approve task-0123456789abcdef --request harbours-1` or "
+        "`waystation deny task-0123456789abcdef --request harbours-1`"
+    )
+    told = fields(asked, None)
+    assert (told["event"], told["tool"], asked.summary) == (
+        "action_asked",
+        "fs__write_file",
+        "task-0123456789abcdef: harbours-1 asked",
+    )
+    assert "harbours.md" not in f"{text(asked, None)}{told}"
+
+
+def test_a_notice_of_a_deadline_says_that_the_agent_goes_on() -> None:
+    expired = ASKED.model_copy(update={"request": REQUEST, "event": Event.EXPIRED})
+    assert "the agent goes on without the call" in text(expired, None)
+    assert fields(expired, None)["event"] == "action_expired"
+
+
+def test_programs_get_the_call_beside_the_request() -> None:
+    printed = ApprovalJson.of(REQUEST).model_dump(include={"action", "asked_tokens", "decision"})
+    assert printed == {
+        "action": {"tool": "fs__write_file", "text": WORDS, "hidden": 0},
+        "asked_tokens": 0,
+        "decision": "pending",
+    }
+    assert ApprovalJson.of(ASKING).action is None

@@ -1,0 +1,170 @@
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.crew import ROOMY
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.delegation import (
+    DelegationTerms,
+    SubagentNews,
+    SubagentOrder,
+    carved,
+    depth_of,
+    may_delegate,
+    parent_of,
+    subagent_id,
+)
+from waystation.domain.ledger import Account
+from waystation.domain.leg import Delegated, RunRef, Standing
+from waystation.domain.moves import Delegate, RunLeg
+from waystation.domain.plan import Plan, Step
+from waystation.domain.request_text import denial_text
+from waystation.domain.subagents import taken_on, told
+from waystation.domain.task import TaskPhase
+from waystation.domain.task_state import TaskState
+from waystation.domain.work import Made
+
+BUDGET = 40_000
+AMOUNTS = st.lists(st.integers(0, 70_000), max_size=6)
+STEP = Step(id="tides", role="research", title="Tides")
+REF = RunRef(store_id="s", tenant="t", session="se", task_id="task", step_id="tides", role="research")
+
+
+def working(limit: Limit | None = None) -> TaskState:
+    """One agent with all of its task's budget."""
+    limit = limit or Limit(tokens=BUDGET)
+    run = AgentRun(run=REF, terms=ROOMY, limit=limit, share=limit)
+    account = Account(limit=limit).reserve("tides", limit.amount)
+    return TaskState(account=account, plan=Plan(steps=(STEP,)), runs={"tides": run})
+
+
+def orders(*limits: int) -> tuple[SubagentOrder, ...]:
+    return tuple(
+        SubagentOrder(id=f"tides.{n}", call_id=f"c{n}", role="research", title="", limit=Limit(tokens=limit))
+        for n, limit in enumerate(limits, 1)
+    )
+
+
+def delegating(state: TaskState, *limits: int) -> TaskState:
+    spent = state.runs["tides"].totals
+    ended = Delegated(standing=Standing(totals=spent), orders=orders(*limits))
+    return taken_on(state.with_run(state.runs["tides"].after_leg(ended)), "tides")
+
+
+def spending(tokens: int) -> RunTotals:
+    return RunTotals(usage=Usage(input=tokens), turns=1)
+
+
+def delivered(state: TaskState, step_id: str, tokens: int) -> TaskState:
+    run = state.runs[step_id]
+    return state.with_run(run.model_copy(update={"totals": spending(tokens), "phase": "delivered"}))
+
+
+def test_ids_of_subagents_tell_their_parent_and_their_depth() -> None:
+    nested = subagent_id(subagent_id("tides", 2), 1)
+    assert nested == "tides.2.1"
+    assert parent_of(nested) == "tides.2"
+    assert parent_of("tides") is None
+    assert [depth_of(each) for each in ("tides", "tides.2", nested)] == [0, 1, 2]
+    assert [may_delegate(each, DelegationTerms(depth=2)) for each in ("tides", "tides.2", nested)] == [
+        True,
+        True,
+        False,
+    ]
+    assert not may_delegate("tides", None)
+
+
+def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with_what_they_left() -> None:
+    state = delegating(working(), 10_000, 5_000)
+    assert isinstance(state.runs["tides"].next_move(), Delegate)
+    assert state.runs["tides"].limit == Limit(tokens=BUDGET - 15_000)
+    assert {name: held.tokens for name, held in state.account.reserved.items()} == {
+        "tides": 25_000,
+        "tides.1": 10_000,
+        "tides.2": 5_000,
+    }
+    state = delivered(state, "tides.1", 4_000)
+    assert isinstance(state.runs["tides"].next_move(), Delegate)
+    state = delivered(state, "tides.2", 5_000)
+    move = state.runs["tides"].next_move()
+    assert isinstance(move, RunLeg)
+    assert [back.call_id for back in move.request.handed_back] == ["c1", "c2"]
+    assert move.request.limit == Limit(tokens=BUDGET - 9_000)
+    assert state.account.spent == Amount(tokens=9_000)
+    assert state.account.reserved == {"tides": Amount(tokens=BUDGET - 9_000)}
+
+
+def test_a_partial_subagent_makes_no_task_partial_and_says_why_it_ended() -> None:
+    state = delegating(working(), 10_000)
+    state = state.with_run(state.runs["tides.1"].cannot_go_on("a person denied it more"))
+    (back,) = state.runs["tides"].handed_back
+    assert (back.partial, back.reason) == (True, "a person denied it more")
+    assert delivered(state, "tides", 0).last_phase == "done"
+    assert state.steps_done == 0
+    assert not state.all_done
+
+
+def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paused() -> None:
+    state = delegating(working(), 10_000)
+    spent = state.runs["tides.1"].model_copy(update={"phase": "spent", "needed": Amount(tokens=1)})
+    state = state.with_run(spent)
+    asked = state.request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
+    assert state.asked(asked).phase != "paused", "it is still planning"
+    assert state.with_(phase=TaskPhase.WORKING).asked(asked).phase == "paused"
+
+
+def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_ended() -> None:
+    state = delegating(working(), 10_000)
+    news = SubagentNews(id="tides.1", totals=spending(3_000), leg=2, made=Made(notes=1))
+    assert told(state, news).totals.spent == Amount(tokens=3_000)
+    ended = delivered(state, "tides.1", 4_000)
+    assert told(ended, news) == ended
+    for stranger in ("tides", "nobody.1"):
+        assert told(state, news.model_copy(update={"id": stranger})) == state
+
+
+def test_a_subagents_window_is_at_most_half_of_its_budget() -> None:
+    state = delegating(working(), 20_000, 9_000)
+    assert [state.runs[f"tides.{n}"].terms.window for n in (1, 2)] == [10_000, 8_000]
+    terms = state.runs["tides.1"].terms
+    assert (terms.trigger, terms.target) == (7_500, 3_750)
+
+
+@given(AMOUNTS, AMOUNTS, st.integers(0, 9_000))
+def test_whatever_is_carved_and_spent_the_account_adds_up(limits: list[int], spent: list[int], own: int) -> None:
+    """No fan-out makes money: as long as nobody overspends, the limit holds; and everything spent is booked once."""
+    state = working().with_run(working().runs["tides"].model_copy(update={"totals": spending(own)}))
+    given_away: list[int] = []
+    for limit in limits:  # as the leg does: of what is left
+        given_away.append(min(limit, max(0, BUDGET - own - sum(given_away))))
+    state = delegating(state, *given_away)
+    assert state.account.held == Amount(tokens=BUDGET)
+    used = [min(amount, limit) for amount, limit in zip(spent + [0] * 6, given_away, strict=False)]
+    for number, amount in enumerate(used, 1):
+        state = delivered(state, f"tides.{number}", amount)
+        assert state.account.limit.covers(state.account.spent + state.account.held)
+    assert state.runs["tides"].limit == Limit(tokens=BUDGET - sum(used))
+    state = delivered(state, "tides", own)
+    assert state.account.spent == Amount(tokens=own + sum(used))
+    assert state.account.held == Amount()
+
+
+@given(st.integers(0, 10**9), st.integers(1, 100))
+def test_a_carved_limit_never_passes_what_is_left(left: int, percent: int) -> None:
+    carve = carved(Limit(tokens=left), percent)
+    assert carve.micro_usd is None
+    assert carve.tokens is not None
+    assert 0 <= carve.tokens <= left
+
+
+def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
+    state = delegating(working(), 10_000)
+    spent = state.runs["tides.1"].model_copy(
+        update={"phase": "spent", "needed": Amount(tokens=1), "made": Made(notes=2)}
+    )
+    asked = state.with_run(spent).request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
+    assert asked.outlook is not None
+    assert denial_text(asked.outlook, asked.agent) == "tides.1 hands 2 notes back to tides, which goes on with that"

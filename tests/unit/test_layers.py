@@ -1,0 +1,120 @@
+"""What the layers of a request get: never over the limit, in a fixed order, the same every time."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.layers import RULES, SHARES, Demands, Layer, Part, allocate, limit_of, share_of
+
+windows = st.integers(0, 1_000_000)
+
+
+@st.composite
+def demands(draw: st.DrawFn) -> Demands:
+    """Parts of any size and kind in some of the layers."""
+    asked: dict[Layer, list[Part]] = {}
+    for layer in draw(st.lists(st.sampled_from(Layer), unique=True)):
+        count = draw(st.integers(0, 5))
+        asked[layer] = [
+            Part(
+                name=f"{layer}-{number}",
+                tokens=draw(st.integers(0, 300_000)),
+                firm=draw(st.booleans()),
+                divisible=draw(st.booleans()),
+                relevance=draw(st.floats(0, 1)),
+                repeatable=draw(st.booleans()),
+            )
+            for number in range(count)
+        ]
+    return asked
+
+
+def full(layer: Layer, window: int) -> list[Part]:
+    return [Part(name=str(layer), tokens=share_of(layer, window), firm=True)]
+
+
+def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
+    assert sum(SHARES.values()) == 100
+    assert list(SHARES) == list(RULES) == list(Layer)
+
+
+@given(windows, demands())
+def test_a_request_is_never_over_its_limit(window: int, asked: Demands) -> None:
+    allocation = allocate(window, asked)
+    assert allocation.got <= allocation.limit == limit_of(window)
+    assert all(0 <= row.got <= row.asked for row in allocation.rows)
+
+
+@given(windows, demands())
+def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked: Demands) -> None:
+    allocation = allocate(window, asked)
+    assert [row.layer for row in allocation.rows] == list(Layer)
+    turned = dict([(layer, asked[layer]) for layer in reversed([*asked])])
+    assert allocate(window, turned) == allocation
+
+
+@given(windows, demands())
+def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: Demands) -> None:
+    for row in allocate(window, asked).rows:
+        parts = {part.name: part for part in asked.get(row.layer, ())}
+        assert set(row.kept) | set(row.gave_way) == parts.keys()
+        whole = sum(parts[name].tokens for name in row.kept if name not in row.gave_way)
+        assert whole <= row.got
+        assert list(row.kept) == [name for name in parts if name in row.kept]
+
+
+@given(windows, demands())
+def test_a_layer_without_firm_neighbours_has_its_share_at_least(window: int, asked: Demands) -> None:
+    loose = {
+        layer: [part.model_copy(update={"firm": False, "divisible": True}) for part in parts]
+        for layer, parts in asked.items()
+    }
+    for row in allocate(window, loose).rows:
+        assert row.got >= min(row.asked, row.share)
+
+
+@given(windows, demands())
+def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: Demands) -> None:
+    firm = {part.name for parts in asked.values() for part in parts if part.firm and part.tokens}
+    size = sum(part.tokens for parts in asked.values() for part in parts if part.firm)
+    if size <= limit_of(window):
+        assert firm.isdisjoint(name for row in allocate(window, asked).rows for name in row.gave_way)
+
+
+def test_unused_shares_flow_down_and_never_up() -> None:
+    wish = [Part(name="wish", tokens=10**9, divisible=True)]
+    low = allocate(10_000, {Layer.RETRIEVED: wish})
+    assert low.row(Layer.RETRIEVED).got == 9_000 * (100 - SHARES[Layer.WORK]) // 100
+    high = allocate(10_000, {Layer.SYSTEM: wish})
+    assert high.row(Layer.SYSTEM).got == high.row(Layer.SYSTEM).share == 450
+
+
+def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> None:
+    wishes = {layer: [Part(name="wish", tokens=10**9, divisible=True)] for layer in Layer}
+    firm = {**wishes, Layer.SYSTEM: [Part(name="prompt", tokens=4_700, firm=True)]}
+    rows = allocate(10_000, firm).rows
+    assert rows[0].got == 4_700
+    assert [row.got for row in rows[1:]] == pytest.approx([4_300 * SHARES[row.layer] / 95 for row in rows[1:]], abs=2)
+
+
+@pytest.mark.parametrize(
+    ("layer", "gave_way"),
+    [
+        (Layer.CONTRACT, ("c", "b")),
+        (Layer.SHORT_TERM, ("a", "b")),
+        (Layer.PROCEDURAL, ("a", "c")),
+        (Layer.RETRIEVED, ("a", "c")),
+        (Layer.OBSERVATIONS, ("b", "a")),
+    ],
+)
+def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: Layer, gave_way: tuple[str, ...]) -> None:
+    room = share_of(layer, 10_000)
+    parts = [
+        Part(name="a", tokens=room, relevance=0.1),
+        Part(name="b", tokens=room, relevance=0.9, repeatable=True),
+        Part(name="c", tokens=room, relevance=0.5),
+    ]
+    others = {other: full(other, 10_000) for other in Layer if other is not layer}
+    row = allocate(10_000, {**others, layer: parts}).row(layer)
+    assert row.gave_way == gave_way
+    assert len(row.kept) == 1

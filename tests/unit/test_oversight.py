@@ -1,0 +1,137 @@
+"""Revisions and reviews in the state of a task: when they are due, and what they may spend."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.task_values import PLAN, REF, TERMS, finished, spent, totals, working
+from waystation.domain.amount import Limit
+from waystation.domain.ledger import Account
+from waystation.domain.oversight import PlanRevision, Review
+from waystation.domain.oversight_budget import HELD_FOR, allowance, paid, provided
+from waystation.domain.plan import Plan, Step
+from waystation.domain.reviewing import Reviewed, mended, review_due, review_request, reviewed
+from waystation.domain.revising import Revised, revised, revision_due, revision_request
+from waystation.domain.task import TaskTerms
+from waystation.domain.task_state import TaskState
+
+OVERSEEN = TERMS.model_copy(update={"revisions": 1, "reviews": 1})
+STEPS = ("research-1", "research-2", "analysis", "writing")
+FOG = Step(id="fog", role="research", title="Fog")
+
+
+def begun(budget: int = 200_000, terms: TaskTerms = OVERSEEN) -> TaskState:
+    """Planned, for 2,000 tokens."""
+    state = provided(TaskState(account=Account(limit=Limit(tokens=budget))), totals(2_000), terms)
+    return state.planned(PLAN, totals(2_000), (), terms.agent_budget)
+
+
+def after(state: TaskState, *steps: str, tokens: int = 10_000) -> TaskState:
+    for step_id in steps:
+        state = finished(state.started(PLAN.step(step_id), REF, OVERSEEN), step_id, tokens)
+    return state
+
+
+def test_what_planning_left_of_its_share_is_held_unless_nothing_is_looked_over() -> None:
+    assert begun().account.reserved[HELD_FOR].tokens == 18_000
+    assert allowance(begun()) == Limit(tokens=18_000)
+    assert HELD_FOR not in begun(terms=TERMS).account.reserved
+
+
+@given(st.integers(2_500, 400_000), st.lists(st.integers(0, 60_000), max_size=4))
+def test_the_account_is_never_overdrawn_by_holding_and_every_cost_is_booked_once(budget: int, costs: list[int]) -> None:
+    state = begun(budget)
+    for number, cost in enumerate(costs):
+        for _ in range(2):
+            state = paid(state, f"review-{number}", totals(cost))
+    assert state.account.spent.tokens == 2_000 + sum(costs)
+    assert state.totals.spent.tokens == 2_000 + sum(costs)
+    if sum(costs) <= budget // 10 - 2_000:
+        assert state.account.spent.tokens + state.account.held.tokens <= budget
+    assert not state.ended(state.last_phase).account.reserved
+
+
+def test_a_revision_is_due_once_all_research_is_done_and_something_is_still_to_begin() -> None:
+    assert not revision_due(after(begun(), "research-1"), OVERSEEN)
+    ready = after(begun(), "research-1", "research-2")
+    assert revision_due(ready, OVERSEEN)
+    assert not revision_due(ready, TERMS)
+    assert not revision_due(ready.with_(cancelled=True), OVERSEEN)
+    assert not revision_due(after(begun(), *STEPS), OVERSEEN)
+
+
+def test_more_revisions_come_only_after_more_research() -> None:
+    twice = OVERSEEN.model_copy(update={"revisions": 2})
+    ready = after(begun(), "research-1", "research-2")
+    request = revision_request(ready, REF, twice)
+    assert (request.number, request.begun, request.seen) == (1, STEPS[:2], STEPS[:2])
+    kept = revised(ready, Revised(revision=PlanRevision(number=1, seen=request.seen), totals=totals(500)), Limit())
+    assert not revision_due(kept, twice)
+    plan = Plan(steps=(*PLAN.steps[:2], FOG, *PLAN.steps[2:]))
+    revision = PlanRevision(number=1, version=2, added=("fog",), seen=request.seen)
+    made = Revised(revision=revision, plan=plan, totals=totals(500))
+    state = revised(ready, made, OVERSEEN.agent_budget)
+    assert not revision_due(state, twice)
+    state = finished(state.started(FOG, REF, twice), "fog")
+    assert revision_due(state, twice)
+    assert not revision_due(state, OVERSEEN)
+
+
+def test_a_new_step_gets_its_share_of_what_is_unreserved_and_a_dropped_one_gives_its_own_back() -> None:
+    ready = after(begun(), "research-1", "research-2")
+    plan = Plan(steps=(*PLAN.steps[:2], FOG, PLAN.steps[3]))
+    revision = PlanRevision(number=1, version=2, added=("fog",), dropped=("analysis",))
+    state = revised(ready, Revised(revision=revision, plan=plan, totals=totals(500)), OVERSEEN.agent_budget)
+    assert state.account.reserved["fog"].tokens == 30_000
+    assert "analysis" not in state.account.reserved
+    assert state.started(FOG, REF, OVERSEEN).runs["fog"].limit == Limit(tokens=30_000)
+
+
+@pytest.mark.parametrize(("budget", "tokens", "room"), [(200_000, 10_000, 6), (60_000, 13_000, 0)])
+def test_there_is_room_for_as_many_new_steps_as_would_get_half_a_share(budget: int, tokens: int, room: int) -> None:
+    state = after(begun(budget), "research-1", "research-2", tokens=tokens)
+    assert revision_request(state, REF, OVERSEEN).room == room
+
+
+def sent_back(state: TaskState) -> TaskState:
+    number = len(state.oversight.reviews) + 1
+    return reviewed(state, Reviewed(review=Review(number=number, faults=1, sent_back=True), totals=totals(300)))
+
+
+def test_a_writer_that_is_sent_back_works_with_what_it_had_left_and_its_share_and_settles_once() -> None:
+    whole = after(begun(), *STEPS)
+    assert review_due(whole)
+    assert review_request(whole, OVERSEEN).may_send_back
+    state = sent_back(whole)
+    run = state.runs["writing"]
+    assert (run.phase, run.limit.tokens) == ("running", 10_000 + 20_000 + 30_000)
+    assert not state.all_done
+    again = mended(finished(state, "writing", 15_000))
+    assert again.account.spent == again.totals.spent
+    assert again.totals.spent.tokens == 2_000 + 300 + 45_000
+    assert review_due(again)
+    assert not review_request(again, OVERSEEN).may_send_back
+
+
+def test_a_writer_that_cannot_go_on_leaves_the_report_whole() -> None:
+    state = spent(sent_back(after(begun(), *STEPS)), "writing")
+    stopped = state.with_run(state.runs["writing"].cannot_go_on("a person denied it more"))
+    again = mended(stopped)
+    assert (stopped.last_phase, again.last_phase) == ("partial", "done")
+    assert again.notes[-1] == "What the review found was not mended: a person denied it more."
+    twice = OVERSEEN.model_copy(update={"reviews": 2})
+    assert not review_request(again, twice).may_send_back
+
+
+def test_a_writer_is_not_sent_back_without_the_money_for_a_turn() -> None:
+    state = after(begun(62_000), *STEPS, tokens=15_000)
+    assert not review_request(state, OVERSEEN).may_send_back
+    assert review_request(after(begun(62_000), *STEPS, tokens=5_000), OVERSEEN).may_send_back
+
+
+def test_a_report_that_was_not_finished_is_not_reviewed() -> None:
+    state = after(begun(), *STEPS[:3]).started(PLAN.step("writing"), REF, OVERSEEN)
+    assert not review_due(state)
+    stopped = state.with_run(state.runs["writing"].cannot_go_on("no money"))
+    assert not review_due(stopped)
+    assert not review_due(working())

@@ -1,0 +1,85 @@
+"""How a person may be written, and what stands there once they are erased."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue
+
+from waystation.domain.persons import ERASED, Sought, Trace, Whereabouts, summed
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Ada Lovelace", "to ADA  lovelace."),
+        ("Ada Lovelace", "Interview_ada-lovelace_2.md"),
+        ("Ada Lovelace", r'{"said": "Dear\nAda Lovelace\n"}'),
+        ("Lovelace", "of Lovelace's"),
+        ("Lovelace", "LOVELACE"),
+        ("O'Neil", "by o'neil,"),
+        ("山田太郎", "昨日山田太郎さんが"),
+        ("ada@example.com", "<Ada@Example.com>"),
+        ("DE89 3704 0044 0532 0130 00", "IBAN de89370400440532013000"),
+        ("+48 600 123 456", "call (48) 600-123-456 now"),
+        ("10.0.12.34", "from 10.0.12.34:80"),
+    ],
+)
+def test_a_value_is_found_however_it_is_written(value: str, text: str) -> None:
+    assert Sought(value).count(text) == 1
+    assert Sought(value).without(text).count(ERASED) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("Ada Lovelace", "Ada and Lovelace"),
+        ("Ada Lovelace", "Adaz Lovelace, Ada Lovelaces"),
+        ("Mark", "mark my words, Markdown"),
+        ("10.0.12.34", "100.12.34, 10.0.12.345"),
+        ("600123456", "1600123456"),
+    ],
+)
+def test_what_only_looks_like_it_is_left_alone(value: str, text: str) -> None:
+    assert Sought(value).count(text) == 0
+    assert Sought(value).without(text) == text
+
+
+def test_placeholders_stand_for_the_value() -> None:
+    sought = Sought("Ada Lovelace", ("<PERSON_aaaaaaaaaaaa>", "<LOCATION_aaaaaaaaaaaabbbb>"))
+    text = "<PERSON_aaaaaaaaaaaa>, <LOCATION_aaaaaaaaaaaabbbb>, <LOCATION_aaaaaaaaaaaa>"
+    assert sought.without(text) == f"{ERASED}, {ERASED}, <LOCATION_aaaaaaaaaaaa>"
+
+
+@given(st.lists(st.sampled_from(["Ada", "Lovelace", " ", "\n", "\r\n", "x", "\u2028", "_"])).map("".join))
+def test_a_text_keeps_its_lines_and_has_the_person_no_more(text: str) -> None:
+    sought = Sought("Ada Lovelace")
+    after = sought.without(text)
+    assert len(after.splitlines()) == len(text.splitlines())
+    assert sought.count(after) == 0
+    assert after.count(ERASED) == sought.count(text)
+
+
+def test_in_json_words_change_and_what_things_are_found_by_stays() -> None:
+    body: JsonValue = {"id": "Ada", "role": "Ada", "text": ["Ada", {"note": "of Ada"}], "n": 1, "none": None}
+    sought = Sought("Ada")
+    assert (sought.in_names(body), sought.in_words(body)) == (2, 2)
+    after = {"id": "Ada", "role": "Ada", "text": [ERASED, {"note": f"of {ERASED}"}], "n": 1, "none": None}
+    assert sought.erased(body) == after
+
+
+def test_what_a_tool_is_called_with_is_words_whatever_its_fields_are_named() -> None:
+    sought = Sought("Ada")
+    body: JsonValue = {"id": "Ada", "input": {"id": "Ada", "people": [{"session": "Ada"}]}}
+    assert (sought.in_names(body), sought.in_words(body)) == (1, 2)
+    assert sought.erased(body) == {"id": "Ada", "input": {"id": ERASED, "people": [{"session": ERASED}]}}
+
+
+def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:
+    thought: JsonValue = {"type": "thinking", "thinking": "Is it Ada?", "signature": "s"}
+    assert Sought("Ada").erased([thought]) == [{"type": "text", "text": ERASED}]
+    assert Sought("Bob").erased([thought]) == [thought]
+
+
+def test_traces_are_added_up_by_place() -> None:
+    traces = [Trace(place=Whereabouts.NOTE, task_id=task, count=2) for task in ("a", "b")]
+    assert summed((*traces, Trace(place=Whereabouts.REQUEST, count=1))) == {Whereabouts.REQUEST: 1, Whereabouts.NOTE: 4}

@@ -1,0 +1,45 @@
+import pytest
+
+from waystation.domain.plan import Plan, Step, plan_errors, standard_plan
+from waystation.domain.plan_change import PlanChange, StepChange, change_errors, changed, difference
+
+PLAN = standard_plan("Why?")
+BEGUN = frozenset({"research-1", "research-2"})
+FOG = Step(id="fog", role="research", title="Fog", goal="Read about fog.")
+USED = StepChange(id="analysis", needs=("research-1", "research-2", "fog"))
+
+
+def test_a_new_step_stands_before_those_that_have_not_begun() -> None:
+    after = changed(PLAN, PlanChange(add=(FOG,), change=(USED,)), BEGUN)
+    assert [step.id for step in after.steps] == ["research-1", "research-2", "fog", "analysis", "writing"]
+    assert plan_errors(after) == ()
+    assert difference(PLAN, after) == {"added": ("fog",), "dropped": (), "changed": ("analysis",)}
+
+
+def test_nobody_needs_a_step_that_is_dropped() -> None:
+    waiting = PLAN.step("writing").model_copy(update={"needs": ("analysis", "late")})
+    late = Step(id="late", role="analysis", title="Late", goal="Weigh.", needs=("research-1",))
+    plan = Plan(steps=(*PLAN.steps[:-1], late, waiting))
+    after = changed(plan, PlanChange(drop=("late",)), BEGUN)
+    assert after.step("writing").needs == ("analysis",)
+    assert change_errors(plan, PlanChange(drop=("late",)), BEGUN, room=0) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (PlanChange(drop=("research-1",)), "step 'research-1' has begun, and stays as it is"),
+        (
+            PlanChange(change=(StepChange(id="research-2", goal="x"),)),
+            "step 'research-2' has begun, and stays as it is",
+        ),
+        (PlanChange(drop=("nobody",)), "there is no step 'nobody' to drop or change"),
+        (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, these are 2"),
+        (PlanChange(add=(FOG,)), "step 'fog' is needed by no later step, so nobody would wait for it"),
+        (PlanChange(drop=("writing",)), "the last step, and only the last, has the role writing"),
+        (PlanChange(add=(FOG.model_copy(update={"id": "review-1"}),)), "step id 'review-1' is not small letters"),
+        (PlanChange(add=(FOG.model_copy(update={"id": "analysis"}),)), "step id 'analysis' is used more than once"),
+    ],
+)
+def test_what_keeps_a_change_from_being_run_is_said(change: PlanChange, error: str) -> None:
+    assert any(said.startswith(error) for said in change_errors(PLAN, change, BEGUN, room=1))

@@ -1,0 +1,142 @@
+"""What agents see of their tools: by permission, phase and budget; in a fixed order, the same every time."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+
+from waystation.domain.projection import (
+    FIRST,
+    LAST,
+    LATER,
+    PERMISSIONS,
+    PHASES,
+    SOON,
+    Offered,
+    Permission,
+    Phase,
+    Rights,
+    Urgency,
+    project,
+    urgent,
+)
+
+permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(PERMISSIONS["research"]))
+phases: st.SearchStrategy[Phase] = st.sampled_from(PHASES)
+urgencies: st.SearchStrategy[Urgency] = st.dictionaries(phases, st.integers(FIRST, LAST))
+rights = st.builds(
+    Rights,
+    role=st.sampled_from(sorted(PERMISSIONS)),
+    delegates=st.booleans(),
+    denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
+        tuple
+    ),
+)
+
+
+@st.composite
+def offers(draw: st.DrawFn) -> list[Offered]:
+    return [
+        Offered(
+            name=f"tool-{number}",
+            tokens=draw(st.integers(0, 900)),
+            permission=draw(permissions),
+            urgency=draw(urgencies),
+            unusable=draw(st.sampled_from(["", "", "its limit is amiss"])),
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]
+
+
+def tool(name: str, tokens: int = 100, permission: Permission = "read", urgency: Urgency | None = None) -> Offered:
+    return Offered(name=name, tokens=tokens, permission=permission, urgency=urgency or urgent(LATER))
+
+
+RESEARCH = Rights(role="research", delegates=True)
+
+
+@given(offers(), phases, rights, st.integers(0, 3_000))
+def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
+    offered: list[Offered], phase: Phase, having: Rights, budget: int
+) -> None:
+    for one in project(offered, phase, having, budget).shown:
+        assert having.refusal(one) is None
+        assert one.permission in PERMISSIONS[having.role]
+        assert phase in one.urgency or one.permission == "hand_in"
+
+
+@given(offers(), phases, rights, st.integers(0, 3_000))
+def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
+    offered: list[Offered], phase: Phase, having: Rights, budget: int
+) -> None:
+    made = project(offered, phase, having, budget)
+    handing_in = sum(one.tokens for one in made.shown if one.permission == "hand_in")
+    assert made.tokens <= max(budget, handing_in)
+    can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in PERMISSIONS[having.role]]
+    assert {one.name for one in can_hand_in} <= made.names
+
+
+@given(offers(), phases, rights, st.integers(0, 3_000))
+def test_every_tool_is_shown_or_hidden_with_a_reason_in_the_order_of_the_offer(
+    offered: list[Offered], phase: Phase, having: Rights, budget: int
+) -> None:
+    made = project(offered, phase, having, budget)
+    assert made == project(offered, phase, having, budget)
+    places = {one.name: place for place, one in enumerate(offered)}
+    for names in ([one.name for one in made.shown], [one.name for one in made.hidden]):
+        assert names == sorted(names, key=places.__getitem__)
+    assert {one.name for one in made.hidden} == places.keys() - made.names
+    assert all(one.reason for one in made.hidden)
+
+
+@given(offers(), phases, rights, st.integers(0, 3_000))
+def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
+    offered: list[Offered], phase: Phase, having: Rights, budget: int
+) -> None:
+    made = project(offered, phase, having, budget)
+    by_name = {one.name: one for one in offered}
+    for hidden in made.hidden:
+        if "tokens were left" in hidden.reason:
+            own = by_name[hidden.name].urgency[phase]
+            rivals = [one for one in made.shown if one.permission == "hand_in" or one.urgency[phase] <= own]
+            assert sum(one.tokens for one in rivals) + hidden.tokens > budget
+
+
+def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larger_one_leaves() -> None:
+    offered = [
+        tool("handy", 300),
+        tool("large", 900, urgency=urgent(SOON)),
+        tool("needed", 500, urgency=urgent(FIRST)),
+        tool("submit", 200, "hand_in"),
+    ]
+    made = project(offered, "executing", RESEARCH, 1_000)
+    assert [one.name for one in made.shown] == ["handy", "needed", "submit"]
+    assert made.why_hidden("large") == snapshot("300 of 1000 tokens were left when it was its turn, and it has 900")
+
+
+def test_what_hands_in_stays_without_a_budget_and_whatever_is_denied() -> None:
+    rights = Rights(role="writing", delegates=False, denied=("*", "hand_in"))
+    made = project([tool("submit", 200, "hand_in"), tool("read")], "verifying", rights, 0)
+    assert [one.name for one in made.shown] == ["submit"]
+
+
+def test_reasons_say_what_hides_a_tool() -> None:
+    rights = Rights(role="analysis", delegates=False, denied=("tickets__*", "compute"))
+    offered = [
+        tool("fetch_page", permission="web"),
+        tool("delegate", permission="delegate"),
+        tool("tickets__close", permission="foreign"),
+        tool("calculate", permission="compute"),
+        tool("search", urgency={"executing": FIRST}),
+        tool("read").model_copy(update={"unusable": "its limits name parameters that it does not have: lmit"}),
+    ]
+    made = project(offered, "verifying", rights, 2_000)
+    assert {one.name: one.reason for one in made.hidden} == snapshot(
+        {
+            "fetch_page": "the role analysis has no permission web",
+            "delegate": "it may start no subagents",
+            "tickets__close": "the settings deny tickets__*",
+            "calculate": "the settings deny compute",
+            "search": "not while verifying",
+            "read": "its limits name parameters that it does not have: lmit",
+        }
+    )

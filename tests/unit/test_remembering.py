@@ -1,0 +1,73 @@
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.documents import DocumentPassage
+from waystation.domain.redaction import Redacted, Span, unredacted, with_placeholders
+from waystation.domain.remembering import (
+    SLICE_CHARACTERS,
+    document_passage,
+    line_for_line,
+    lines_of_slice,
+)
+from waystation.domain.task import TaskRef
+
+REF = TaskRef(store_id="store", tenant="tenant", session="session", task_id="task-1")
+LINES = st.lists(st.text(st.sampled_from("ab \né"), max_size=12), max_size=8).map("".join)
+
+
+def span(start: int, end: int) -> Span:
+    return Span(type="GIVEN", start=start, end=end, score=1, placeholder="<GIVEN_0123456789ab>")
+
+
+@given(LINES, st.data())
+def test_a_redacted_text_keeps_its_lines_and_nothing_that_was_replaced(text: str, draw: st.DataObject) -> None:
+    places = sorted(draw.draw(st.sets(st.integers(0, len(text)), min_size=2, max_size=4))) if len(text) > 3 else []
+    spans = [span(start, end) for start, end in zip(places[::2], places[1::2], strict=False)]
+    kept = line_for_line(text, with_placeholders(text, spans))
+    assert kept.count("\n") == text.count("\n")
+    assert kept.count("<GIVEN_0123456789ab>") == len(spans)
+    if not spans:
+        assert kept == text
+
+
+def test_a_secret_over_several_lines_leaves_its_placeholder_and_blank_lines() -> None:
+    text = "before\nKEY one\ntwo\nthree after\nlast\n"
+    redacted = with_placeholders(text, [span(text.index("one"), text.index(" after"))])
+    lines = line_for_line(text, redacted).splitlines()
+    assert lines == ["before", "KEY <GIVEN_0123456789ab>", "", " after", "last"]
+
+
+def test_a_text_that_could_not_be_redacted_is_blank_lines() -> None:
+    text = "one\ntwo\n\nthree\n"
+    assert line_for_line(text, unredacted(text, "0" * 64)) == "\n\n\n\n"
+    assert line_for_line(text, Redacted(text=text)) == text
+
+
+def test_a_slice_ends_at_a_blank_line_and_never_beyond_its_room() -> None:
+    paragraph = ["x" * 99 + "\n"] * 9 + ["\n"]
+    lines = paragraph * 1_000
+    end = lines_of_slice(lines, 0, 10**9)
+    assert lines[end - 1] == "\n"
+    assert SLICE_CHARACTERS <= sum(map(len, lines[:end])) < SLICE_CHARACTERS + 1_000
+    assert sum(map(len, lines[: lines_of_slice(lines, 0, 1_234)])) <= 1_234
+    assert lines_of_slice(lines, 7, 50) == 7
+
+
+def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_of_a_session() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    cut = DocumentPassage("pilot.md", "# Bar", 3, 4, "Two fathoms.")
+    here = document_passage(REF, cut, "b" * 64, 1, now)
+    assert here.text == "[pilot.md:3-4]\n# Bar\nTwo fathoms."
+    assert document_passage(REF.model_copy(update={"task_id": "task-2"}), cut, "b" * 64, 1, now).id == here.id
+    elsewhere = [
+        document_passage(REF.model_copy(update={"session": "other"}), cut, "b" * 64, 1, now),
+        document_passage(REF.model_copy(update={"tenant": "other"}), cut, "b" * 64, 1, now),
+        document_passage(REF, cut, "c" * 64, 1, now),
+        document_passage(REF, cut, "b" * 64, 2, now),
+        document_passage(REF, cut._replace(name="copy.md"), "b" * 64, 1, now),
+    ]
+    assert here.id not in {one.id for one in elsewhere}
+    assert here.precedes(elsewhere[3])
+    assert not here.precedes(elsewhere[2].model_copy(update={"place": 2}))

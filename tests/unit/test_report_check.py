@@ -1,0 +1,59 @@
+from waystation.domain.citations import Citation, FailedCitation
+from waystation.domain.report_check import Drafted, faults_in, listed
+from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
+
+FOUND = Findings(
+    findings=(
+        Finding(claim="It silted up.", citations=("[harbour.md:2-2]",)),
+        Finding(claim="It was dug.", citations=("[harbour.md:1-1]",)),
+    )
+)
+DRAFT = ReportDraft(
+    title="The harbour",
+    summary="Silt closed it [harbour.md:2-2].",
+    sections=(Section(heading="Causes", markdown="Silting [harbour.md:2-2]."),),
+)
+
+
+def drafted(**changes: object) -> Drafted:
+    there = {"draft": DRAFT, "asked": ("Why did harbours close?",), "findings": (FOUND,), "analysis": None}
+    return Drafted.model_validate({**there, **changes})
+
+
+def section(words: int, cited: str = "") -> ReportDraft:
+    return DRAFT.with_section(Section(heading="More", markdown=f"{'word ' * words}{cited}"))
+
+
+def test_a_report_that_covers_and_cites_has_no_fault_and_unused_findings_are_counted() -> None:
+    assert faults_in(drafted()) == ()
+    assert drafted().unused == 1
+
+
+def test_a_citation_that_fails_is_a_fault() -> None:
+    wrong = FailedCitation(citation=Citation(document="log.md", first_line=1, last_line=2), reason="no such document")
+    assert listed(faults_in(drafted(failed=(wrong,)))) == "- citation: [log.md:1-2]: no such document"
+
+
+def test_a_section_that_says_much_and_cites_nothing_is_a_fault() -> None:
+    assert listed(faults_in(drafted(draft=section(41)))) == "- uncited: The section 'More' has no citation."
+    assert faults_in(drafted(draft=section(40))) == faults_in(drafted(draft=section(41, "[a.md:1-1]"))) == ()
+
+
+def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
+    asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
+    faults = faults_in(drafted(asked=asked))
+    assert listed(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
+
+
+def test_a_contradiction_that_the_report_is_silent_about_is_a_fault() -> None:
+    told = "Dredging ended in 1811 by the pilot and in 1820 by the keeper"
+    weighed = Analysis(conclusions=(), contradictions=(told,))
+    assert [fault.kind for fault in faults_in(drafted(analysis=weighed))] == ["contradiction"]
+    mentioned = DRAFT.with_section(Section(heading="Dredging", markdown="Pilot and keeper disagree when it ended."))
+    assert faults_in(drafted(analysis=weighed, draft=mentioned)) == ()
+
+
+def test_a_report_that_uses_no_finding_at_all_has_a_fault() -> None:
+    elsewhere = ReportDraft(title="The harbours", summary="Closed [other.md:1-1].")
+    assert [fault.kind for fault in faults_in(drafted(draft=elsewhere))] == ["unsupported"]
+    assert faults_in(drafted(draft=elsewhere, findings=())) == ()

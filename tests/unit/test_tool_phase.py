@@ -1,0 +1,88 @@
+"""When the tools of an agent follow its phase: at compactions, and where the change pays for the cache it breaks."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.messages import Message, Text, ToolResult, ToolUse, user_text
+from waystation.domain.plan import AgentRole
+from waystation.domain.projection import Phase
+from waystation.domain.tool_phase import Weights, change_pays, tool_phase
+from waystation.domain.transcript import Masked, Record, Restored, Rewound, Transcript
+
+ENDING = {"submit_findings"}
+SAME = Weights(fixed={"executing": 2_000, "reflecting": 2_000, "verifying": 1_900}, turns=12)
+
+
+def turn(number: int, name: str, *, failed: bool = False) -> tuple[Message, Message]:
+    """A reply with one call, and its result."""
+    call = ToolUse(id=f"c{number}", name=name, input={})
+    result = ToolResult(tool_use_id=call.id, content="x" * 4_000, is_error=failed)
+    return (
+        Message(id=f"m{2 * number}", role="assistant", blocks=(Text(text="So."), call)),
+        Message(id=f"m{2 * number + 1}", role="user", blocks=(result,)),
+    )
+
+
+def log(*names: str, records: tuple[Record, ...] = ()) -> Transcript:
+    turns = [message for number, name in enumerate(names, 1) for message in turn(number, name)]
+    return Transcript(run_id="r", messages=(user_text("m1", "Go."), *turns), records=records)
+
+
+def masked(after: int, record_id: str = "k1") -> Masked:
+    return Masked(id=record_id, after=after, tool_use_ids=("c1",))
+
+
+def phase(transcript: Transcript, weights: Weights = SAME, role: AgentRole = "research") -> Phase:
+    return tool_phase(role, transcript, ENDING, weights)
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"), [("planning", "planning"), ("reviewing", "verifying"), ("writing", "executing")]
+)
+def test_a_run_begins_in_the_phase_of_its_role(role: AgentRole, expected: Phase) -> None:
+    assert phase(Transcript(run_id="r"), role=role) == expected
+
+
+def test_an_agent_whose_context_was_compacted_reflects_until_that_is_undone() -> None:
+    assert phase(log("read", "read")) == "executing"
+    assert phase(log("read", "read", records=(masked(5),))) == "reflecting"
+    undone = Restored(id="k2", after=5, record_id="k1")
+    assert phase(log("read", "read", records=(masked(5), undone))) == "executing"
+
+
+def test_a_result_that_came_back_changes_the_tools_only_at_the_next_compaction() -> None:
+    """Ahead of that the change would write 2,000 tokens of conversation anew to save a hundred a turn."""
+    assert phase(log("read", "submit_findings", "read")) == "executing"
+    assert phase(log("read", "submit_findings", "read", records=(masked(7),))) == "verifying"
+    assert phase(log("read", "submit_findings", "read", records=(masked(3),))) == "reflecting"
+
+
+def test_a_change_that_saves_more_than_it_costs_is_made_at_once_and_stays_made() -> None:
+    much = Weights(fixed={"executing": 9_000, "reflecting": 9_000, "verifying": 900}, turns=12)
+    assert phase(log("read", "submit_findings"), much) == "verifying"
+    assert phase(log("read", "submit_findings", *["read"] * 40), much) == "verifying"
+
+
+def test_a_try_that_was_taken_back_is_none() -> None:
+    taken_back = Rewound(id="k1", after=5, message_id="m3")
+    assert phase(log("read", "submit_findings", records=(taken_back,))) == "executing"
+
+
+def test_a_change_pays_from_where_reading_less_is_worth_writing_once() -> None:
+    assert not change_pays(prefix=10_000, saved=9_500, turns=12)
+    assert change_pays(prefix=10_000, saved=9_600, turns=12)
+    assert not change_pays(prefix=10_000, saved=-9_500, turns=12)
+
+
+@given(st.lists(st.sampled_from(["read", "submit_findings"]), max_size=8), st.sets(st.integers(1, 17), max_size=3))
+def test_between_two_compactions_a_phase_never_goes_back(names: list[str], places: set[int]) -> None:
+    """So the cache is broken once at most between two of them."""
+    order = ("executing", "reflecting", "verifying")
+    records = tuple(masked(after, f"k{after}") for after in sorted(places) if after <= 2 * len(names) + 1)
+    whole = log(*names, records=records)
+    seen: list[int] = []
+    for length in range(1, len(whole.messages) + 1, 2):
+        done = tuple(record for record in records if (record.after or 0) <= length)
+        seen.append(order.index(phase(whole.model_copy(update={"messages": whole.messages[:length], "records": done}))))
+    assert seen == sorted(seen)

@@ -1,0 +1,117 @@
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from yarl import URL
+
+from waystation.domain.errors import WebRefused
+from waystation.domain.web import LONGEST_LINE, Domains, same_site, web_address, web_page
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("https://Example.ORG", "https://example.org/"),
+        (" https://example.org:443/a#part\n", "https://example.org/a"),
+        ("http://example.org:8080/?q=ä b".replace(" ", "%20"), "http://example.org:8080/?q=%C3%A4%20b"),
+        ("https://example.org./a[1]", "https://example.org/a%5B1%5D"),
+        ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ("http://[::1]:80/", "http://[::1]/"),
+        ('https://example.org/"<x>', "https://example.org/%22%3Cx%3E"),
+    ],
+)
+def test_an_address_has_one_plain_form(written: str, plain: str) -> None:
+    address = web_address(written)
+    assert address.url == plain
+    assert web_address(plain) == address
+
+
+@pytest.mark.parametrize(
+    ("written", "cause"),
+    [
+        ("example.org/page", "Only http and https can be fetched"),
+        ("file:///etc/passwd", "Only http and https can be fetched"),
+        ("javascript:alert", "Only http and https can be fetched"),
+        ("ftp://example.org/", "Only http and https can be fetched"),
+        ("https://me:word@example.org/", "The address has a user name or password in it"),
+        ("https://example.org@evil.example/", "The address has a user name or password in it"),
+        *(
+            (f"https://{host}/", "The address is malformed")
+            for host in ("", "a b", "a..b", "ex%61mple.org", "[::1", "-")
+        ),
+        *((f"http://{host}/", "The address is malformed") for host in ("127.1", "2130706433", "0x7f.1", "127.0.0.01")),
+        ("https://evil.example\\@example.org/", "The address is malformed"),
+        ("https://example.org:99999/", "The address is malformed"),
+        ("https://example.org/" + "a" * 1_000, "The address has more than 1,000 characters"),
+        ("", "Only http and https can be fetched"),
+    ],
+)
+def test_what_is_no_address_of_the_web_is_refused_with_the_cause(written: str, cause: str) -> None:
+    with pytest.raises(WebRefused) as refused:
+        web_address(written)
+    assert refused.value.cause == cause
+
+
+@given(st.text(alphabet="htps:/\\@.#?[]%ab1-_ \t\n", max_size=40).map(lambda rest: f"http://{rest}"))
+def test_every_program_agrees_on_the_host_of_an_address(written: str) -> None:
+    try:
+        address = web_address(written)
+    except WebRefused:
+        return
+    assert urlsplit(address.url).hostname == URL(address.url).host == address.host
+
+
+def test_an_entry_stands_for_a_domain_and_all_below_it() -> None:
+    domains = Domains(allow=("Example.org", "*.gov.example", "one.test."), deny=("bad.example.org",))
+    assert [host for host in ("example.org", "a.b.example.org", "gov.example", "one.test") if domains.admits(host)] == [
+        "example.org",
+        "a.b.example.org",
+        "gov.example",
+        "one.test",
+    ]
+    assert not any(map(domains.admits, ("notexample.org", "org", "bad.example.org", "very.bad.example.org")))
+    assert domains.denies("very.bad.example.org")
+    assert not domains.denies("other.test")
+
+
+def test_a_star_allows_everything_that_is_not_denied() -> None:
+    domains = Domains(allow=("*",), deny=("bad.test",))
+    assert domains.admits("any.test")
+    assert not domains.admits("bad.test")
+
+
+@pytest.mark.parametrize("entry", ["https://example.org", "example.org/path", "a b", ""])
+def test_an_entry_that_is_no_domain_is_named(entry: str) -> None:
+    with pytest.raises(ValidationError, match=r"is no domain; write it like example\.org, or \* for all"):
+        Domains(allow=(entry,))
+
+
+def test_a_site_is_the_same_with_and_without_www_and_below() -> None:
+    assert same_site("example.org", "www.example.org")
+    assert same_site("www.example.org", "example.org")
+    assert same_site("example.org", "docs.example.org")
+    assert not same_site("docs.example.org", "example.org")
+    assert not same_site("example.org", "example.com")
+
+
+@given(st.text(max_size=5_000) | st.text(alphabet="ab \n", min_size=900, max_size=4_000))
+def test_a_page_keeps_every_word_in_lines_that_are_short_enough(text: str) -> None:
+    page = web_page("https://example.org/", text, NOON)
+    assert page.text.splitlines() == list(page.lines) or page.lines[-1] == ""
+    assert all(len(line) <= LONGEST_LINE for line in page.lines)
+    assert "".join("".join(page.lines).split()) == "".join(text.split())
+
+
+def test_a_long_line_is_parted_between_words() -> None:
+    page = web_page("https://example.org/", "word " * 500, NOON)
+    assert set(page.text.split()) == {"word"}
+
+
+def test_the_title_is_the_first_line_that_says_something() -> None:
+    assert web_page("https://example.org/", "\n\n## The   harbour\ntext", NOON).title == "The harbour"
+    assert web_page("https://example.org/", "", NOON).title == ""

@@ -1,0 +1,116 @@
+"""The double of the provider's prompt cache follows the provider's rules, and says why a prefix was not read."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.caching_server import CachingServer
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.prefix_cache import LIFE, Break, PrefixCache
+from waystation.domain.messages import Message, Text, user_text
+from waystation.ports import ModelRequest, ToolSpec
+from waystation.testing import scripted_reply
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MARK: dict[str, JsonValue] = {"type": "ephemeral"}
+
+
+def text(words: str, *, marked: bool = False) -> dict[str, JsonValue]:
+    return {"type": "text", "text": words, **({"cache_control": MARK} if marked else {})}
+
+
+def body(*blocks: JsonValue, system: str = "s" * 8_000, tool: str = "read") -> dict[str, JsonValue]:
+    return {
+        "model": "m",
+        "tools": [{"name": tool, "input_schema": {}, "cache_control": MARK}],
+        "system": [text(system, marked=True)],
+        "messages": [{"role": "user", "content": [*blocks]}],
+    }
+
+
+FIRST = body(text("a" * 4_000, marked=True), text("reminder 1"))
+SECOND = body(text("a" * 4_000), text("b" * 4_000, marked=True), text("reminder 2"))
+
+
+def test_the_next_request_reads_what_the_last_one_marked_and_not_its_reminder() -> None:
+    cache = PrefixCache()
+    first = cache.charge(FIRST, NOON)
+    assert (first.cache_read, 0 < first.input < 20) == (0, True)
+    second = cache.charge(SECOND, NOON)
+    assert second.cache_read == first.cache_write
+    assert second.cache_write > 1_000
+    assert cache.breaks == []
+
+
+@pytest.mark.parametrize(
+    ("second", "cause"),
+    [
+        (body(text("a" * 4_000), text("b", marked=True), tool="write"), "tools changed"),
+        (body(text("a" * 4_000), text("b", marked=True), system="t" * 8_000), "system changed"),
+        (body(text("summary"), text("b", marked=True)), "messages changed"),
+    ],
+)
+def test_what_changed_is_named(second: dict[str, JsonValue], cause: str) -> None:
+    cache = PrefixCache()
+    written = cache.charge(FIRST, NOON).cache_write
+    usage = cache.charge(second, NOON)
+    assert [(found.request, found.cause) for found in cache.breaks] == [(2, cause)]
+    assert cache.breaks[0].lost == written - usage.cache_read
+    assert (usage.cache_read > 1_900) == (cause == "messages changed")
+
+
+def test_a_tool_that_is_added_changes_the_tools() -> None:
+    cache = PrefixCache()
+    cache.charge(FIRST, NOON)
+    tools: list[JsonValue] = [{"name": "read", "input_schema": {}}, {"name": "write", "cache_control": MARK}]
+    cache.charge({**FIRST, "tools": tools}, NOON)
+    assert [broken.cause for broken in cache.breaks] == ["tools changed"]
+
+
+def test_a_prefix_lives_five_minutes_from_its_last_use() -> None:
+    cache = PrefixCache()
+    written = cache.charge(FIRST, NOON).cache_write
+    assert cache.charge(FIRST, NOON + LIFE - timedelta(seconds=1)).cache_read == written
+    assert cache.charge(FIRST, NOON + LIFE + timedelta(minutes=4)).cache_read == written
+    assert cache.charge(FIRST, NOON + 4 * LIFE).cache_read == 0
+    assert cache.breaks == [Break(model="m", request=4, cause="expired", lost=written)]
+
+
+def test_a_short_prefix_is_neither_written_nor_missed() -> None:
+    cache = PrefixCache()
+    short = body(text("a", marked=True), system="short")
+    assert [cache.charge(short, NOON).cache_write, cache.charge(short, NOON).cache_read] == [0, 0]
+    assert cache.breaks == []
+
+
+@pytest.mark.parametrize(("blocks", "found"), [(20, True), (21, False)])
+def test_a_prefix_is_found_at_most_twenty_blocks_before_a_mark(blocks: int, *, found: bool) -> None:
+    cache = PrefixCache()
+    written = cache.charge(FIRST, NOON).cache_write
+    many = [text(f"b{number}", marked=number == blocks - 1) for number in range(blocks)]
+    usage = cache.charge(body(text("a" * 4_000), *many), NOON)
+    assert (usage.cache_read == written) is found
+    assert [broken.cause for broken in cache.breaks] == ([] if found else ["too far back"])
+
+
+async def test_the_adapter_marks_so_that_each_request_reads_all_of_the_one_before() -> None:
+    server = CachingServer(lambda _: scripted_reply(Text(text="Go on.")), lambda: NOON)
+    model = anthropic_model("key", http_client=server.http_client())
+    said = [user_text("m1", "word " * 2_000)]
+    for turn in range(5):
+        request = ModelRequest(
+            model="claude-opus-5",
+            system="Be brief. " * 200,
+            messages=tuple(said),
+            tools=(ToolSpec(name="read", description="Reads.", input_schema={"type": "object"}),),
+            max_output=100,
+            reminder=f"<status>turn {turn}</status>",
+        )
+        reply = await model.complete(request)
+        assert reply.usage == server.usages[-1]
+        said += [Message(id=f"a{turn}", role="assistant", blocks=reply.blocks), user_text(f"u{turn}", "word " * 300)]
+    await model.aclose()
+    assert server.cache.breaks == []
+    for earlier, later in zip(server.usages, server.usages[1:], strict=False):
+        assert later.cache_read == earlier.cache_read + earlier.cache_write

@@ -1,0 +1,86 @@
+"""Answers to calls that ask, from the command line: seen in the inbox, named, sent by the signals for money."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.delegating import HAND_IN, delegate, delegating
+from tests.post import ONE, letter, post
+from tests.running import TENANT, working
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.cli.answers import Typed, answer_request
+from waystation.cli.render import message_text
+from waystation.client import Client
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput
+from waystation.domain.task import TaskPhase
+from waystation.seen import Answer
+from waystation.settings import Settings
+
+
+@pytest.fixture
+def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+async def approve(client: Client, amount: Amount | None, task_id: str, request_id: str | None) -> Answer:
+    return await client.approve(task_id, request_id=request_id, amount=amount, by="Ada")
+
+
+async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_amount(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with (
+        post(server, tmp_path, redactor, ONE) as at,
+        working(server, at.parts),
+        await Client.connect(outside) as client,
+    ):
+        await at.counter.submit()
+        await at.asked()
+        task, send = at.task.id, partial(approve, client, None)
+        (waiting,) = await client.approvals()
+        with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
+            await answer_request(client, Typed("approve", task, None, {}), send)
+        told = capsys.readouterr().err
+        named = Typed("approve", task, "harbours-1", {})
+        with_money = await answer_request(client, named, partial(approve, client, Amount(tokens=900)))
+        taken = await answer_request(client, named, send)
+        progress = await at.task.result()
+        seen = await client.with_origins(await client.progress(task))
+    assert waiting.approval.action is not None
+    assert waiting.approval.action.text.startswith("Send this letter to the keeper?")
+    assert "  | Send this letter to the keeper?" in told
+    assert f"  waystation approve {task} --request harbours-1" in told
+    assert with_money.outcome == "refused"
+    assert with_money.reason == "harbours-1 asks for no money but to call send_letter: approve it without an amount"
+    assert taken.outcome == "approved"
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE
+    assert seen.origins["harbours-1"].identities
+
+
+async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    scripts = {"harbours": [[delegate("beacons")], [HAND_IN]], "harbours.1": [[letter("Brest " * 15)], [HAND_IN]]}
+    async with (
+        post(server, tmp_path, redactor, scripts) as at,
+        working(server, at.parts),
+        await Client.connect(outside) as client,
+    ):
+        await at.counter.submit(under=delegating())
+        (request,) = await at.asked()
+        said = (await client.transcript(at.task.id, request.agent)).messages
+        await client.deny(at.task.id, request_id=request.request_id, by="Ada", note="not now")
+        await at.task.result()
+    assert "Brest " * 15 in message_text(said[-1])
+    assert "They say: not now" in at.told(step="harbours.1")[0].content
+    assert at.tool.sent == []

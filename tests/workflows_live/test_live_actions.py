@@ -1,0 +1,257 @@
+"""Calls that ask a person, on a real server: nothing is held while they wait, and each is carried out once or not."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from temporalio.client import Client
+
+from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS, Call, Gate
+from tests.delegating import HAND_IN, delegate, delegating
+from tests.post import ONE, PRIVATE, letter, post
+from tests.running import dev_server, until, working
+from tests.workflows_live.history import details, events, everything_written
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.agents.permissions import EXPIRED
+from waystation.domain.amount import Amount
+from waystation.domain.budget import Mode
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.task import Approval, TaskPhase
+from waystation.domain.unattended import Unattended
+
+TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}
+SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS
+"""What the researcher with a script of two turns spends less than the crew's."""
+
+
+async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+        await at.counter.submit()
+        (request,) = await at.asked()
+
+        async def paused() -> bool:
+            return (await at.progress()).phase is TaskPhase.PAUSED
+
+        await until(paused)
+        seen, described, sent_before = await at.progress(), await at.task.describe(), list(at.tool.sent)
+        shown = await details(at.task)
+        await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id, "action": "send_letter", "by": "Ada"})
+        progress = await at.task.result()
+        written = everything_written(await events(at.task))
+        trail = await at.parts.store.audit_trail(at.task.id)
+    assert request.action is not None
+    assert (request.action.tool, request.asked) == ("send_letter", Amount())
+    assert {step.id: step.state for step in seen.steps}["tides"] == "done"
+    assert described.raw_description.pending_activities == []
+    assert sent_before == []
+    assert shown.startswith("**Paused: a person has to answer**\n\n**harbours asks to call send_letter.**")
+    assert at.tool.sent == ["the keeper"]
+    assert [result.content for result in at.told()][1] == "sent to the keeper"
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS - SAVED)
+    assert progress.budget.limit == seen.budget.limit
+    assert PRIVATE not in written
+    assert "Send this letter to the keeper?" in written
+    assert [one.decision for one in trail if isinstance(one, Approval)] == ["pending", "approved"]
+
+
+async def test_a_denied_call_is_an_error_that_its_agent_works_with(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with post(server, tmp_path, redactor, TWO) as at, working(server, at.parts):
+        await at.counter.submit()
+        brest, cadiz = await at.asked(2)
+        await at.task.signal(DENY_BUDGET, {"request_id": brest.request_id, "note": "Brest is closed"})
+        await at.task.signal(APPROVE_BUDGET, {"request_id": cadiz.request_id})
+        progress = await at.task.result()
+    assert at.tool.sent == ["Cadiz"]
+    refused, sent = at.told()
+    assert (refused.is_error, sent.is_error) == (True, False)
+    assert "They say: Brest is closed" in refused.content
+    assert progress.phase is TaskPhase.DONE
+    assert [one.decision for one in progress.approvals] == ["denied", "approved"]
+
+
+async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+        await at.counter.submit()
+        (request,) = await at.asked()
+        await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id, "tokens": 5_000})
+        await at.task.signal(DENY_BUDGET, {"request_id": request.request_id, "finish": "cancel"})
+        progress = await at.task.result()
+    (refusal,) = progress.refusals
+    assert refusal.reason == "harbours-1 asks for no money but to call send_letter: approve it without an amount"
+    assert progress.phase is TaskPhase.CANCELLED
+    assert progress.budget.reserved == Amount()
+    assert at.tool.sent == []
+
+
+async def test_workers_that_come_back_find_the_request_and_carry_the_call_out_once(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with dev_server(cached=False) as server, post(server, tmp_path, redactor, TWO) as at:
+        async with working(server, at.parts):
+            await at.counter.submit()
+            brest, cadiz = await at.asked(2)
+            await at.task.signal(APPROVE_BUDGET, {"request_id": brest.request_id})
+        async with working(server, at.parts):
+
+            async def one_is_left() -> bool:  # the answer may have come when no worker was there any more
+                return await at.asked() == (cadiz,)
+
+            await until(one_is_left)
+            await at.task.signal(APPROVE_BUDGET, {"request_id": cadiz.request_id})
+            progress = await at.task.result()
+    assert at.tool.sent == ["Brest", "Cadiz"]
+    assert progress.phase is TaskPhase.DONE
+    assert len(at.crew.calls) == len(set(at.crew.calls))
+
+
+async def test_a_request_survives_a_task_that_continues_as_new(tmp_path: Path, redactor: PresidioRedactor) -> None:
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
+        post(server, tmp_path, redactor, ONE) as at,
+        working(server, at.parts),
+    ):
+        await at.counter.submit()
+        (before,) = await at.asked()
+
+        first = (await at.task.describe()).run_id
+
+        async def went_on() -> bool:
+            await at.task.signal(APPROVE_BUDGET, {"request_id": "nobody-1"})
+            return (await at.task.describe()).run_id != first
+
+        await until(went_on)
+        (after,) = await at.asked()
+        await at.task.signal(APPROVE_BUDGET, {"request_id": after.request_id})
+        progress = await at.task.result()
+    assert after == before
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE
+
+
+async def test_a_subagent_that_asks_is_no_workflow_until_its_task_has_the_answer(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    scripts = {"harbours": [[delegate("beacons")], [HAND_IN]], "harbours.1": [[letter()], [HAND_IN]]}
+    async with post(server, tmp_path, redactor, scripts) as at, working(server, at.parts):
+        await at.counter.submit(under=delegating())
+        (request,) = await at.asked()
+        child = await server.get_workflow_handle(f"{at.task.id}/harbours.1").describe()
+        await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id})
+        progress = await at.task.result()
+    assert request.agent == "harbours.1"
+    assert child.close_time is not None
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE
+
+
+async def test_a_task_that_is_cancelled_while_it_asks_ends_without_the_call(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+        await at.counter.submit()
+        await at.asked()
+        await at.task.cancel()
+
+        async def over() -> bool:
+            return (await at.task.describe()).close_time is not None
+
+        await until(over)
+        row = await at.parts.store.task(at.task.id)
+    assert row.progress is not None
+    assert row.progress.phase is TaskPhase.CANCELLED
+    assert row.progress.budget.reserved == Amount()
+    assert at.tool.sent == []
+
+
+@pytest.mark.parametrize("mode", [Mode.SOFT, Mode.HARD])
+async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_says_so(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, mode: Mode
+) -> None:
+    terms = delegating()
+    unasked = terms.model_copy(
+        update={"mode": mode, "agent": terms.agent.model_copy(update={"hard": True, "delegation": None})}
+    )
+    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+        await at.counter.submit(under=unasked)
+        progress = await at.task.result()
+    assert at.tool.sent == []
+    assert at.told()[1].is_error
+    assert progress.approvals == ()
+    assert "send_letter asks a person first, nobody is asked: not called" in progress.notes
+    assert progress.phase is TaskPhase.DONE
+
+
+async def test_an_edit_while_a_call_waits_leaves_it_waiting(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with post(server, tmp_path, redactor, ONE) as at, working(server, at.parts):
+        await at.counter.submit()
+        (request,) = await at.asked()
+        await at.task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "harbours", "message": "m1"})
+
+        async def settled() -> bool:
+            return any(edit.state == "done" for edit in (await at.progress()).edits)
+
+        await until(settled)
+        still = await at.asked()
+        await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id})
+        progress = await at.task.result()
+    assert still == (request,)
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE
+
+
+@pytest.mark.parametrize("then", ["partial", "wait"])
+async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_decided_at_submit(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, then: Literal["partial", "wait"]
+) -> None:
+    decided = Unattended(answer_within=timedelta(seconds=1), then=then)
+    terms = delegating().model_copy(update={"unattended": decided})
+    async with post(server, tmp_path, redactor, TWO) as at, working(server, at.parts):
+        await at.counter.submit(under=terms)
+        if then == "wait":
+
+            async def noted() -> bool:
+                return sum("is overdue" in note for note in (await at.progress()).notes) == 2
+
+            await until(noted)
+            for request in await at.asked(2):
+                await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id})
+        progress = await at.task.result()
+    waited = then == "wait"
+    assert [one.decision for one in progress.approvals] == ["approved" if waited else "expired"] * 2
+    assert at.tool.sent == (["Brest", "Cadiz"] if waited else [])
+    assert [result.content == EXPIRED for result in at.told()] == [not waited] * 2
+    assert progress.phase is TaskPhase.DONE
+
+
+async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    scripts = {"harbours": [[NOTE], [letter()], [HAND_IN]]}
+    gate = Gate(Call("harbours", 2))
+    async with post(server, tmp_path, redactor, scripts, gate) as at, working(server, at.parts):
+        gate.opened.set()
+        await at.counter.submit()
+        (request,) = await at.asked()
+        await at.task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})
+
+        async def asked_again() -> bool:
+            return any(one.request_id == "harbours-2" for one in (await at.progress()).approvals)
+
+        await until(asked_again)
+        await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id})
+        await at.task.signal(APPROVE_BUDGET, {"request_id": "harbours-2"})
+        progress = await at.task.result()
+    assert [one.decision for one in progress.approvals] == ["expired", "approved"]
+    assert [refusal.reason for refusal in progress.refusals] == ["harbours-1 was already expired"]
+    assert at.tool.sent == ["the keeper"]
+    assert progress.phase is TaskPhase.DONE

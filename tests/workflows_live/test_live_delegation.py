@@ -1,0 +1,251 @@
+import asyncio
+from pathlib import Path
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+
+from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS, Call, Crew, Gate
+from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate, delegating, four
+from tests.running import Counter, at_work, dev_server, opened_parts, until, working
+from tests.workflows_live.history import events, everything_written, kinds
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.messages import ToolResult
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+FOUR = {"harbours": [four(), [HAND_IN]]}
+ONE = {"harbours": [[delegate("beacons")], [HAND_IN]]}
+LONG = [*[[NOTE]] * 30, [HAND_IN]]
+"""More than a twentieth of the task buys, and more than is left over when the others are done."""
+TIGHT = delegating(budget=50_000, agent_budget=20_000)
+DELEGATING_TOKENS = WORK_TOKENS - 7 * CALL_TOKENS + 2 * CALL_TOKENS
+"""What a task costs whose first researcher delegates, without its subagents."""
+
+
+def steps(progress: TaskProgress) -> dict[str, StepProgress]:
+    return {step.id: step for step in progress.steps}
+
+
+def results(crew: DelegatingCrew, step: str, turn: int) -> list[ToolResult]:
+    """What an agent was told before this turn."""
+    return list(crew.heard[Call(step, turn)].messages[-1].tool_results)
+
+
+async def until_asked(task: Task, agent: str) -> Approval:
+    async def asked() -> bool:
+        return any(request.agent == agent for request in (await task.query(TaskWorkflow.progress)).approvals)
+
+    await until(asked)
+    return next(one for one in (await task.query(TaskWorkflow.progress)).approvals if one.agent == agent)
+
+
+async def until_steps(task: Task, state: str, count: int) -> TaskProgress:
+    async def so_many() -> bool:
+        progress = await task.query(TaskWorkflow.progress)
+        return sum(step.state == state for step in progress.steps) >= count
+
+    await until(so_many)
+    return await task.query(TaskWorkflow.progress)
+
+
+async def test_four_subagents_work_side_by_side_and_their_results_come_back_in_one_message(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    begun: set[str] = set()
+    together = asyncio.Event()
+
+    async def all_begun(call: Call) -> None:
+        if "." in call.step:
+            begun.add(call.step)
+            if len(begun) == 4:
+                together.set()
+            await together.wait()
+
+    crew = DelegatingCrew(before=all_begun, scripts=FOUR)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        progress = await counter.task().result()
+        said = await events(counter.task())
+        child = server.get_workflow_handle(f"{counter.task().id}/harbours.2")
+        description = await child.describe()
+    assert progress.phase is TaskPhase.DONE
+    assert [step.id for step in progress.steps[:5]] == ["harbours", *(f"harbours.{n}" for n in range(1, 5))]
+    assert progress.budget.spent == Amount(tokens=DELEGATING_TOKENS + 4 * SUBAGENT_TOKENS)
+    assert progress.budget.reserved == Amount()
+    shown = results(crew, "harbours", 2)
+    assert len(shown) == 4
+    for number, result in enumerate(shown, 1):
+        assert result.content.startswith(f'<subagent id="harbours.{number}" role="research"')
+        assert "1 results from pilot.md" in result.content
+        assert not result.is_error
+    assert await description.static_summary() == "harbours.2: bars"
+    assert kinds(said).count("start_child_workflow_execution_initiated") == 4
+    assert "the bar shifts in autumn" not in everything_written(said)
+    assert "the bar shifts in autumn" in crew.heard[Call("harbours.1", 1)].messages[0].text
+
+
+async def test_a_subagent_that_ran_out_is_asked_for_while_its_siblings_go_on_and_goes_on_when_it_is_granted_more(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = DelegatingCrew(scripts={**FOUR, "harbours.2": LONG})
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=TIGHT)
+        task = counter.task()
+        paused = await until_asked(task, "harbours.2")
+        siblings = await until_steps(task, "done", 4)
+        await task.signal(APPROVE_BUDGET, {"request_id": paused.request_id, "tokens": 20_000})
+        progress = await task.result()
+    assert {step.id for step in siblings.steps if step.state == "done"} >= {"harbours.1", "harbours.3", "harbours.4"}
+    assert siblings.phase is TaskPhase.PAUSED
+    assert progress.phase is TaskPhase.DONE
+    assert steps(progress)["harbours.2"].spent == Amount(tokens=CALL_TOKENS * len(LONG))
+    assert progress.budget.limit == Limit(tokens=TIGHT.budget.amount.tokens + 20_000)
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_a_denied_subagent_is_a_result_that_its_parent_works_with(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = DelegatingCrew(scripts={**ONE, "harbours.1": LONG})
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=TIGHT)
+        task = counter.task()
+        asked = await until_asked(task, "harbours.1")
+        await task.signal(DENY_BUDGET, {"request_id": asked.request_id})
+        progress = await task.result()
+    assert steps(progress)["harbours.1"].state == "partial"
+    assert progress.phase is TaskPhase.DONE
+    (result,) = results(crew, "harbours", 2)
+    assert 'state="partial"' in result.content
+    assert "It ended early: a person denied it more" in result.content
+
+
+async def test_subagents_delegate_further_down_to_their_depth_and_no_deeper(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    scripts = {
+        "harbours": [[delegate("beacons", 60)], [HAND_IN]],
+        "harbours.1": [[delegate("lamps", 50)], [HAND_IN]],
+    }
+    crew = DelegatingCrew(scripts=scripts)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert [step.id for step in progress.steps[:3]] == ["harbours", "harbours.1", "harbours.1.1"]
+    offered = {call.step: {tool.name for tool in asked.tools} for call, asked in crew.heard.items()}
+    assert "delegate" in offered["harbours"] & offered["harbours.1"]
+    assert "delegate" not in offered["harbours.1.1"]
+    assert 'id="harbours.1.1"' in results(crew, "harbours.1", 2)[0].content
+
+
+async def test_cancelling_a_task_cancels_its_subagents(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(*(Call(f"harbours.{number}", 2) for number in range(1, 5)))
+    crew = DelegatingCrew(before=gate, scripts=FOUR)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        task = counter.task()
+        await gate.reached.wait()
+        await task.cancel()
+        gate.opened.set()
+
+        async def over() -> bool:
+            return (await task.describe()).close_time is not None
+
+        await until(over)
+        states = [
+            (await server.get_workflow_handle(f"{task.id}/harbours.{number}").describe()).status
+            for number in range(1, 5)
+        ]
+        row = await counter.store.task(task.id)
+    assert WorkflowExecutionStatus.RUNNING not in states
+    assert row.progress is not None
+    assert row.progress.phase is TaskPhase.CANCELLED
+    assert row.progress.budget.reserved == Amount()
+
+
+async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours.1", 3))
+    crew = DelegatingCrew(before=gate, scripts=ONE)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        task = counter.task()
+        await gate.reached.wait()
+        await server.get_workflow_handle(f"{task.id}/harbours.1").terminate()
+        progress = await task.result()
+        gate.opened.set()
+    assert progress.phase is TaskPhase.DONE
+    assert steps(progress)["harbours.1"].reason == "its workflow was ended by somebody"
+    assert "The keeper of the crew" in results(crew, "harbours", 2)[0].content, "its note is its result"
+
+
+async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    in_a_call = asyncio.Event()
+
+    async def until_the_worker_stops(call: Call) -> None:
+        if call == Call("harbours.3", 2):
+            in_a_call.set()
+            await activity.wait_for_worker_shutdown()
+
+    crew = DelegatingCrew(before=until_the_worker_stops, scripts=FOUR)
+    async with dev_server(cached=False) as server, opened_parts(tmp_path, redactor, crew) as parts:
+        counter = Counter(server, parts.store)
+        async with working(server, parts):
+            await counter.submit(under=delegating())
+            await in_a_call.wait()
+        async with working(server, parts):
+            progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert steps(progress)["harbours.3"].spent == Amount(tokens=SUBAGENT_TOKENS)
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_lost(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = DelegatingCrew(scripts=FOUR)
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=40") as server,
+        at_work(server, tmp_path, redactor, crew) as counter,
+    ):
+        await counter.submit(under=delegating())
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == Amount(tokens=DELEGATING_TOKENS + 4 * SUBAGENT_TOKENS)
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_an_edit_reaches_a_subagent_between_two_legs(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours.1", 2))
+    crew = DelegatingCrew(before=gate, scripts={**ONE, "harbours.1": LONG})
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        task = counter.task()
+        await gate.reached.wait()
+        await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "harbours.1", "message": "m2"})
+        gate.opened.set()
+        progress = await task.result()
+    (edit,) = progress.edits
+    assert (edit.agent, edit.state) == ("harbours.1", "done")
+    assert progress.phase is TaskPhase.DONE
+    assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_agents_whose_task_has_no_terms_for_it_do_not_delegate(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit()
+        assert (await counter.task().result()).phase is TaskPhase.DONE

@@ -1,0 +1,108 @@
+"""Documents into memory on the real server: after the report, by a workflow of its own, for later tasks."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import Client as TemporalClient
+from temporalio.client import WorkflowHandle
+
+from tests.crew import SAID, Crew, terms
+from tests.running import TENANT, Counter, opened_parts, request, working
+from waystation.agents.recollection import as_passages
+from waystation.client import Client
+from waystation.client_forget import Selection, forget, selected
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import MemoryQuery
+from waystation.domain.names import remembering_id
+from waystation.domain.remembering import Remembering
+from waystation.domain.task import SourceDocument, task_id_of
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+from workers.parts import Parts
+from workflows.remembering import RememberWorkflow
+
+NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
+PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")
+
+
+@pytest.fixture
+def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[RememberWorkflow, Remembering]:
+    return server.get_workflow_handle_for(RememberWorkflow.run, remembering_id(task_id_of(request(request_id))))
+
+
+async def delivered(server: TemporalClient, counter: Counter, request_id: str, characters: int) -> Remembering:
+    """A task that has ended, with its documents in memory."""
+    under = terms().model_copy(update={"remembered_characters": characters})
+    await counter.submit(request(request_id), under, [PILOT])
+    await counter.task(request_id).result()
+    return await remembering(server, request_id).result()
+
+
+async def recalled(parts: Parts, request_id: str) -> str:
+    ref = (await parts.store.task(task_id_of(request(request_id)))).ref
+    run = RunRef(**ref.model_dump(), step_id="harbours", role="research")
+    return as_passages(await parts.recollection.find(run, "Who keeps the white beacon?"))
+
+
+async def documents_in_memory(parts: Parts, tenant: str) -> int:
+    query = MemoryQuery(tenant=tenant, session=None, kinds=("document",), text="the white beacon", dense=None)
+    return len(await parts.memory.search(query))
+
+
+async def test_later_tasks_recall_documents_of_earlier_ones_until_the_last_is_forgotten(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    redactor = PlainRedactor({}, {NAME: PLACEHOLDER})
+    async with (
+        opened_parts(tmp_path, redactor, Crew()) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        done = await delivered(server, counter, "first", 1_000)
+        assert (done.characters, done.left_out, done.passages) == (len(PILOT.text), 0, 1)
+        await delivered(server, counter, "second", 1_000)
+        assert await documents_in_memory(parts, done.ref.tenant) == 1
+        await counter.submit(request("later"), documents=())
+        await counter.task("later").result()
+        found = await recalled(parts, "later")
+        assert "[pilot.md:1-2]" in found
+        assert f"{PLACEHOLDER} keeps the white beacon." in found
+        for request_id, left in (("first", 1), ("second", 0)):
+            (task_id,) = await selected(client, settings, Selection(task=task_id_of(request(request_id))))
+            await forget(settings, (task_id,), everything=True)
+            assert await documents_in_memory(parts, done.ref.tenant) == left
+            assert ("[pilot.md:1-2]" in await recalled(parts, "later")) is bool(left)
+
+
+async def test_its_history_has_no_word_of_a_document_and_begins_when_the_report_is_stored(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts):
+        counter = Counter(server, parts.store)
+        await delivered(server, counter, "first", 1_000)
+        events = (await counter.task().fetch_history()).events
+        history = "".join(map(str, (await remembering(server, "first").fetch_history()).events))
+    started = EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED
+    (begun,) = [event.event_id for event in events if event.event_type == started]
+    stored = max(event.event_id for event in events if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED)
+    assert begun > stored
+    for word in ("fathoms", NAME, "pilot.md", SAID):
+        assert word not in history
+
+
+async def test_a_task_whose_terms_say_nothing_of_memory_starts_nothing_more(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts):
+        counter = Counter(server, parts.store)
+        await counter.submit()
+        await counter.task().result()
+        events = (await counter.task().fetch_history()).events
+    assert EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED not in {event.event_type for event in events}

@@ -1,0 +1,124 @@
+"""A new task takes over finished steps of one that is over, and pays only what it does itself."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
+from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.client_sessions import ForkWish, register_fork
+from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput, RequestConflict
+from waystation.domain.fork import Reused
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, TELL
+from waystation.domain.task import TaskPhase, TaskProgress, TaskRow, task_id_of
+from waystation.settings import Settings
+from workflows.task import TaskWorkflow
+
+SETTINGS = Settings(offline=True, revisions=0, reviews=0)
+FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
+
+
+async def fork(counter: Counter, step: str, **changes: object) -> TaskRow:
+    """As the client does it: store the fork, then hand it to the session."""
+    first = await counter.store.task(task_id_of(request()))
+    wish = ForkWish.model_validate({"step": step, "request_id": "second", **changes})
+    return await register_fork(SETTINGS, counter.store, first, wish)
+
+
+async def done(counter: Counter, row: TaskRow) -> TaskProgress:
+    """How the fork ends."""
+    await counter.hand_over(row)
+    return await counter.client.get_workflow_handle_for(TaskWorkflow.run, row.ref.task_id).result()
+
+
+async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_builds_on_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=terms())
+        first = await counter.task().result()
+        crew.calls.clear()
+        row = await fork(counter, "weigh", instructions="Weigh the tides twice.")
+        second = await done(counter, row)
+        again = await fork(counter, "weigh", instructions="Weigh the tides twice.")
+        bill, paid = await counter.store.bill(row.ref.task_id), await counter.store.bill(first.task_id)
+        report = await counter.store.get_text(str(second.report))
+        contract = (await counter.store.load(f"{row.ref.task_id}/weigh")).messages[0].text
+        notes = await counter.store.notes(row.ref.task_id)
+        documents = [await counter.store.documents(task) for task in (first.task_id, row.ref.task_id)]
+        kept = await counter.store.load(f"{row.ref.task_id}/harbours")
+        original = await counter.store.load(f"{first.task_id}/harbours")
+        with pytest.raises(RequestConflict, match="'second' was used in this session before"):
+            await fork(counter, "write")
+    assert again.ref == row.ref
+    assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)
+    assert crew.calls == FROM_WEIGH
+    assert second.totals.spent.tokens == bill.total.calls * CALL_TOKENS == len(FROM_WEIGH) * CALL_TOKENS
+    assert paid.total.calls * CALL_TOKENS == WORK_TOKENS
+    assert second.reused == Reused(task_id=first.task_id, agents=("harbours", "tides"))
+    assert f"Reused from {first.task_id}, where it was paid: harbours, tides." in second.notes
+    assert "Weigh the tides twice." in contract
+    assert documents[0] == documents[1]
+    assert kept.messages == original.messages
+    assert {note.run_id for note in notes} == {f"{row.ref.task_id}/{step}" for step in ("harbours", "tides")}
+    assert len(notes) == 2 * [name for name, _ in MOVES["submit_findings"]].count("take_note")
+    assert "citations were checked against the documents, and hold." in report
+
+
+async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_temporal_has_forgotten_it(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with opened_parts(tmp_path, redactor, crew) as parts:
+        async with dev_server() as server, working(server, parts):
+            counter = Counter(server, parts.store)
+            await counter.submit(under=tight())
+            task = counter.task()
+
+            async def asked() -> bool:
+                return len((await task.query(TaskWorkflow.progress)).approvals) == 2
+
+            await until(asked)
+            await task.signal(TELL, {"text": "The bar shifts."})
+            await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
+
+            async def delivered() -> bool:
+                return (await task.query(TaskWorkflow.progress)).steps[0].state == "done"
+
+            await until(delivered)
+            await task.signal(DENY_BUDGET, {"request_id": "tides-1", "finish": "cancel"})
+            first = await task.result()
+        crew.calls.clear()
+        async with dev_server() as server, working(server, parts):
+            counter = Counter(server, parts.store)
+            row = await fork(counter, "write", budget=Limit(tokens=50_000))
+            second = await done(counter, row)
+            told = await parts.store.tellings(row.ref.task_id)
+    assert (first.phase, second.phase) == (TaskPhase.CANCELLED, TaskPhase.DONE)
+    assert second.reused == Reused(task_id=first.task_id, agents=("harbours",))
+    assert second.totals.spent.tokens == RESEARCH_TOKENS + len(FROM_WEIGH) * CALL_TOKENS
+    assert [call for call in crew.calls if call.step in {"weigh", "write"}] == FROM_WEIGH
+    assert [telling.number for telling in told] == [1]
+
+
+async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight())
+        with pytest.raises(BadInput, match="is not over: `waystation watch`"):
+            await fork(counter, "weigh")
+
+        async def asked() -> bool:
+            return len((await counter.task().query(TaskWorkflow.progress)).approvals) == 2
+
+        await until(asked)
+        await counter.task().signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel"})
+        await counter.task().result()
+        with pytest.raises(BadInput, match="has no step 'weight'; it has harbours, tides, weigh, write"):
+            await fork(counter, "weight")
+        assert len(await counter.store.tasks()) == 1

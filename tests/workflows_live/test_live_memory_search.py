@@ -1,0 +1,81 @@
+"""Looks into embedded memory while workers have it open: they are asked, over the real server."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from temporalio.api.workflowservice.v1 import ListActivityExecutionsRequest
+from temporalio.client import Client as TemporalClient
+
+from tests.store_contract.values import opened_run, passage, summary
+from waystation.cli.main import run
+from waystation.domain.task import tenant_hash
+from waystation.embedders import opened_embedder
+from waystation.settings import Settings
+from waystation.stores import opened_store
+from workers.memory import opened_memory
+from workers.wiring import running_workers
+
+SAID = "The bar carries two fathoms."
+
+
+@pytest.fixture(autouse=True)
+async def kept(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home folder whose store has a passage."""
+    given = {"WAYSTATION_HOME": tmp_path, "WAYSTATION_KEY": bytes(32).hex(), "WAYSTATION_EMBEDDER": "none"}
+    given["TEMPORAL_ADDRESS"] = server.service_client.config.target_host
+    for name, value in given.items():
+        monkeypatch.setenv(name, str(value))
+    async with aclosing(await opened_store(Settings())) as store:
+        fence = await opened_run(store)
+        one = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").model_copy(
+            update={"tenant": tenant_hash("local"), "text": SAID, "run_id": fence.run_id}
+        )
+        await store.commit_compaction(fence, 0, summary(), [one], None)
+
+
+@pytest.fixture
+async def workers(kept: None) -> AsyncGenerator[None]:
+    assert kept is None  # it comes first
+    async with running_workers(Settings()):
+        yield
+
+
+async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = await asyncio.to_thread(run, ["memory", *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.mark.usefixtures("workers")
+async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_server(
+    server: TemporalClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = await printed(capsys, "search", "what does the bar carry?", "--json")
+    assert (code, err) == (0, "")
+    (found,) = json.loads(out)
+    assert (found["text"], found["kind"]) == (SAID, "conversation")
+    code, out, _ = await printed(capsys, "search", "bar", "--since", "2999-01-01", "--json")
+    assert (code, json.loads(out)) == (0, [])
+    listed = await server.workflow_service.list_activity_executions(
+        ListActivityExecutionsRequest(namespace=server.namespace)
+    )
+    assert [one.activity_id for one in listed.executions] == []
+
+
+@pytest.mark.usefixtures("workers")
+async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = await printed(capsys, "status", "--json")
+    assert code == 0
+    assert (json.loads(out)["points"], json.loads(out)["finding"]) == (1, "")
+
+
+async def test_another_process_that_is_no_worker_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    settings = Settings()
+    async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
+        code, _, err = await printed(capsys, "search", "bar")
+        assert code == 3
+        assert "another process has the memory open, and it is no worker that answers" in err

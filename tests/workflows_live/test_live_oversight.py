@@ -1,0 +1,180 @@
+"""The plan is revised after the research, and the report reviewed: within bounds, once, and whatever happens."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from tests.crew import CALL_TOKENS, WORK_TOKENS, Call, Move, terms
+from tests.overseeing import ADDED, FAULTY, GOOD, IMPOSSIBLE, KEPT, OverseenCrew, overseen
+from tests.running import Counter, at_work, dev_server, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.budget import Mode
+from waystation.domain.edits import EditInput
+from waystation.domain.errors import ModelRejected
+from waystation.domain.task import TaskPhase, TaskProgress
+from workflows.session import SessionWorkflow
+
+RESEARCH_CALLS = 7
+
+
+async def done(counter: Counter) -> tuple[TaskProgress, str]:
+    """How the task ended, and its report."""
+    ended = await counter.task().result()
+    return ended, await counter.store.get_text(str(ended.report))
+
+
+async def settled(counter: Counter) -> None:
+    """Wait until the session holds nothing for the task any more."""
+
+    async def free() -> bool:
+        return not (await counter.session.query(SessionWorkflow.account)).reserved
+
+    await until(free)
+
+
+def of(crew: OverseenCrew, step: str) -> int:
+    return sum(call.step == step for call in crew.calls)
+
+
+async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = OverseenCrew(revisions=[ADDED])
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen(reviews=0))
+        ended, report = await done(counter)
+        versions = await counter.store.plan_versions(ended.task_id)
+        bill = await counter.store.bill(ended.task_id)
+    assert [step.id for step in ended.steps] == ["harbours", "tides", "fog", "weigh", "write"]
+    order = [call.step for call in crew.calls]
+    assert order.index("revision") > max(place for place, step in enumerate(order) if step in {"harbours", "tides"})
+    assert order.index("weigh") > max(place for place, step in enumerate(order) if step == "fog")
+    assert (of(crew, "revision"), of(crew, "fog")) == (1, RESEARCH_CALLS)
+    assert ended.phase is TaskPhase.DONE
+    assert ended.totals.spent.tokens == WORK_TOKENS + (RESEARCH_CALLS + 1) * CALL_TOKENS
+    assert ended.budget.spent == ended.totals.spent
+    assert [(one.number, one.made_by, one.reason) for one in versions] == [
+        (1, "plan", ""),
+        (2, "revision-1", "Nobody has read about fog."),
+    ]
+    assert versions[-1].plan.step("fog").goal == "Read about fog."
+    assert "made plan version 2: added fog; changed weigh. Nobody has read about fog." in report
+    assert [line.calls for line in bill.lines if (line.agent, line.kind) == ("revision-1", "plan")] == [1]
+    opening = crew.asked[0].messages[0].text
+    assert '<found step="harbours" title="Harbours">' in opening
+    assert "- weigh (analysis, not begun needs harbours, tides) Weigh: Weigh both." in opening
+
+
+@pytest.mark.parametrize(
+    ("moves", "calls", "notes"),
+    [
+        ([KEPT], 1, 0),
+        ([IMPOSSIBLE], 2, 1),
+        ([IMPOSSIBLE, KEPT], 2, 0),
+    ],
+    ids=["kept", "impossible", "repaired"],
+)
+async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, moves: list[Move], calls: int, notes: int
+) -> None:
+    crew = OverseenCrew(revisions=moves)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen(reviews=0))
+        ended, report = await done(counter)
+        versions = await counter.store.plan_versions(ended.task_id)
+    assert (of(crew, "revision"), len(versions), ended.phase) == (calls, 1, TaskPhase.DONE)
+    assert len(ended.notes) == notes
+    assert "Revision 1, after the research: the plan was kept as it was." in report
+    for asked in crew.asked[1:]:
+        assert "- step 'harbours' has begun, and stays as it is" in asked.messages[-1].tool_results[0].content
+
+
+@pytest.mark.parametrize(("reviews", "faults"), [([FAULTY, GOOD], (3, 0)), ([FAULTY], (3, 1))])
+async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, reviews: list[Move], faults: tuple[int, int]
+) -> None:
+    crew = OverseenCrew(reviews=reviews)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen(revisions=0))
+        ended, report = await done(counter)
+        bill = await counter.store.bill(ended.task_id)
+        writer = await counter.store.load(f"{ended.task_id}/write")
+    assert [(review.faults, review.sent_back) for review in ended.reviews] == [(faults[0], True), (faults[1], False)]
+    assert ("nobody has mended:\n  - uncovered: It does not say how deep the bar is." in report) == bool(faults[1])
+    assert "## Depths, harbours and tides" in report
+    assert (of(crew, "review"), of(crew, "write")) == (2, 4)
+    (sent,) = [message for message in writer.messages if message.of_the_platform]
+    assert "Review 1 of your report found" in sent.text
+    assert "- uncovered: It does not say how deep the bar is." in sent.text
+    assert {line.agent for line in bill.lines if line.kind == "review"} == {"review-1", "review-2"}
+    assert ended.totals.spent.tokens == WORK_TOKENS + 4 * CALL_TOKENS == ended.budget.spent.tokens
+    assert ended.phase is TaskPhase.DONE
+
+
+async def test_too_little_money_leaves_the_plan_and_the_report_as_they_are(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = OverseenCrew(revisions=[ADDED], reviews=[FAULTY])
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen(given=terms(budget=9_000, mode=Mode.HARD)))
+        ended, report = await done(counter)
+    assert (of(crew, "revision"), of(crew, "review")) == (0, 0)
+    assert {note.split(";")[0] for note in ended.notes} >= {
+        "The budget was too small for revising the plan",
+        "The budget was too small for a review of the report by a model",
+    }
+    assert (ended.phase, "# Pilotage" in report) == (TaskPhase.PARTIAL, True)
+
+
+async def test_a_model_that_fails_for_good_fails_no_task(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async def refusing(call: Call) -> None:
+        if call.step in {"revision", "review"}:
+            raise ModelRejected("no such model")
+
+    crew = OverseenCrew(before=refusing)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen())
+        ended, _ = await done(counter)
+    assert ended.phase is TaskPhase.DONE
+    assert ended.notes == (
+        "The plan could not be revised (ModelRejected: no such model); it was kept as it was.",
+        "The report could not be reviewed (ModelRejected: no such model).",
+    )
+
+
+async def test_a_task_that_continues_as_new_in_between_is_looked_over_once(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = OverseenCrew(revisions=[ADDED], reviews=[FAULTY, GOOD])
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=20", cached=False) as server,
+        at_work(server, tmp_path, redactor, crew) as counter,
+    ):
+        await counter.submit(under=overseen())
+        first = (await counter.task().describe()).run_id
+        ended, _ = await done(counter)
+        last = (await counter.task().describe()).run_id
+        writer = await counter.store.load(f"{ended.task_id}/write")
+    assert first != last
+    assert (of(crew, "revision"), of(crew, "fog"), of(crew, "review"), of(crew, "write")) == (1, RESEARCH_CALLS, 2, 4)
+    assert sum(message.of_the_platform for message in writer.messages) == 1
+    assert (ended.phase, len(ended.revisions), len(ended.reviews)) == (TaskPhase.DONE, 1, 2)
+
+
+async def test_a_rewound_task_keeps_its_newest_plan_and_is_reviewed_anew(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = OverseenCrew(revisions=[ADDED])
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=overseen())
+        await done(counter)
+        await settled(counter)
+        await counter.edit(EditInput(action="rewind", agent="harbours", message="m5", by="Ada"))
+        second, _ = await done(counter)
+    assert [step.id for step in second.steps] == ["harbours", "tides", "fog", "weigh", "write"]
+    assert (of(crew, "revision"), of(crew, "fog"), of(crew, "review")) == (1, RESEARCH_CALLS, 4)
+    assert "The plan stays as revision 1 of it left it." in second.notes
+    assert second.phase is TaskPhase.DONE

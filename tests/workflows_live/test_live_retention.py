@@ -1,0 +1,64 @@
+"""Tasks whose time is over are forgotten by the workers, on the real server, store and memory."""
+
+import asyncio
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import Crew
+from tests.running import Counter, opened_parts, request, working
+from waystation.adapters.temporal.forgetting import keep_retention
+from waystation.domain.forgetting import FORGOTTEN
+from waystation.domain.names import retention_id
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+from workers.parts import Parts
+
+OLD, NEW = request("old"), request("new")
+
+
+async def worked(server: TemporalClient, parts: Parts, folder: Path) -> tuple[str, str]:
+    """A task that ended long ago, and one that has just ended."""
+    counter, ids = Counter(server, parts.store), list[str]()
+    for asked in (OLD, NEW):
+        ids.append((await counter.submit(asked)).task_id)
+        await server.get_workflow_handle(ids[-1]).result()
+    (folder / "reports").mkdir()
+    (folder / "reports" / f"{ids[0]}.md").write_text("What was found.")
+    with sqlite3.connect(next(folder.glob("*.db"))) as database:
+        changed = database.execute("UPDATE tasks SET ended_at = '2026-01-01 00:00:00' WHERE task_id = ?", [ids[0]])
+        assert changed.rowcount == 1
+    database.close()
+    return ids[0], ids[1]
+
+
+async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
+    server: TemporalClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "activities.retention")
+    settings = Settings(home=tmp_path, retention_days=30)
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
+        old, new = await worked(server, parts, tmp_path)
+        for _ in range(2):  # as two workers that start
+            await keep_retention(server, await parts.store.store_id())
+        while not caplog.messages:
+            await asyncio.sleep(0.05)
+        assert caplog.messages[0].startswith("after 30 days: forgot 1 tasks, 4 passages, ")
+        assert (await parts.store.task(old)).request.question == FORGOTTEN
+        assert (await parts.store.task(new)).request.question == NEW.question
+        assert [*(tmp_path / "reports").iterdir()] == []
+
+
+async def test_without_the_setting_nothing_is_forgotten_and_nobody_looks_again(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path)
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
+        old, _ = await worked(server, parts, tmp_path)
+        store_id = await parts.store.store_id()
+        await keep_retention(server, store_id)
+        await server.get_workflow_handle(retention_id(store_id)).result()
+        assert (await parts.store.task(old)).request.question == OLD.question

@@ -1,0 +1,146 @@
+"""People tell a task something while it works: each agent hears it at its next turn, word for word, once."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
+from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
+from tests.running import Counter, at_work, until
+from tests.workflows_live.history import events, everything_written
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.client_sessions import checked_words, with_tellings
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.view import view
+from waystation.domain.errors import BadInput
+from waystation.domain.messages import Message
+from waystation.domain.names import APPROVE_BUDGET, TELL
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.telling import Telling
+from waystation.seen import TaskView
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."
+MORE = "And give depths in metres."
+STEPS = [step.id for step in CREW_PLAN.steps]
+
+
+async def told(counter: Counter, task: Task, words: str, by: str = "Ada") -> None:
+    """As the client does it."""
+    before = len((await task.query(TaskWorkflow.progress)).tellings)
+    await task.signal(TELL, {"message": await counter.store.put_text(words), "by": by})
+
+    async def kept() -> bool:
+        tellings = (await task.query(TaskWorkflow.progress)).tellings
+        return len(tellings) > before and all(one.text for one in tellings)
+
+    await until(kept)
+
+
+async def heard(counter: Counter, agent: str) -> list[Message]:
+    """What was said to an agent beside its contract and its results."""
+    said = (await counter.store.load(f"{counter.task().id}/{agent}")).messages
+    return [message for message in said[1:] if message.role == "user" and not message.tool_results]
+
+
+async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_turn(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 3), Call("tides", 3))
+    crew = Crew(before=gate)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        await told(counter, task, WORDS)
+        await task.signal(TELL, {"text": MORE, "by": "Ben"})
+        gate.opened.set()
+        ended = await task.result()
+        words = {agent: [message.text for message in await heard(counter, agent)] for agent in STEPS}
+        logs = [await counter.store.load(f"{task.id}/{agent}") for agent in STEPS]
+        shown = await with_tellings(counter.store, TaskView(progress=ended))
+        trail = await counter.store.audit_trail(task.id)
+        written = everything_written(await events(task))
+    assert ended.phase is TaskPhase.DONE
+    assert words == {step: [WORDS, MORE] for step in STEPS}
+    assert all(violations(view(log)) == () for log in logs)
+    assert [(one.text, one.by, set(one.heard_by)) for one in shown.tellings] == [
+        (WORDS, "Ada", set(STEPS)),
+        (MORE, "Ben", set(STEPS)),
+    ]
+    assert [entry for entry in trail if isinstance(entry, Telling)] == list(ended.tellings)
+    assert "almanac" not in written
+
+
+async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_it_when_it_goes_on(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def asked() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
+
+        await until(asked)
+        calls = len(crew.calls)
+        await told(counter, task, WORDS)
+        waiting = await heard(counter, "harbours")
+        quiet = len(crew.calls) == calls
+        for request in ("harbours-1", "tides-1"):
+            await task.signal(APPROVE_BUDGET, {"request_id": request, "tokens": 10_000})
+        await task.result()
+        after = await heard(counter, "harbours")
+    assert quiet
+    assert waiting == []
+    assert [message.text for message in after] == [WORDS]
+
+
+async def test_an_agent_that_delegates_hears_it_after_its_subagents_who_hear_it_themselves(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours.1", 1))
+    crew = DelegatingCrew(before=gate, scripts={"harbours": [[delegate("beacons")], [HAND_IN]]})
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        await gate.reached.wait()
+        await told(counter, counter.task(), WORDS)
+        gate.opened.set()
+        ended = await counter.task().result()
+        parent, child = await heard(counter, "harbours"), await heard(counter, "harbours.1")
+    assert ended.phase is TaskPhase.DONE
+    assert [message.text for message in parent] == [WORDS]
+    assert [message.text for message in child] == [WORDS]
+
+
+async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        long = await counter.store.put_text("word " * 1_000)
+        for sent in ({}, {"text": "  \n"}, {"text": "a", "message": long}, {"message": "0" * 64}, {"message": long}):
+            await task.signal(TELL, sent)
+
+        async def refused() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).refusals) == 5
+
+        await until(refused)
+        progress = await task.query(TaskWorkflow.progress)
+        gate.opened.set()
+        ended = await task.result()
+        row = await counter.store.task(task.id)
+    reasons = " ".join(refusal.reason for refusal in progress.refusals)
+    assert progress.tellings == ()
+    assert "give either `text`" in reasons
+    assert "`text` is blank" in reasons
+    assert "not in the task's store: send them with `waystation tell`" in reasons
+    assert "the message has 5,000 characters; it may have 4,000" in reasons
+    with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
+        checked_words(row, ended.phase, WORDS)

@@ -1,0 +1,155 @@
+"""Reads the config file of tool servers, in the form that other clients of the protocol have it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from waystation.adapters.mcp.expansion import Expansion
+from waystation.domain.errors import BadInput
+from waystation.domain.malformed import malformed
+from waystation.domain.plan import AgentRole
+from waystation.domain.value import Input, Value
+
+EXAMPLE = '{"mcpServers": {"time": {"command": "mcp-server-time"}}}'
+Ask = Literal["writes", "all", "never"] | tuple[str, ...]
+"""Which tools ask a person: those that do not say that they only read, or those whose name matches a pattern."""
+TRANSPORTS = {"stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
+"""What a server's `type` may be, and the field that it needs."""
+
+
+class Program(Value):
+    """A server that is started here, and spoken to on its standard streams."""
+
+    command: str
+    arguments: tuple[str, ...] = Field(repr=False)
+    environment: dict[str, str] = Field(repr=False)
+    folder: Path | None
+
+
+class Address(Value):
+    """A server that runs somewhere."""
+
+    url: str = Field(repr=False)
+    headers: dict[str, str] = Field(repr=False)
+
+
+class Server(Value):
+    """One server, and what may be done with it."""
+
+    name: str
+    place: Program | Address
+    allow: tuple[str, ...] = ("*",)
+    """Patterns of its tools' names."""
+    ask: Ask = "writes"
+    timeout_s: float
+    """Of one call."""
+    roles: tuple[AgentRole, ...]
+    secrets: frozenset[str] = Field(default=frozenset(), repr=False)
+    """Taken out of whatever the server says."""
+
+
+class _Entry(Input):
+    """A server as it is written. Ours are `allow`, `ask`, `timeout` and `roles`."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    type: str | None = None
+    command: str | None = Field(default=None, min_length=1)
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    url: str | None = Field(default=None, pattern=r"^(https?://|\$\{)")
+    headers: dict[str, str] = {}
+    disabled: bool = False
+    allow: tuple[str, ...] = ("*",)
+    ask: Ask = "writes"
+    timeout: float = Field(default=60, gt=0, le=600)
+    roles: tuple[AgentRole, ...] = Field(default=("research",), min_length=1)
+
+    @model_validator(mode="after")
+    def _is_one_thing(self) -> "_Entry":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("it needs either command or url, and not both")
+        if self.type is not None and self.type not in TRANSPORTS:
+            raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not spoken")
+        if self.type is not None and getattr(self, TRANSPORTS[self.type]) is None:
+            raise ValueError(f"a server of type {self.type} needs {TRANSPORTS[self.type]}")
+        return self
+
+
+class _File(Value):
+    """Other settings beside the servers are those of the client whose file it is."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    mcpServers: dict[str, _Entry]
+
+
+def load_servers(path: Path, environment: Mapping[str, str]) -> tuple[Server, ...]:
+    """The servers of the file, without those that are disabled there.
+
+    Raises BadInput naming the file, the server and the field that cannot be used, never a value.
+    """
+    try:
+        written = _File.model_validate(json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_named_once))
+        return tuple(
+            _server(name, entry, environment) for name, entry in written.mcpServers.items() if not entry.disabled
+        )
+    except OSError as error:
+        raise BadInput(f"the tool server file {path} cannot be read: {error.strerror}") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}: {error.msg}"
+        raise BadInput(f"the tool server file {path} is not JSON ({where}); it should look like {EXAMPLE}") from None
+    except UnicodeDecodeError:
+        raise BadInput(f"the tool server file {path} is not UTF-8; it should look like {EXAMPLE}") from None
+    except ValidationError as error:
+        faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
+        raise BadInput(f"the tool server file {path} cannot be used: {faults}") from None
+    except BadInput as error:
+        raise BadInput(f"the tool server file {path} cannot be used: {error}") from None
+
+
+def _server(name: str, entry: _Entry, environment: Mapping[str, str]) -> Server:
+    expansion = Expansion(environment)
+    try:
+        place = _place_of(entry, expansion)
+    except BadInput as error:
+        raise BadInput(f"mcpServers.{name}: {error}") from None
+    return Server(
+        name=name,
+        place=place,
+        allow=entry.allow,
+        ask=entry.ask,
+        timeout_s=entry.timeout,
+        roles=entry.roles,
+        secrets=frozenset(expansion.secrets),
+    )
+
+
+def _place_of(entry: _Entry, expansion: Expansion) -> Program | Address:
+    if entry.url is not None:
+        return Address(url=expansion.text(entry.url), headers=expansion.named(entry.headers))
+    assert entry.command is not None  # the entry has one of them
+    return Program(
+        command=expansion.text(entry.command),
+        arguments=tuple(expansion.text(argument) for argument in entry.args),
+        environment=expansion.named(entry.env),
+        folder=None if entry.cwd is None else Path(expansion.text(entry.cwd)).expanduser(),
+    )
+
+
+def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """JSON's own rule is that the last one counts: a server would vanish without a word."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise BadInput(f"{next(name for name in names if names.count(name) > 1)} is named twice at one place")
+    return found
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """A pattern or a word is one of the kinds that a field may have: the library names it, the file does not."""
+    return ".".join(str(part) for part in place if not str(part).startswith(("literal[", "tuple["))) or "the file"

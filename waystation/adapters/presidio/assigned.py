@@ -1,0 +1,174 @@
+"""Passwords and keys by the words before them: assignments, fields, and what somebody says."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
+from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in
+
+_LABEL = re.compile(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
+_WHOSE = (
+    r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
+)
+_IS = re.compile(
+    rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?P<operator>:=|=>|[:=|])(?![:=])\*{{0,2}}\s{{0,8}})"
+    rf"|{_WHOSE}?(?:\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
+    r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
+    r"|(?P<beside>\s{1,2})",
+    re.IGNORECASE,
+)
+_VALUE = re.compile(
+    r"[fbru]{0,2}(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote)"
+    r"|\*{0,2}(?P<bare>[^\s\"'`\\,;()<>&|。、]{1,400})"
+)
+_BYPASS = re.compile(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
+_NOT_ITS_END = re.compile(r"[.,;:*}\]]+$")
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
+_SYMBOL = re.compile(r"[^\w.:/-]")
+_CJK = re.compile(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_LAST_ON_LINE = re.compile(
+    r"[.,;*]{0,3}[ \t]*(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w+\s?[:=]|\|[ \t]*(?:\n(?![ \t]*\|[ \t]*:?-)|\Z))"
+)
+_NO_KEY = re.compile(
+    r"v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*", re.IGNORECASE
+)
+_PATH = re.compile(r"(?:[~.]{0,2}/|~$|[A-Za-z]:/).*")
+_ARGUMENT_LINE = re.compile(r",[ \t]*(?:\n|\Z)")
+_SPACE = re.compile(r"\s")
+_KEY_CHARACTERS = re.compile(r"[\w.~+/=:%-]+")
+_WORD = re.compile(r"(?!\w+\.\w)\S*[^\s:]")
+_SHORTEST_PASSWORD = 4
+_LONE = re.compile(r"[A-Za-z0-9]{20,400}")
+_FILE_LINE = re.compile(
+    r"^[ \t]*(?:(?:export|set|env|ARG|ENV|-)[ \t]+)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
+    r"|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ENCRYPTION|SIGNING)_?KEY|CREDENTIALS?)="
+    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400})[ \t]*$",
+    re.MULTILINE,
+)
+_PROPERTY_LINE = re.compile(
+    r"^[ \t]*[\w.-]{0,60}(?:password|passwd|passphrase|passwort)="
+    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400}(?<![,()]))[ \t]*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+_ENVIRONMENT = re.compile(
+    r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
+    r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
+)
+
+
+class _Value(NamedTuple):
+    """A value behind a word. `operator`: what joins them; `beside` for a blank, empty where somebody says it."""
+
+    kind: str
+    operator: str
+    quoted: bool
+    label: str
+    start: int
+    end: int
+
+
+def assigned(text: str) -> Iterator[Hit]:
+    """Every secret that a word announces; the same characters may be found more than once."""
+    for label in _LABEL.finditer(lower(text)):
+        found = _value_of(text, label)
+        if found is not None and _counts(text, found):
+            yield Hit("SECRET", found.start, found.end, 0.9)
+    for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
+        for match in pattern.finditer(text):
+            start, end = match.span("secret")
+            if not (is_stand_in(text[start:end]) or is_code(text, start, end) or _PATH.fullmatch(text[start:end])):
+                yield Hit("SECRET", start, end, 0.9)
+
+
+def _value_of(text: str, label: re.Match[str]) -> _Value | None:
+    if _BYPASS.fullmatch(text, *label.span()):
+        return None
+    joint = _IS.match(text, label.end())
+    value = _VALUE.match(text, joint.end()) if joint else None
+    if not joint or not value:
+        return None
+    quoted = value["quoted"] is not None
+    start, end = value.span("quoted" if quoted else "bare")
+    if not quoted:
+        end = _end_of_word(text, start, end, label[0])
+    operator = joint["operator"] or ("beside" if joint["beside"] else ":" if ":" in (joint["said"] or "") else "")
+    if "\n" in joint[0] and not quoted:
+        operator = ""
+    return _Value(label.lastgroup or "", operator, quoted, label[0], start, end) if start < end else None
+
+
+def _end_of_word(text: str, start: int, end: int, label: str) -> int:
+    """Without the full stop of its sentence, and without what follows where a language writes no blanks."""
+    if _CJK.search(label):
+        foreign = _CJK.search(text, start, end)
+        end = foreign.start() if foreign else end
+    mark = _NOT_ITS_END.search(text, start, end)
+    return mark.start() if mark else end
+
+
+def _counts(text: str, found: _Value) -> bool:
+    value = text[found.start : found.end]
+    if is_stand_in(value):
+        return False
+    if found.quoted:
+        return _quoted_counts(value, found)
+    return not is_code(text, found.start, found.end) and _bare_counts(text, value, found)
+
+
+def _bare_counts(text: str, value: str, found: _Value) -> bool:
+    if found.operator == "beside":
+        return _LONE.fullmatch(value) is not None and _is_mixed(value)
+    if found.kind == "password":
+        return _password_counts(text, value, found)
+    if found.kind == "weak":
+        return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
+    return _key_counts(value, found)
+
+
+def _quoted_counts(value: str, found: _Value) -> bool:
+    if value != value.strip():
+        return False
+    if found.kind == "password":
+        return _is_password_at_all(value, found) and (found.operator != "beside" or _WORD.fullmatch(value) is not None)
+    if found.operator in {"", "beside"} or _SPACE.search(value) or not _DIGIT.search(value):
+        return found.kind == "weak" and found.operator in {":", "="} and len(value) >= 6 and not _SPACE.search(value)
+    return len(value) >= {"weak": 6, "access": 4, "key": 8}[found.kind]
+
+
+def _is_password_at_all(value: str, found: _Value) -> bool:
+    return len(value) >= _SHORTEST_PASSWORD and not (found.label == "pwd" and _PATH.fullmatch(value))
+
+
+def _password_counts(text: str, value: str, found: _Value) -> bool:
+    if not _is_password_at_all(value, found):
+        return False
+    if _DIGIT.search(value):
+        return len(value) >= 6 or not in_code(text, found.start)
+    if _SYMBOL.search(value):
+        return bool(found.operator) and not _PATH.fullmatch(value)
+    return "_" not in value and _is_bare_word_a_password(text, found)
+
+
+def _is_bare_word_a_password(text: str, found: _Value) -> bool:
+    """Whether letters alone are meant as they stand: `pwd=letmein`, and not `connect(password=entered)`."""
+    if found.operator not in {"=", ":", "|"} or in_code(text, found.start):
+        return False
+    if found.operator == "=":
+        return not _ARGUMENT_LINE.match(text, found.end)
+    return _LAST_ON_LINE.match(text, found.end) is not None
+
+
+def _key_counts(value: str, found: _Value) -> bool:
+    if found.operator == "|" and len(value) < 8:
+        return False
+    if not _DIGIT.search(value) or not _KEY_CHARACTERS.fullmatch(value) or _NO_KEY.fullmatch(value):
+        return False
+    if found.kind == "access" and found.operator:
+        return len(value) >= 6
+    return len(value) >= 12 and _LETTER.search(value) is not None
+
+
+def _is_mixed(value: str) -> bool:
+    return _DIGIT.search(value) is not None and _LETTER.search(value) is not None

@@ -1,0 +1,77 @@
+"""A text as a reader sees it: without characters that cannot be seen, and with the plain form of those that only look
+different, so that `exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
+"""Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
+_UNSEEN_THOUGH_NO_FORMAT = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0}
+"""Variation selectors, the grapheme joiner, and fillers of Hangul."""
+_HYPHENS = {0x2010: "-", 0x2011: "-"}
+
+
+def _plain_form(character: str) -> str | None:
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return str(digit)
+    if unicodedata.decomposition(character).partition(" ")[0] not in _LOOKALIKES:
+        return None
+    plain = unicodedata.normalize("NFKC", character)
+    return plain if len(plain) == 1 else None
+
+
+def _is_unseen(number: int) -> bool:
+    return unicodedata.category(chr(number)) == "Cf" or number in _UNSEEN_THOUGH_NO_FORMAT
+
+
+_BEYOND_ASCII = (*range(0x80, 0x20000), *range(0xE0000, 0xE0200))
+"""Ideographs beyond, and private use, have neither kind."""
+_UNSEEN = {number: "" for number in _BEYOND_ASCII if _is_unseen(number)}
+_PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
+_FOLDED = _PLAIN | _UNSEEN
+_ANY_UNSEEN = re.compile(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
+_MAYBE_A_SPACE = re.compile("(?<=\\w)\u200b+(?=\\w)")
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
+
+    text: str
+    places: Sequence[int] | None = None
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the text that is read as this stretch of the view, with what cannot be seen inside of it."""
+        return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
+
+
+def views_of(text: str) -> Iterator[View]:
+    """The ways to read a text: one for nearly all.
+
+    A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
+    """
+    if text.isascii():
+        yield View(text)
+        return
+    plain = text.translate(_PLAIN)
+    if not _ANY_UNSEEN.search(plain):
+        yield View(plain)
+        return
+    seen = [place for place, character in enumerate(plain) if ord(character) not in _UNSEEN]
+    yield View("".join(plain[place] for place in seen), seen)
+    if _MAYBE_A_SPACE.search(plain):
+        yield View(plain)
+
+
+def folded(value: str) -> str:
+    """The value as a reader sees it."""
+    return value if value.isascii() else value.translate(_FOLDED)
+
+
+def without_unseen(value: str) -> str:
+    """The value without characters that cannot be seen, and else as it is."""
+    return value if value.isascii() else value.translate(_UNSEEN)

@@ -1,0 +1,113 @@
+"""Secrets where HTTP carries them: headers, cookies, and addresses."""
+
+import re
+from collections.abc import Iterator
+
+from waystation.adapters.presidio.formats import Hinted, Hit
+from waystation.adapters.presidio.labels import lower
+from waystation.adapters.presidio.stand_ins import is_stand_in
+
+_END = r"\s\"'`\\,;<>"
+_AUTHORIZATION = Hinted(
+    ("authorization",),
+    re.compile(
+        r"(?:proxy-)?authorization\\?[\"']?\s{0,3}[:=,]\s{0,3}[fb]?\\?[\"'`]?"
+        r"(?!digest\b|aws4)(?:[a-z][\w-]{1,30}[ \t]{1,3})?(?:(?:auth|token|key|credential|apikey)=\"?)?"
+        rf"(?P<secret>[^{_END}]{{6,4000}})",
+        re.IGNORECASE,
+    ),
+)
+_SCHEME = Hinted(
+    ("bearer", "basic"),
+    re.compile(
+        r"\b(?:bearer|basic)\s{1,3}(?P<secret>(?:(?=[\w.~+/-]{0,80}\d)[\w.~+/-]{16,}|[\w+/]{10,}(?==))={0,2})", re.I
+    ),
+)
+_SIGNED = Hinted(
+    ("response=", "signature="),
+    re.compile(r"\b(?:response=\"(?P<response>[0-9a-f]{32,128})\"|Signature=(?P<secret>[0-9a-fA-F]{32,128}))"),
+)
+_HEADER_OPTION = Hinted(
+    ("-h", "--header"),
+    re.compile(
+        r"\s(?:-H|--header)[ =]?(?P<quote>[\"'])[\w-]{0,40}(?:key|token|secret|auth|password)[\w-]{0,20}:\s{0,3}"
+        r"(?P<secret>(?:(?!(?P=quote))\S){4,4000})(?P=quote)",
+        re.IGNORECASE,
+    ),
+)
+_COOKIES = Hinted(
+    ("cookie", "-b"),
+    re.compile(
+        r"(?:cookie2?\\?[\"']?\s{0,2}[:=,]\s{0,2}\[?\\?[\"']?|\s(?:-b|--cookie)[ =]?[\"'])"
+        r"(?=[\w.$%-]{1,60}=)(?P<all>[^\n]{1,8000})",
+        re.IGNORECASE,
+    ),
+)
+_COOKIE = re.compile(rf"(?P<name>[\w.$%-]{{1,60}})=(?P<secret>[^{_END}]{{4,4000}})")
+_OF_A_SESSION = re.compile(r"sess|sid|token|auth|jwt|csrf|xsrf|remember|ticket|secret|pass|login", re.IGNORECASE)
+_KNOWN_COOKIE = Hinted(
+    ("sess", "sid=", "csrf", "token=", ".aspnetcore.", "wordpress"),
+    re.compile(
+        r"(?:\b(?:JSESSIONID|PHPSESSID|ASPSESSIONID\w{0,12}|ASP\.NET_SessionId|CFTOKEN|connect\.sid|laravel_session|_gh_sess"
+        r"|csrftoken|XSRF-TOKEN|sessionid|sid|ssid|wordpress_logged_in_\w{1,40})|\.AspNetCore\.\w{1,40})="
+        rf"(?=[^{_END}&]{{0,60}}\d)(?P<secret>[^{_END}&?)]{{8,4000}})",
+        re.IGNORECASE,
+    ),
+)
+_IN_QUERY = Hinted(
+    ("?", "&", ";"),
+    re.compile(
+        r"[?&;](?:amp;)?(?:(?P<sure>[\w.-]{0,30}?(?:api_?-?key|access_?token|password|passwd|pwd|client_?secret|sig|signature))"
+        r"|[\w.-]{0,30}?(?:key|token|secret|pass|auth|sid|session|otp|code_verifier|jwt|ticket))="
+        r"(?P<secret>[^&#\s\"'`\\<>);,]{4,4000})",
+        re.IGNORECASE,
+    ),
+)
+_IN_URL = Hinted(
+    ("://",), re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@<>]{0,200}:(?P<secret>[^\s/@]{1,200})@")
+)
+_ORACLE = Hinted(
+    ("sqlplus", "jdbc:oracle"),
+    re.compile(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
+)
+_SHORTEST_KEY, _LONG_COOKIE = 6, 16
+_DIGIT = re.compile(r"\d")
+_MIXED_CASE = re.compile(r"[a-z][A-Z].*[a-z][A-Z]|[A-Z]{2}.*[a-z]|=")
+
+
+def carried(text: str) -> Iterator[Hit]:
+    """Every secret in a header, cookie or address; the same characters may be found more than once."""
+    for start, end in _spans(text, lower(text)):
+        if not is_stand_in(text[start:end]):
+            yield Hit("SECRET", start, end, 0.9)
+
+
+def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    for pattern in (_SCHEME, _HEADER_OPTION, _KNOWN_COOKIE, _IN_URL, _ORACLE):
+        for match in pattern.matches(text, lowered):
+            yield match.span("secret")
+    for match in _SIGNED.matches(text, lowered):
+        yield match.span(match.lastgroup or 0)
+    yield from _authorizations(text, lowered)
+    yield from _in_queries(text, lowered)
+    yield from _cookies(text, lowered)
+
+
+def _authorizations(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    for match in _AUTHORIZATION.matches(text, lowered):
+        if _DIGIT.search(match["secret"]) or _MIXED_CASE.search(match["secret"]):
+            yield match.span("secret")
+
+
+def _in_queries(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    for match in _IN_QUERY.matches(text, lowered):
+        if match["sure"] or (len(match["secret"]) >= _SHORTEST_KEY and _DIGIT.search(match["secret"])):
+            yield match.span("secret")
+
+
+def _cookies(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    for cookies in _COOKIES.matches(text, lowered):
+        for match in _COOKIE.finditer(text, *cookies.span("all")):
+            is_long = len(match["secret"]) >= _LONG_COOKIE and _DIGIT.search(match["secret"])
+            if is_long or _OF_A_SESSION.search(match["name"]):
+                yield match.span("secret")

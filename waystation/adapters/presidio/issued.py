@@ -1,0 +1,57 @@
+"""Keys and tokens that show by their own form that they are some: as their issuers make them."""
+
+import re
+from collections.abc import Iterator
+
+from waystation.adapters.presidio.formats import Hit
+
+_ISSUED = re.compile(
+    r"""(?<![A-Za-z0-9])(?:
+      sk-ant-[\w-]{8,}
+    | sk-(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{20,}
+    | [srp]k_(?:live|test)_\w{10,} | whsec_[\w+/=]{16,}
+    | A(?:KIA|SIA|BIA|CCA)[0-9A-Z]{16}\b
+    | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,} | gl(?:pat|dt|rt|cbt|ptt|ft|imt|soat|agent|oas|ffct)-[\w.-]{16,}
+    | xox[abeoprs]-[\w-]{10,} | xapp-[\w-]{10,}
+    | AIza[\w-]{30,} | ya29\.[\w-]{20,} | GOCSPX-[\w-]{20,}
+    | [\w~.-]{3}\dQ~[\w~.-]{31,34}                                                 # a client secret of Azure
+    | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{50,} | rubygems_[0-9a-f]{40,} | dckr_(?:pat|oat)_[\w-]{20,}
+    | (?:hf|api_org)_[A-Za-z0-9]{30,} | gsk_[A-Za-z0-9]{40,} | xai-[A-Za-z0-9]{40,} | pplx-[A-Za-z0-9]{32,}
+    | r8_[A-Za-z0-9]{36,} | lsv2_(?:pt|sk)_[\w]{32,} | pa-[A-Za-z0-9_-]{40,}
+    | SG\.[\w-]{16,}\.[\w-]{16,} | key-[0-9a-f]{32}\b | SK[0-9a-f]{32}\b | [0-9a-f]{32}-us\d{1,2}\b
+    | do[opr]_v1_[0-9a-f]{40,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | sq0(?:atp|csp|idp)-[\w-]{20,}
+    | dapi[0-9a-f]{32}(?:-\d)?\b | dp\.(?:pt|st|ct|sa)\.[\w.-]{30,} | hv[sbr]\.[\w-]{20,}
+    | [A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,} | gl(?:sa|c)_[\w=]{30,} | NRAK-[A-Z0-9]{27}\b | sntry[su]_[\w+/=]{30,}
+    | lin_(?:api|oauth)_[A-Za-z0-9]{32,} | ntn_[A-Za-z0-9]{40,} | fig[do]_[\w-]{30,} | PMAK-[0-9a-f-]{30,}
+    | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | ATATT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
+    | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,} | \d{8,10}:AA[\w-]{33}(?![\w-])
+    | AGE-SECRET-KEY-1[0-9A-Z]{50,}
+    | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}
+    | \$(?:1|2[abxy]|5|6|7|y|apr1|argon2(?:id?|d))\$[\w./$+=,-]{20,200} | pbkdf2_\w{3,10}\$\d{1,9}\$[\w./$+=]{20,200}
+    )""",
+    re.VERBOSE,
+)
+_HOOK_ADDRESS = re.compile(
+    r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d+/)"
+    r"(?P<secret>[\w/-]{16,200})"
+)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+    r"(?:(?:\s|\\n){0,4}[A-Za-z0-9+/=:,-]{16,200}|(?:\s|\\n){1,4}[\w-]{1,30}: [^\n\\]{1,100}){0,400}"
+    r"(?:(?:\s|\\n){0,4}[A-Za-z0-9+/=]{1,200})?"
+    r"(?:(?:\s|\\n){0,4}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
+)
+
+
+def issued(text: str) -> Iterator[Hit]:
+    """Keys, tokens and hashes of passwords, and the secret part of the address of a webhook."""
+    for match in _ISSUED.finditer(text):
+        yield Hit("SECRET", match.start(), match.end(), 1.0)
+    for match in _HOOK_ADDRESS.finditer(text):
+        yield Hit("SECRET", *match.span("secret"), 0.9)
+
+
+def private_keys(text: str) -> Iterator[Hit]:
+    """Private key blocks, whole or cut off. For the whole text: a block is longer than a chunk may be."""
+    for match in _PRIVATE_KEY.finditer(text):
+        yield Hit("SECRET", match.start(), match.end(), 1.0)

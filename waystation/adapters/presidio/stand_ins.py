@@ -1,0 +1,40 @@
+"""What stands where a secret could stand and is none: placeholders of manuals, types, states, and code."""
+
+import re
+
+from waystation.adapters.presidio.vocabulary import NO_SECRETS
+
+_STAND_IN = re.compile(
+    r"[*.x•…#_=?-]+|[$%{<\[@].*|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"
+    r"(?:[a-z]*|[_ .-][\w .-]*)"
+    r"|\w+[_-](?:key|token|secret|password|passwd|pwd|pass|id|here|value|string|name)"
+    r"|(?-i:[a-z]\w*(?:Key|Token|Secret|Password|Pwd|Id))"
+    r"|[\w-]{0,8}\.{3}.*|process\.env\b.*|os\.(?:environ|getenv)\b.*",
+    re.IGNORECASE,
+)
+_TYPE_NAME = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)")
+_DOTTED = re.compile(r"(?!(?:\D*\d){3})[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:\.)?")
+_NAME = re.compile(r"[A-Za-z_][\w.]*")
+_EXPRESSION_GOES_ON = re.compile(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
+
+
+def is_stand_in(value: str) -> bool:
+    """Whether a reader knows that this is no secret."""
+    return (
+        value.lower() in NO_SECRETS or _STAND_IN.fullmatch(value) is not None or _TYPE_NAME.fullmatch(value) is not None
+    )
+
+
+def is_code(text: str, start: int, end: int) -> bool:
+    """Whether this stretch is an expression, or begins one, that gives a value only when it is run."""
+    value = text[start:end]
+    if _DOTTED.fullmatch(value) or value[0] in ":=" or "[" in value:
+        return True
+    return _NAME.fullmatch(value) is not None and _EXPRESSION_GOES_ON.match(text, end) is not None
+
+
+def in_code(text: str, start: int) -> bool:
+    """Whether a call or a block that is open on this line holds what stands at `start`."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    calls = len(re.findall(r"[\w\]]\(", line))
+    return calls > line.count(")") or line.count("{") > line.count("}")

@@ -1,0 +1,49 @@
+"""Secrets that the elements, fields and manifests around them name. For the whole text: these span lines."""
+
+import re
+from collections.abc import Iterator
+
+from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.labels import ACCESS, PASSWORD
+from waystation.adapters.presidio.stand_ins import is_stand_in
+
+_SECRET_NAME = rf"(?:[\w .:-]{{0,40}}?(?:{PASSWORD}|{ACCESS}|secret|token|credential|passwort)|pass|pw|pin|cvv|cvc)"
+_MANIFEST = re.compile(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
+_SECRET_FIELDS = re.compile(r"^([ \t]*)(?:data|stringData):[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z))+)", re.MULTILINE)
+_FIELD = re.compile(
+    r"^[ \t]+[\"']?[\w.-]+[\"']?:[ \t]*[\"']?(?P<secret>[^\s\"'|>][^\n\"']*?)[\"']?[ \t]*$", re.MULTILINE
+)
+_ELEMENT = re.compile(
+    rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    rf"\b(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?{_SECRET_NAME}\\?[\"']?[\s,]{{1,40}}\\?[\"']?value\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}"
+    r"(?P<quote>\\?[\"']?)(?P<secret>(?:(?!(?P=quote)[\s,/>}])[^\n<>]){1,400})(?P=quote)",
+    re.IGNORECASE,
+)
+
+
+def structured(text: str) -> Iterator[Hit]:
+    """Every secret that its place in the text makes one."""
+    for start, end in _spans(text):
+        if end - start > 1 and not is_stand_in(text[start:end].strip()):
+            yield Hit("SECRET", start, end, 0.9)
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    for pattern in (_ELEMENT, _NAMED):
+        for match in pattern.finditer(text):
+            yield match.span("secret")
+    kind = _MANIFEST.search(text)
+    while kind:
+        end = text.find("\n---", kind.end())
+        end = len(text) if end < 0 else end
+        yield from _manifest(text, text.rfind("\n---", 0, kind.start()) + 1, end)
+        kind = _MANIFEST.search(text, end)
+
+
+def _manifest(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for fields in _SECRET_FIELDS.finditer(text, start, end):
+        for field in _FIELD.finditer(text, *fields.span(2)):
+            yield field.span("secret")

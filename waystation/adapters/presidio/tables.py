@@ -1,0 +1,84 @@
+"""Secrets in a column of a table, under a heading that names them. For the whole text: a table may be long."""
+
+import re
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
+
+from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, lower
+from waystation.adapters.presidio.stand_ins import is_stand_in
+
+_NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
+_HEADING = re.compile(rf"[\"'*_`\s]*(?:{_NAME}|(?P<short>pass|pw)|(?P<code>pin|cv[vc]2?))[\"'*_`\s]*")
+_ANY_NAME = re.compile(rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?)\b|{ACCESS}|{KEY}")
+_SEPARATORS = "|\t;,"
+_FIELD_NAME = re.compile(r"[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+'")
+_RULE = re.compile(r"[\s|:+=-]+")
+_CODE = re.compile(r"\d{3,8}")
+_LEAST_KEY = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])\S{6,}")
+_ANYTHING = re.compile(r"(?=..)\S+(?: \S+){0,5}")
+
+
+class _Column(NamedTuple):
+    number: int
+    fits: re.Pattern[str]
+
+
+def in_columns(text: str) -> Iterator[Hit]:
+    """The cells under such a heading, down to the first line of another form."""
+    lowered = lower(text)
+    read = 0
+    for name in _ANY_NAME.finditer(lowered):
+        if name.start() < read:
+            continue
+        start, end = text.rfind("\n", 0, name.start()) + 1, _end_of_line(text, name.end())
+        read = end
+        separator = next((mark for mark in _SEPARATORS if mark in text[start:end]), "")
+        columns = _columns(lowered[start:end], separator) if separator else []
+        if columns and not _goes_on(text, start, separator):
+            read = yield from _cells_below(text, (start, end), separator, columns)
+
+
+def _end_of_line(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end
+
+
+def _columns(heading: str, separator: str) -> list[_Column]:
+    names = heading.split(separator)
+    if separator in ",;" and not all(_FIELD_NAME.fullmatch(name.strip()) for name in names):
+        return []
+    fits = {"password": _ANYTHING, "short": _ANYTHING, "key": _LEAST_KEY, "code": _CODE}
+    found = ((number, _HEADING.fullmatch(name)) for number, name in enumerate(names))
+    return [_Column(number, fits[name.lastgroup or ""]) for number, name in found if name]
+
+
+def _goes_on(text: str, start: int, separator: str) -> bool:
+    """Whether the line is a row of a table that began before it."""
+    before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
+    return start > 0 and before.count(separator) == text[start : _end_of_line(text, start)].count(separator)
+
+
+def _cells_below(
+    text: str, heading: tuple[int, int], separator: str, columns: Sequence[_Column]
+) -> Generator[Hit, None, int]:
+    """Ends with the place behind the table."""
+    parts = text[slice(*heading)].count(separator)
+    position = heading[1] + 1
+    while position < len(text):
+        end = _end_of_line(text, position)
+        line = text[position:end]
+        if line.count(separator) != parts:
+            break
+        if not _RULE.fullmatch(line):
+            yield from _cells(line.split(separator), columns, position)
+        position = end + 1
+    return position
+
+
+def _cells(cells: Sequence[str], columns: Sequence[_Column], position: int) -> Iterator[Hit]:
+    for number, fits in columns:
+        value = cells[number].strip().strip("\"'`")
+        if fits.fullmatch(value) and not is_stand_in(value):
+            start = position + sum(len(cell) + 1 for cell in cells[:number]) + cells[number].index(value)
+            yield Hit("SECRET", start, start + len(value), 0.9)

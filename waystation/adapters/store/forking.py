@@ -1,0 +1,92 @@
+"""Tasks that begin with finished work of another one: copied under their own ids in the transaction that adds them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Table, insert, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.audit import TOLD
+from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.part import StorePart, writing
+from waystation.adapters.store.schema import (
+    audit,
+    compactions,
+    deliverables,
+    documents,
+    messages,
+    notes,
+    runs,
+    tasks,
+)
+from waystation.adapters.store.tasks import digest_of, require_same_request, task_columns, unknown_task
+from waystation.adapters.store.texts import documents_of
+from waystation.domain.errors import BadInput
+from waystation.domain.fork import Reused
+from waystation.domain.plan import Plan
+from waystation.domain.task import TaskProgress, TaskRow
+from waystation.domain.work import Note
+
+
+@dataclass(frozen=True)
+class _Copying:
+    """Rows of one task become rows of another. What is sealed stays sealed: no row says in its text whose it is."""
+
+    connection: AsyncConnection
+
+    async def copy(self, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
+        """The rows that fit, with these columns changed, in their order."""
+        names = [column.name for column in table.columns if column.name != "ordinal"]
+        values = [literal(own[name]).label(name) if name in own else table.c[name] for name in names]
+        rows = select(*values).where(where)
+        if "ordinal" in table.c:
+            rows = rows.order_by(table.c.ordinal)
+        await self.connection.execute(insert(table).from_select(names, rows))
+
+
+class SqlForking(StorePart):
+    """The part of the port `TaskStore` that adds forked tasks."""
+
+    @writing
+    async def register_fork(
+        self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: Reused, state: str
+    ) -> bool:
+        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+
+        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
+        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
+        where the other task has gone on meanwhile.
+        """
+        source = reused.task_id
+        ended = select(tasks.c.progress).where(tasks.c.task_id == source).with_for_update()
+        progress: str | None = (await connection.execute(ended)).scalar_one_or_none()
+        if progress is None:
+            raise unknown_task(source)
+        if TaskProgress.model_validate_json(progress).state != state:
+            raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
+        digest = digest_of(row.request, await documents_of(connection, source))
+        columns = {**task_columns(row), "plan": plan.model_dump_json(), "digest": digest}
+        if not await add_once(connection, tasks, columns):
+            await require_same_request(connection, row, digest)
+            return False
+        copying, own = _Copying(connection), {"task_id": row.ref.task_id}
+        await copying.copy(documents, documents.c.task_id == source, own)
+        await copying.copy(audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(TOLD), own)
+        for agent in reused.agents:
+            await _copy_run(connection, f"{source}/{agent}", row.ref.task_id, agent)
+        return True
+
+
+async def _copy_run(connection: AsyncConnection, source: str, task_id: str, agent: str) -> None:
+    """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
+    copying, run_id = _Copying(connection), f"{task_id}/{agent}"
+    await copying.copy(runs, runs.c.run_id == source, {"run_id": run_id, "task_id": task_id})
+    for table in (messages, compactions):
+        await copying.copy(table, table.c.run_id == source, {"run_id": run_id})
+    await copying.copy(deliverables, deliverables.c.run_id == source, {"run_id": run_id, "task_id": task_id})
+    taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
+    for note_id, body in (await connection.execute(taken)).all():
+        own_id = f"{run_id}{note_id.removeprefix(source)}"
+        note = Note.model_validate_json(body).model_copy(update={"id": own_id, "run_id": run_id})
+        row = {"run_id": run_id, "task_id": task_id, "note_id": own_id, "body": note.model_dump_json()}
+        await connection.execute(insert(notes).values(row))

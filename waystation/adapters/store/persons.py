@@ -1,0 +1,139 @@
+"""One person in everything that the store keeps of a tenant: counted, and erased.
+
+Contents are named by their hashes. One that changes gets another hash, and whatever named it names that: another tenant
+that has the same document keeps it, and the document as it was may be handed in again.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+from sqlalchemy import Table, and_, delete, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.adapters.store.belongings import Cell, Content, batches, cells, contents
+from waystation.adapters.store.engine import to_its_end
+from waystation.adapters.store.errors import translated
+from waystation.adapters.store.mentions import CONTENT_HASH, Mentions, without_mentioned
+from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.schema import documents, passages, texts
+from waystation.adapters.store.texts import add_texts, content_hash
+from waystation.domain.errors import WrongStore
+from waystation.domain.memory import Passage
+from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts, mapped
+
+_PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
+
+
+class SqlPersons(StorePart):
+    """The port `Persons`."""
+
+    @reading
+    async def traces(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[Trace, ...]:
+        """Where the tenant's tasks have it, and how often. Raises WrongKey."""
+        counts = Counter[tuple[str, Whereabouts]]()
+        async for cell in cells(connection, tenant):
+            for place, count in _counted(cell, sought).items():
+                counts[cell.task_id, place] += count
+        async for content in contents(connection, tenant):
+            count = sought.count(content.text)
+            place = Whereabouts.DOCUMENT if content.is_document else Whereabouts.TEXT
+            counts.update(dict.fromkeys([(task_id, place) for task_id in content.task_ids], count))
+        return tuple(
+            Trace(place=place, task_id=task_id, count=count)
+            for (task_id, place), count in sorted(counts.items())
+            if count
+        )
+
+    async def erase(self, order: PersonOrder, sought: Sought) -> None:
+        """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
+
+        Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
+        """
+        await self._erase(order, sought)
+        with translated():
+            await to_its_end(self.database.empty_log())
+
+    @writing
+    async def _erase(self, connection: AsyncConnection, order: PersonOrder, sought: Sought) -> None:
+        if order.store_id != self._store_id:
+            raise WrongStore(order.store_id, self._store_id)
+        held = [one async for one in contents(connection, order.tenant) if _may_change(one, sought)]
+        rewritten = _settled({one.blob: one.text for one in held}, sought)
+        moved = {blob: content_hash(text) for blob, text in rewritten.items()}
+        changed = [
+            (cell, text)
+            async for cell in cells(connection, order.tenant)
+            if (text := _without(cell, sought, moved)) != cell.text
+        ]
+        await add_texts(connection, sorted((moved[blob], text) for blob, text in rewritten.items()))
+        for cell, text in changed:
+            await _replace(connection, cell, text)
+        for one in held:
+            if one.is_document and one.blob in moved:
+                now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob])}
+                mine = (documents.c.blob == one.blob, documents.c.task_id.in_(one.task_ids))
+                await connection.execute(update(documents).where(*mine).values(now))
+        await _drop(connection, set(moved))
+
+
+async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
+    table = cell.source.column.table
+    assert isinstance(table, Table)
+    this = and_(*[column == value for column, value in zip(table.primary_key, cell.key, strict=True)])
+    await connection.execute(update(table).where(this).values({cell.source.column.name: text}))
+    if cell.source.place in _PASSAGES:
+        # Under the same id, memory writes over what it has.
+        again = update(passages).where(this, passages.c.gone_at.is_(None))
+        await connection.execute(again.values(stored_at=None, refused_at=None))
+
+
+async def _drop(connection: AsyncConnection, blobs: set[str]) -> None:
+    """Contents under their old hashes, but for those that another tenant has, too."""
+    unnamed = Mentions(blobs=blobs)
+    await without_mentioned(connection, unnamed)
+    for batch in batches(unnamed.blobs):
+        await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
+
+
+def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:
+    if not cell.source.is_json:
+        return {cell.source.place: sought.count(cell.text)}
+    body = json.loads(cell.text)
+    return {cell.source.place: sought.in_words(body), Whereabouts.IDENTIFIER: sought.in_names(body)}
+
+
+def _may_change(content: Content, sought: Sought) -> bool:
+    return bool(sought.count(content.text) or CONTENT_HASH.search(content.text))
+
+
+def _settled(held: Mapping[str, str], sought: Sought) -> Mapping[str, str]:
+    """By old hash, every content that changes: it has the person, or names one that changes."""
+    moved = dict[str, str]()
+    while True:
+        again = {blob: _renamed(sought.without(text), moved) for blob, text in held.items()}
+        changed = {blob: text for blob, text in again.items() if text != held[blob]}
+        now = {blob: content_hash(text) for blob, text in changed.items()}
+        if now == moved:
+            return changed
+        moved = now
+
+
+def _without(cell: Cell, sought: Sought, moved: Mapping[str, str]) -> str:
+    if not cell.source.is_json:
+        return sought.without(cell.text)
+    before = json.loads(cell.text)
+    after = mapped(sought.erased(before), lambda text: _renamed(text, moved))
+    if after == before:
+        return cell.text
+    text = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
+    return _passage(text) if cell.source.place in _PASSAGES else text
+
+
+def _passage(body: str) -> str:
+    passage = Passage.model_validate_json(body)
+    return passage.model_copy(update={"content_hash": content_hash(passage.text)}).model_dump_json()
+
+
+def _renamed(text: str, moved: Mapping[str, str]) -> str:
+    return CONTENT_HASH.sub(lambda found: moved.get(found[0], found[0]), text)

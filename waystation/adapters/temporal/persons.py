@@ -1,0 +1,130 @@
+"""One person over a Temporal server: the order as a workflow, and what closed and open histories have of them."""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from typing import cast
+
+from google.protobuf.json_format import MessageToDict, ParseDict
+from temporalio.api.common.v1 import Payload, WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+)
+from temporalio.client import WorkflowExecution as ListedExecution
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ActivityError
+from temporalio.service import RPCError, RPCStatusCode
+
+from waystation.adapters.temporal.connect import RPC_TIMEOUT
+from waystation.domain.errors import BadInput
+from waystation.domain.names import ERASE_WORKFLOW, WORKFLOWS_QUEUE
+from waystation.domain.persons import Erasure, PersonOrder
+from waystation.domain.task import short_hash
+from waystation.domain.value import Value
+
+
+class SeenHistory(Value):
+    """A workflow whose history has what was looked for."""
+
+    workflow_id: str
+    run_id: str
+    closed: bool
+    count: int
+
+
+async def carry_out(client: Client, order: PersonOrder) -> Erasure:
+    """Have the workers carry the order out, and wait for it. The same order while it runs is the same workflow.
+
+    Raises BadInput where they refuse it.
+    """
+    try:
+        return await client.execute_workflow(
+            ERASE_WORKFLOW,
+            order,
+            id=f"erase-{short_hash(order.tenant, order.wanted)}",
+            task_queue=WORKFLOWS_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            result_type=Erasure,
+            static_summary="erase one person",
+        )
+    except WorkflowFailureError as error:
+        reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
+        raise BadInput(f"the workers could not erase: {reason}") from error
+
+
+async def histories_with(client: Client, own: Collection[str], count: Callable[[str], int]) -> tuple[SeenHistory, ...]:
+    """Histories of these workflows, or of workflows about them, in which `count` finds something.
+
+    Payloads are decrypted; `own` are ids of a tenant's tasks and sessions. Raises RPCError, WrongKey.
+    """
+    found = list[SeenHistory]()
+    async for listed in client.list_workflows():
+        if not any(one in listed.id for one in own):
+            continue
+        number = sum([count(text) async for text in _texts(client, listed)])
+        if number:
+            closed = listed.status != WorkflowExecutionStatus.RUNNING
+            found.append(SeenHistory(workflow_id=listed.id, run_id=listed.run_id, closed=closed, count=number))
+    return tuple(found)
+
+
+async def delete_closed(client: Client, seen: Collection[SeenHistory]) -> int:
+    """Delete those that are closed; how many the server still had. It deletes them a moment later."""
+    return sum([await _delete(client, one) for one in seen if one.closed])
+
+
+async def running(client: Client, workflow_id: str) -> bool:
+    """Whether the newest run of this workflow is open. Raises RPCError."""
+    try:
+        described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return described.status == WorkflowExecutionStatus.RUNNING
+
+
+async def _delete(client: Client, seen: SeenHistory) -> bool:
+    execution = WorkflowExecution(workflow_id=seen.workflow_id, run_id=seen.run_id)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    try:
+        await client.workflow_service.delete_workflow_execution(request, timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def _texts(client: Client, listed: ListedExecution) -> AsyncGenerator[str]:
+    """Every text of a history, what payloads hold among them."""
+    handle = client.get_workflow_handle(listed.id, run_id=listed.run_id)
+    codec = client.data_converter.payload_codec
+    async for event in handle.fetch_history_events():
+        for part in _parts(MessageToDict(event)):
+            if isinstance(part, str):
+                yield part
+            else:
+                opened = await codec.decode([part]) if codec else [part]
+                for payload in opened:
+                    yield payload.data.decode(errors="replace")
+
+
+def _parts(message: object) -> Iterator[str | Payload]:
+    """What a message says, as protobuf's JSON has it: texts, and payloads."""
+    match message:
+        case str():
+            yield message
+        case dict():
+            fields = cast("dict[str, object]", message)
+            if "metadata" in fields and isinstance(fields.get("data"), str):
+                yield ParseDict(fields, Payload())
+            else:
+                for part in fields.values():
+                    yield from _parts(part)
+        case list():
+            for part in cast("list[object]", message):
+                yield from _parts(part)
+        case _:
+            pass

@@ -1,0 +1,72 @@
+"""A text's citations, checked against a task's documents as its agents call them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from waystation.agents.document_names import DocumentNames, document_names
+from waystation.agents.web_pages import kept_pages
+from waystation.domain.citations import Citation, FailedCitation, citations_in, fault
+from waystation.domain.documents import named
+from waystation.domain.procedures import evidence
+from waystation.domain.task import TaskRef
+from waystation.ports import DocumentStore, Redactor, TranscriptStore, Vault
+
+
+@dataclass(frozen=True)
+class CheckedCitations:
+    """Every citation of a text, and what is wrong with it."""
+
+    called: DocumentNames
+    lines: Mapping[str, list[str]]
+    """Of the cited documents that are there, by their names as cited."""
+    faults: Mapping[Citation, str | None]
+
+    @property
+    def holding(self) -> list[Citation]:
+        """Those that hold, in the order of the text."""
+        return [citation for citation, reason in self.faults.items() if not reason]
+
+    @property
+    def failed(self) -> tuple[FailedCitation, ...]:
+        """Those that do not, and why."""
+        return tuple(
+            FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
+        )
+
+
+@dataclass(frozen=True)
+class CitationCheck:
+    """Checks citations."""
+
+    documents: DocumentStore
+    transcripts: TranscriptStore
+    redactor: Redactor
+    vault: Vault | None = None
+    """Where names of documents in citations are found again, of which agents have seen placeholders."""
+
+    async def check(self, ref: TaskRef, markdown: str) -> CheckedCitations:
+        """Raises RedactionFailed, StoreError."""
+        citations = citations_in(markdown)
+        documents = await self.documents.documents(ref.task_id)
+        called = await document_names(documents, self.redactor, ref.tenant, self.vault)
+        cited = {citation.document for citation in citations}
+        lines = await self._cited_lines(called, cited) | await self._cited_pages(ref.task_id, cited)
+        return CheckedCitations(called, lines, {citation: fault(citation, lines) for citation in citations})
+
+    async def _cited_lines(self, called: DocumentNames, names: set[str]) -> dict[str, list[str]]:
+        cited = {name: named(await called.original(name), evidence(called.documents)) for name in sorted(names)}
+        return {
+            name: (await self.documents.get_text(document.blob)).splitlines()
+            for name, document in cited.items()
+            if document is not None
+        }
+
+    async def _cited_pages(self, task_id: str, names: set[str]) -> dict[str, list[str]]:
+        """Pages of the web by the address as cited, as the task's agents have fetched them."""
+        wanted = {name for name in names if name.startswith(("http://", "https://"))}
+        found: dict[str, list[str]] = {}
+        for run_id in await self.transcripts.run_ids(task_id) if wanted else ():
+            pages = kept_pages((await self.transcripts.load(run_id)).messages)
+            for address in wanted & pages.keys():
+                found[address] = (await self.documents.get_text(pages[address].blob)).splitlines()
+        return found

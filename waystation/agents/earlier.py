@@ -1,0 +1,70 @@
+"""What an agent can know of the earlier tasks of its session: that there are some, and what their reports say."""
+
+from dataclasses import dataclass
+
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.errors import StoreError, StoreUnavailable
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import MemoryScope
+from waystation.domain.task import TaskRow
+from waystation.ports import DocumentStore, TaskStore
+
+MOST_NAMED = 10
+WINDOW_SHARE = 20
+"""At most this part of a window tells of earlier tasks."""
+HEAD = (
+    "Earlier tasks of this session, the newest first. `recall` finds passages of their reports, findings and "
+    "conversations; `expand` with the id of one shows its report."
+)
+
+
+@dataclass(frozen=True)
+class EarlierTasks:
+    """Of one session; of its tenant, where an agent recalls as widely."""
+
+    tasks: TaskStore
+    texts: DocumentStore
+
+    async def named(self, own: TaskRow, window: int) -> str:
+        """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
+        of the newest as fit. Empty without any.
+        """
+        rows = [row for row in await self.tasks.tasks(own.ref.session) if _is_earlier(row, own)]
+        lines, room = list[str](), window // WINDOW_SHARE - estimate_text(HEAD)
+        for row in rows[:MOST_NAMED]:
+            line = _line(row)
+            room -= estimate_text(line)
+            if room < 0:
+                break
+            lines.append(line)
+        return "\n".join(["<session>", HEAD, *lines, "</session>"]) if lines else ""
+
+    async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
+        """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
+        found = await self.tasks.find_tasks(task)
+        row = await self.tasks.task(found[0]) if len(found) == 1 else None
+        if row is None or row.ref.tenant != run.tenant or (scope == "session" and row.ref.session != run.session):
+            return None
+        if row.progress is None or row.progress.report is None:
+            return None
+        try:
+            return await self.texts.get_text(row.progress.report)
+        except StoreUnavailable:
+            raise
+        except StoreError:  # it was forgotten
+            return None
+
+
+def _is_earlier(row: TaskRow, own: TaskRow) -> bool:
+    return (
+        row.ref != own.ref
+        and row.submitted_at <= own.submitted_at
+        and row.progress is not None
+        and row.progress.phase.over
+        and row.progress.report is not None
+    )
+
+
+def _line(row: TaskRow) -> str:
+    phase = row.progress.phase if row.progress is not None else ""
+    return f"- {row.ref.task_id} ({row.submitted_at:%Y-%m-%d}, {phase}): {row.title}"

@@ -1,0 +1,31 @@
+"""At a turn boundary an agent hears what people have told its task; what reads the task once hears it, too."""
+
+from waystation.agents.attempt import Attempt
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import redaction_notes
+from waystation.domain.telling import as_message, heard
+from waystation.ports import DocumentStore, TaskStore
+
+
+async def hear(attempt: Attempt) -> None:
+    """Commit each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for
+    word. What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
+
+    Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
+    """
+    desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
+    for telling in await desk.tasks.tellings(run.task_id):
+        if telling.number not in known:
+            words = await desk.documents.get_text(telling.text)
+            (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
+            attempt.notices.extend(redaction_notes(redacted))
+            await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
+
+
+async def told_part(tasks: TaskStore, texts: DocumentStore, task_id: str) -> str:
+    """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. Empty without any.
+
+    Raises StoreError.
+    """
+    words = [await texts.get_text(telling.text) for telling in await tasks.tellings(task_id)]
+    return "\n".join(["<told_meanwhile>", *words, "</told_meanwhile>"]) if words else ""

@@ -1,0 +1,142 @@
+"""Reviews draft reports: code checks what words and places show, then a model judges; the writer hears of both."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pydantic import JsonValue
+
+from waystation.agents.checked import CitationCheck
+from waystation.agents.consulting import Consultant, Matter, Means, NoAnswer
+from waystation.agents.contract_text import task_parts
+from waystation.agents.document_names import document_names
+from waystation.agents.handed_over import handed_over
+from waystation.agents.hearing import told_part
+from waystation.agents.metered import MeteredModel
+from waystation.agents.reviser import found_parts
+from waystation.agents.roles import prompt
+from waystation.agents.tools.tool import ToolInput
+from waystation.domain.leg import RunRef
+from waystation.domain.messages import platform_text
+from waystation.domain.oversight import Review, review_id
+from waystation.domain.privacy import Place
+from waystation.domain.procedures import evidence
+from waystation.domain.report_check import Drafted, Fault, Faults, faults_in, listed
+from waystation.domain.reviewing import Reviewed, ReviewRequest
+from waystation.domain.task import TaskRef
+from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault, WorkStore
+
+MOST_FAULTS = 20
+"""That a writer is sent at once, those that code found first."""
+
+
+class ReviewReportInput(ToolInput):
+    """What is wrong with the report."""
+
+    faults: tuple[Fault, ...]
+
+
+REVIEW_REPORT = ToolSpec(
+    name="review_report",
+    description="Says what is wrong with the report, fault by fault. Without any it is good as it is.",
+    input_schema=ReviewReportInput.model_json_schema(),
+)
+NOTES = {
+    NoAnswer.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
+    NoAnswer.TOO_DEAR: "The budget was too small for a review of the report by a model; code alone checked it.",
+}
+
+
+@dataclass(frozen=True)
+class Reviewer:
+    """Makes reviews. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
+
+    model: MeteredModel
+    transcripts: TranscriptStore
+    documents: DocumentStore
+    tasks: TaskStore
+    work: WorkStore
+    redactor: Redactor
+    vault: Vault | None = None
+
+    async def review(self, request: ReviewRequest) -> Reviewed:
+        """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
+        RedactionFailed.
+        """
+        ref = TaskRef.model_validate(request.writer.model_dump(include=set(TaskRef.model_fields)))
+        run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
+        drafted = await self._drafted(ref)
+        known = faults_in(drafted)
+        answer = await self._answer(run, request, drafted, known)
+        judged, notes = ((), (NOTES[answer],)) if isinstance(answer, NoAnswer) else (answer.faults, ())
+        faults = tuple(dict.fromkeys((*known, *judged)))[:MOST_FAULTS]
+        sent_back = bool(faults) and request.may_send_back
+        if sent_back:
+            await self._tell(request, faults)
+        found = await self.documents.put_text(Faults(faults=faults).model_dump_json()) if faults else None
+        return Reviewed(
+            review=Review(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
+            totals=await self.transcripts.totals(run.run_id),
+            notes=notes,
+        )
+
+    async def _drafted(self, ref: TaskRef) -> Drafted:
+        there = await handed_over(ref.task_id, self.tasks, self.work)
+        asked = (await self.tasks.task(ref.task_id)).request
+        drafted = Drafted(
+            draft=there.draft,
+            asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
+            findings=tuple(there.findings.values()),
+            analysis=there.analysis,
+        )
+        checked = await CitationCheck(self.documents, self.transcripts, self.redactor, self.vault).check(
+            ref, drafted.text
+        )
+        return drafted.model_copy(update={"failed": checked.failed})
+
+    async def _answer(
+        self, run: RunRef, request: ReviewRequest, drafted: Drafted, known: tuple[Fault, ...]
+    ) -> ReviewReportInput | NoAnswer:
+        matter = Matter(
+            run=run,
+            kind="review",
+            system=prompt("review"),
+            tool=REVIEW_REPORT,
+            opening=lambda: self._opening(run, drafted, known),
+            place=Place.CONTRACT,
+            read=_faults,
+            refusal="This review cannot be used",
+        )
+        means = Means(request.model, request.limit, request.prices)
+        return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
+
+    async def _opening(self, run: RunRef, drafted: Drafted, known: tuple[Fault, ...]) -> str:
+        asked = (await self.tasks.task(run.task_id)).request
+        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
+        parts = [
+            f"<task>\n{task_parts(asked, evidence(names.as_shown))}\n</task>",
+            await told_part(self.tasks, self.documents, run.task_id),
+            *found_parts(await handed_over(run.task_id, self.tasks, self.work)),
+            f"<draft>\n{drafted.text}\n</draft>",
+            f"<checked>\n{listed(known) or 'Code found nothing wrong.'}\n"
+            f"{drafted.unused} of {len(drafted.found)} findings are not cited.\n</checked>",
+        ]
+        return "\n".join(filter(None, parts))
+
+    async def _tell(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
+        """The writer's next leg begins with it. Told once, whatever is retried."""
+        writer = request.writer
+        text = (
+            f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
+            "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
+            f"not allow to mend, say in the report; invent nothing.\n{listed(faults)}"
+        )
+        (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
+        fence = await self.transcripts.take_fence(writer.run_id)
+        transcript = await self.transcripts.load(writer.run_id)
+        told = platform_text(transcript.next_id, redacted.text)
+        if not any(message.text == told.text for message in transcript.messages):
+            await self.transcripts.commit_message(fence, transcript.version, told)
+
+
+def _faults(arguments: Mapping[str, JsonValue]) -> ReviewReportInput:
+    return ReviewReportInput.model_validate(arguments)

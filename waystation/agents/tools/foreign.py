@@ -1,0 +1,43 @@
+"""A tool of a tool server, as the agents' toolbox sees it."""
+
+from pydantic import JsonValue
+
+from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
+from waystation.domain.errors import ToolServerFailed
+from waystation.domain.foreign_tools import ForeignToolSpec, framed, question
+from waystation.domain.projection import SOON, urgent
+from waystation.ports import ToolServers, ToolSpec
+
+
+class ForeignTool(Tool):
+    """What it returns is framed as data with its source, also where it is an error."""
+
+    permission = "foreign"
+    urgency = urgent(SOON)
+
+    def __init__(self, spec: ForeignToolSpec, servers: ToolServers) -> None:
+        self.name = spec.name
+        self.description = spec.description
+        self.rereadable = spec.read_only
+        self.repeatable = spec.read_only or spec.idempotent
+        self._offered, self._servers = spec, servers
+
+    @property
+    def spec(self) -> ToolSpec:
+        """With the server's own schema."""
+        return ToolSpec(name=self.name, description=self.description, input_schema=self._offered.input_schema)
+
+    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+        """Everything that would be sent, where the config file wants a person to see it."""
+        return question(self._offered, arguments) if self._offered.asks else None
+
+    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:  # noqa: ARG002
+        """The server checks the arguments itself."""
+        try:
+            result = await self._servers.call(self._offered, arguments)
+        except ToolServerFailed as failure:
+            raise ToolRefused(f"{failure}. Go on without it, or try once more later.") from None
+        text = framed(self._offered, result.text)
+        if result.is_error:
+            raise ToolRefused(text)
+        return text

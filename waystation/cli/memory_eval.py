@@ -1,0 +1,135 @@
+"""`waystation memory eval`: how well a conversation in a file is found again by the questions in another."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from waystation.cli.console import print_json, print_text
+from waystation.cli.json_lines import bad_line, read_lines
+from waystation.cli.options import JsonOption
+from waystation.domain.errors import BadInput
+from waystation.domain.recall import Line, Measured, Question, by_session, measured
+from waystation.settings import Settings
+
+KEY = bytes(32)
+"""Of placeholders that nobody sees: the same files give the same numbers."""
+
+
+class EvaluationJson(Measured):
+    """And what was measured."""
+
+    messages: int
+    sessions: int
+    questions: int
+    passages: int
+    bytes_a_passage: float
+    """Of its text, in UTF-8."""
+    redacted: bool
+    embedder: str
+
+
+def evaluate(
+    conversation: Annotated[
+        Path, typer.Option(metavar="FILE", help="A message a line, JSON: id, role or speaker, text, time?, session?")
+    ],
+    queries: Annotated[
+        Path, typer.Option(metavar="FILE", help="A question a line, JSON: id, text, relevant (ids of messages)")
+    ],
+    tokens: Annotated[str, typer.Option(metavar="N,N…", help="How many tokens are brought back.")] = "1000,2000",
+    no_redact: Annotated[
+        bool, typer.Option("--no-redact", help="Replace nothing that is private: what does redaction cost?")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure memory on a conversation of yours, in a folder that is gone afterwards.
+
+    It goes the way of what a compaction hides, and the questions that of an agent's `recall`. A message counts as found
+    where a part of it is within so many tokens.
+    """
+    budgets = _budgets(tokens)
+    lines = read_lines(conversation, "--conversation", Line)
+    questions = read_lines(queries, "--queries", Question)
+    _require_sound(lines, conversation, questions, queries)
+    found = asyncio.run(
+        _evaluated(Settings(), [*lines.values()], [*questions.values()], budgets, redacted=not no_redact)
+    )
+    if as_json:
+        print_json(found)
+    else:
+        print_text(told(found))
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) for part in parts):
+        raise BadInput(f"--tokens takes numbers with commas between, like 1000,2000; {text!r} is none")
+    return tuple(sorted({int(part) for part in parts}))
+
+
+def _require_sound(
+    lines: Mapping[int, Line], conversation: Path, questions: Mapping[int, Question], queries: Path
+) -> None:
+    """Every message has an id of its own, and the questions name no other. Raises BadInput."""
+    known: dict[str, int] = {}
+    for number, line in lines.items():
+        if line.id in known:
+            raise bad_line(conversation, number, f"the id {line.id!r} is that of line {known[line.id]}")
+        known[line.id] = number
+    for number, question in questions.items():
+        if unknown := [name for name in question.relevant if name not in known]:
+            raise bad_line(queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has")
+
+
+async def _evaluated(
+    settings: Settings, lines: Sequence[Line], questions: Sequence[Question], budgets: Sequence[int], *, redacted: bool
+) -> EvaluationJson:
+    # Qdrant, the embedder and Presidio take seconds to load.
+    from waystation.adapters.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
+    from waystation.agents.recall_trial import NoRedaction, RecallTrial  # noqa: PLC0415
+    from waystation.embedders import opened_embedder  # noqa: PLC0415
+    from waystation.redactors import redactor_of  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory())) / "memory"
+        embedder = await stack.enter_async_context(opened_embedder(settings))
+        memory = await QdrantEdgeMemory.open(folder, embedder.name, embedder.dimension)
+        await stack.enter_async_context(aclosing(memory))
+        redactor = redactor_of(settings, KEY) if redacted else NoRedaction()
+        stack.callback(redactor.close)
+        trial = RecallTrial(memory, embedder, redactor, time.perf_counter)
+        passages = await trial.index(lines)
+        sessions = by_session(lines)
+        places = {line.id: place for place, line in enumerate(line for said in sessions.values() for line in said)}
+        answers = [await trial.ask(question, budgets, places) for question in questions]
+    return EvaluationJson(
+        **measured(answers, budgets).model_dump(),
+        messages=len(lines),
+        sessions=len(sessions),
+        questions=len(questions),
+        passages=len(passages),
+        bytes_a_passage=sum(len(passage.text.encode()) for passage in passages) / max(1, len(passages)),
+        redacted=redacted,
+        embedder=embedder.name,
+    )
+
+
+def told(found: EvaluationJson) -> str:
+    """The same in a few lines."""
+    recall = ", ".join(f"{one.recall:.2f} within {one.tokens:,} tokens" for one in found.recall)
+    private = "private parts replaced" if found.redacted else "nothing replaced"
+    return "\n".join(
+        [
+            f"{found.messages:,} messages, {found.sessions:,} session{'s' * (found.sessions != 1)}: {found.passages:,} "
+            f"passages of {found.bytes_a_passage:,.0f} bytes; {private}; embedder {found.embedder}",
+            f"recall {recall}",
+            f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms a question",
+            f"{len(found.missed):,} of {found.questions:,} questions do not have all their messages (--json names "
+            "them)",
+        ]
+    )

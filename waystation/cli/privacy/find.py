@@ -1,0 +1,80 @@
+"""`waystation privacy find`: where one person is, by count and place."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from waystation.cli.console import print_json, print_text, say
+from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.options import JsonOption
+from waystation.cli.privacy.redact import STDIN, read_text
+from waystation.client_persons import Found, searching
+from waystation.domain.persons import Trace, Whereabouts, summed
+from waystation.settings import Settings
+
+ValueArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VALUE", help="A name, an address, a number: one value, written as a whole; - reads it from stdin."
+    ),
+]
+TypeOption = Annotated[
+    str | None,
+    typer.Option("--type", help="What placeholders call it, like PERSON: for a value that the rules do not recognise."),
+]
+MOST_PLACES = 5
+"""Ids of tasks or workflows that are listed beside a count."""
+
+app = typer.Typer()
+
+
+@app.command()
+def find(value: ValueArgument, kind: TypeOption = None, as_json: JsonOption = False) -> None:
+    """Count where this tenant has one person: by placeholder, and as the value is written.
+
+    Nothing of what is there is shown. Exit code 0: found; 1: nowhere.
+    """
+    found = asyncio.run(_found(given(value), kind))
+    say_limits(found)
+    if as_json:
+        print_json(found)
+    else:
+        print_text(told(found))
+    raise typer.Exit(OK if found.traces else WORK_FAILED)
+
+
+def given(value: str) -> str:
+    """The value; from stdin where it should stay out of the shell's history. Raises BadInput."""
+    return read_text(value) if value == STDIN else value
+
+
+async def _found(value: str, kind: str | None) -> Found:
+    async with searching(Settings(), value, kind) as search:
+        return await search.found()
+
+
+def say_limits(found: Found) -> None:
+    """What was not looked for, and where."""
+    if not found.recognised:
+        say(
+            "no rule recognises this value by itself: it was looked for as it is written, and by the placeholders "
+            "whose originals have it; --type PERSON (or another type) also looks for its own placeholder"
+        )
+    if found.finding:
+        say(found.finding)
+
+
+def told(found: Found) -> str:
+    """A line for each kind of place: how often, and in which tasks."""
+    if not found.traces:
+        return "found nowhere"
+    lines = [f"{count:>6,}  {place}{_where(place, found.traces)}" for place, count in summed(found.traces).items()]
+    return "\n".join(lines)
+
+
+def _where(place: Whereabouts, traces: Sequence[Trace]) -> str:
+    ids = sorted({trace.task_id for trace in traces if trace.place is place and trace.task_id})
+    more = f" and {len(ids) - MOST_PLACES} more" if len(ids) > MOST_PLACES else ""
+    return f": {', '.join(ids[:MOST_PLACES])}{more}" if ids else ""

@@ -1,0 +1,40 @@
+"""`waystation tell`: all agents of a running task hear something at their next turns."""
+
+import asyncio
+from getpass import getuser
+from typing import Annotated
+
+import typer
+
+from waystation.cli.answers import tell_answer
+from waystation.cli.console import print_json
+from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.options import ByOption, JsonOption, TaskArgument
+from waystation.client import Client
+from waystation.seen import Answer
+from waystation.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command()
+def tell(
+    task: TaskArgument,
+    message: Annotated[str, typer.Argument(help="What the agents shall know, as they will read it.")],
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell the agents of a running task something: those at work, and those that start later, each of them once.
+
+    An agent hears it at its next turn; one that waits, when it goes on. `waystation show` tells who has heard it.
+    """
+    answer = asyncio.run(_tell(task, message, by or getuser()))
+    tell_answer(answer)
+    if as_json:
+        print_json(answer)
+    raise typer.Exit(WORK_FAILED if answer.outcome == "refused" else OK)
+
+
+async def _tell(task: str, message: str, by: str) -> Answer:
+    async with await Client.connect(Settings()) as client:
+        return await client.tell(await client.resolve(task), message, by)

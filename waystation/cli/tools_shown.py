@@ -1,0 +1,124 @@
+"""Which tools the agents of a task see now, which are hidden and why: from its store and the settings here."""
+
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+
+from waystation.agents.roles import Desk
+from waystation.client import Client
+from waystation.domain.errors import BadInput
+from waystation.domain.leg import AgentTerms, RunRef
+from waystation.domain.projection import Projection
+from waystation.domain.value import Value
+from waystation.settings import Settings
+
+
+class ToolCost(Value):
+    """A tool that an agent sees."""
+
+    name: str
+    tokens: int
+    """Estimated, of its definition."""
+    limits: tuple[str, ...] = ()
+    """On values of its parameters, as the agent is told them."""
+
+
+class HiddenCost(Value):
+    """A tool that an agent does not see."""
+
+    name: str
+    tokens: int
+    reason: str
+
+
+class AgentTools(Value):
+    """The tools of one agent."""
+
+    agent: str
+    phase: str
+    tokens: int
+    budget: int
+    shown: tuple[ToolCost, ...]
+    hidden: tuple[HiddenCost, ...]
+
+
+async def tools_shown(client: Client, settings: Settings, task_id: str, agent: str | None) -> tuple[AgentTools, ...]:
+    """Of one agent, or of each that the task has by now.
+
+    Raises BadInput for an agent that the task does not have, StoreError, and as the settings' tool servers do.
+    """
+    steps = [step for step in (await client.progress(task_id)).progress.steps if agent in {None, step.id}]
+    if agent is not None and not steps:
+        raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
+    async with _desk(settings) as desk:
+        row = await desk.tasks.task(task_id)
+        fields = row.ref.model_dump()
+        runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
+        return tuple([await _of(desk, run, row.terms.agent) for run in runs])
+
+
+async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
+    toolbox = await desk.toolbox_of(run, terms)
+    seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
+    limits = {
+        tool: tuple(f"{parameter} {limit.words}" for parameter, limit in of_tool.items())
+        for tool, of_tool in toolbox.limits.items()
+    }
+    return AgentTools(
+        agent=run.step_id,
+        phase=seen.phase,
+        tokens=seen.tokens,
+        budget=seen.budget,
+        shown=tuple(ToolCost(name=one.name, tokens=one.tokens, limits=limits.get(one.name, ())) for one in seen.shown),
+        hidden=tuple(HiddenCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),
+    )
+
+
+@asynccontextmanager
+async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
+    """As a worker with these settings has it; nothing is called, so memory stays closed."""
+    # They take a second to load.
+    from temporalio.common import MetricMeter  # noqa: PLC0415
+
+    from waystation.adapters.absent_memory import NoMemory  # noqa: PLC0415
+    from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
+    from waystation.adapters.embeddings.absent import NoEmbedder  # noqa: PLC0415
+    from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
+    from waystation.agents.recollection import Recollection  # noqa: PLC0415
+    from waystation.keyring import first_key  # noqa: PLC0415
+    from waystation.redactors import redactor_of  # noqa: PLC0415
+    from waystation.stores import opened_store  # noqa: PLC0415
+    from workers.tools import Ledgers, opened_reach  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        redactor = stack.enter_context(closing(redactor_of(settings, first_key(settings))))
+        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop))
+        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
+        yield Desk(
+            transcripts=store,
+            documents=store,
+            search=Bm25DocumentSearch(store),
+            work=store,
+            tasks=store,
+            recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
+            redactor=redactor,
+            tables=reach.tables,
+            web=reach.web,
+            servers=reach.servers,
+            policy=settings.tool_policy,
+        )
+
+
+def tools_text(agents: Sequence[AgentTools]) -> str:
+    """A block for each agent."""
+    return "\n\n".join("\n".join(_lines(agent)) for agent in agents) or "nothing yet: the task has no agents"
+
+
+def _lines(agent: AgentTools) -> Iterator[str]:
+    yield f"{agent.agent}, {agent.phase}: {len(agent.shown)} tools, {agent.tokens:,} of {agent.budget:,} tokens"
+    width = max((len(tool.name) for tool in (*agent.shown, *agent.hidden)), default=0)
+    for tool in agent.shown:
+        yield f"  {tool.name:{width}}  {tool.tokens:5,}  {'; '.join(tool.limits)}".rstrip()
+    if agent.hidden:
+        yield "hidden"
+        yield from (f"  {tool.name:{width}}  {tool.tokens:5,}  {tool.reason}" for tool in agent.hidden)

@@ -1,0 +1,141 @@
+"""One person, looked for in everything of the settings' tenant: what a value is taken for, and where it is."""
+
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass
+
+from temporalio.client import Client as TemporalClient
+from temporalio.service import RPCError
+
+from waystation.adapters.presidio.placeholders import placeholder
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.vault import SqlVault
+from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
+from waystation.adapters.temporal.persons import SeenHistory, histories_with
+from waystation.domain.errors import BadInput, Unreachable, WrongKey
+from waystation.domain.persons import WANTED, Sought, Trace, Whereabouts
+from waystation.domain.privacy import Place, Policy
+from waystation.domain.task import session_workflow_id, tenant_hash
+from waystation.domain.value import Value
+from waystation.keyring import other_key, own_cipher
+from waystation.payloads import data_converter
+from waystation.settings import Settings
+from waystation.stores import key_of, opened_store
+
+MOST_TASKS = 1_000_000
+LEAST_CHARACTERS = 3
+"""Letters and digits. With fewer, half of every text would be meant."""
+
+
+class Found(Value):
+    """Where a person is, without a word of what is there."""
+
+    known_as: tuple[str, ...]
+    """SHA-256 of each placeholder that stands for the value."""
+    recognised: bool
+    """Whether a placeholder can be made of the value: by the rules of redaction, or by the type that was given."""
+    traces: tuple[Trace, ...]
+    histories: tuple[SeenHistory, ...]
+    finding: str
+    """Why workflow histories were not looked at; empty where they were."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A value that is looked for: in this store, with this key."""
+
+    settings: Settings
+    store: SqlStore
+    vault: SqlVault
+    key: bytes
+    sought: Sought
+    recognised: bool
+
+    @property
+    def known_as(self) -> tuple[str, ...]:
+        """SHA-256 of each placeholder."""
+        return tuple([hashlib.sha256(one.encode()).hexdigest() for one in self.sought.placeholders])
+
+    async def found(self) -> Found:
+        """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
+        tenant = tenant_hash(self.settings.tenant)
+        rows = await self.store.tasks(limit=MOST_TASKS, tenant=tenant)
+        task_ids = {row.ref.task_id for row in rows}
+        sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
+        traces = [*await self.store.traces(tenant, self.sought), *self._in_files(task_ids)]
+        if kept := len(await self.vault.originals(tenant, self.sought.placeholders)):
+            traces.append(Trace(place=Whereabouts.VAULT, count=kept))
+        histories, finding = await self._histories(task_ids | sessions)
+        traces += [Trace(place=Whereabouts.HISTORY, task_id=one.workflow_id, count=one.count) for one in histories]
+        return Found(
+            known_as=self.known_as,
+            recognised=self.recognised,
+            traces=tuple(traces),
+            histories=histories,
+            finding=finding,
+        )
+
+    def _in_files(self, task_ids: set[str]) -> list[Trace]:
+        paths = [self.settings.reports_folder / f"{task_id}.md" for task_id in sorted(task_ids)]
+        counts = {path.stem: self.sought.count(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
+        return [
+            Trace(place=Whereabouts.REPORT_FILE, task_id=task_id, count=count)
+            for task_id, count in counts.items()
+            if count
+        ]
+
+    async def _histories(self, own: set[str]) -> tuple[tuple[SeenHistory, ...], str]:
+        try:
+            return await histories_with(await reached(self.settings), own, self.sought.count), ""
+        except Unreachable as error:
+            return (), f"workflow histories were not looked at: {error}"
+        except RPCError as error:
+            return (), f"workflow histories were not looked at: the server does not answer ({error.status.name})"
+
+
+@asynccontextmanager
+async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[Search]:
+    """Look for this value; `kind` is what its placeholders have before the digits, where the rules cannot tell.
+
+    Raises BadInput where the value is too short, or the key is not the store's.
+    """
+    given = " ".join(value.split())
+    if sum(character.isalnum() for character in given) < LEAST_CHARACTERS:
+        raise BadInput(f"the value needs {LEAST_CHARACTERS} letters or digits: give the name or number as a whole")
+    store = await opened_store(settings)
+    try:
+        key = await key_of(store, settings)
+        types = {kind.upper()} if kind else await _recognised(settings, key, given)
+        made = {placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
+        vault = store.vault(own_cipher(settings, "vault"))
+        placeholders = made | await _kept(settings, vault, given)
+        yield Search(settings, store, vault, key, Sought(given, tuple(sorted(placeholders))), bool(made))
+    finally:
+        await store.aclose()
+
+
+async def reached(settings: Settings) -> TemporalClient:
+    """The server. Raises Unreachable."""
+    target = find_target(settings.run_file, settings.temporal_ui)
+    return await connect(target, data_converter(settings), quiet_runtime(), person_identity())
+
+
+async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
+    """Types that the rules find over the whole of the value."""
+    # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
+    from waystation.redactors import redactor_of  # noqa: PLC0415
+
+    with closing(redactor_of(settings, key, Policy.STRICT)) as redactor:
+        (found,) = await redactor.redact([value], Place.COMPRESSED, tenant_hash(settings.tenant))
+    return {span.type for span in found.spans if (span.start, span.end) == (0, len(value))}
+
+
+async def _kept(settings: Settings, vault: SqlVault, value: str) -> set[str]:
+    """Placeholders whose originals have the value in them: of other types, with titles, with more digits."""
+    plain = Sought(value)
+    try:
+        originals = await vault.everything(tenant_hash(settings.tenant))
+    except WrongKey:
+        raise other_key(settings) from None
+    return {one for one, original in originals.items() if plain.count(original) and not one.startswith(f"<{WANTED}_")}

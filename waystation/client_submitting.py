@@ -1,0 +1,54 @@
+"""How the client hands a task in: under which terms, to which session, and what it tells of that."""
+
+from datetime import timedelta
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.prices.file import load_prices
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.domain.session import SessionStart
+from waystation.domain.task import (
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    session_hash,
+    session_workflow_id,
+    task_id_of,
+    tenant_hash,
+)
+from waystation.seen import Submitted
+from waystation.settings import Settings
+from waystation.terms import adjustments, task_terms, warnings_about
+
+START_TIMEOUT = timedelta(seconds=20)
+
+
+async def session_start(store: SqlStore, tenant: str, session: str) -> SessionStart:
+    """What a session is started with."""
+    return SessionStart(
+        store_id=await store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
+    )
+
+
+async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
+    """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+    terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
+    start = await session_start(store, request.tenant, request.session)
+    ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
+    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
+
+
+async def handed_in(
+    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+) -> Submitted:
+    """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    request, task_id = row.request, row.ref.task_id
+    start = await session_start(store, request.tenant, request.session)
+    await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)
+    return Submitted(
+        task_id=task_id,
+        workflow_id=task_id,
+        run_id=await temporal.run_id(task_id),
+        ui_url=temporal.link(task_id),
+        warnings=(*adjustments(request, settings), *warnings_about(row.terms)),
+    )

@@ -1,0 +1,61 @@
+"""Actions that a person decides on before they are carried out: what is asked, and what was decided.
+
+Both cross workflow history: the words of a question are redacted and bounded.
+"""
+
+import hashlib
+import json
+
+from waystation.domain.messages import ToolUse
+from waystation.domain.value import Value
+
+QUESTIONS_AT_ONCE = 5
+"""Of one agent; others of its reply come after those: the Temporal UI takes 20,000 bytes of details."""
+QUESTION_CHARACTERS = 1_000
+QUESTION_LINES = 30
+
+
+class ActionQuestion(Value):
+    """One call that is not carried out before a person says so."""
+
+    call_id: str
+    tool: str
+    text: str
+    """What the tool asks; redacted, without characters that nobody sees."""
+    hidden: int = 0
+    """Characters of it that did not fit. The agent's transcript has the whole call."""
+    digest: str
+    """See `digest_of`."""
+
+
+class ActionDecision(Value):
+    """What was decided on one call."""
+
+    digest: str
+    allowed: bool
+    note: str = ""
+    """To the agent, from whoever refused it. Not redacted."""
+    expired: bool = False
+    """Nobody decided until the deadline."""
+
+
+def digest_of(message_id: str, call: ToolUse) -> str:
+    """What a decision is bound to: this call in this message of this agent, with these arguments, and no other.
+
+    Models may give two calls one id; no two messages of an agent have one.
+    """
+    bound = [message_id, call.id, call.name, call.input]
+    return hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+
+
+def question_on(message_id: str, call: ToolUse, redacted: str) -> ActionQuestion:
+    """The question as people see it: nothing in it can pass for something else, or push the answer off the screen."""
+    words = "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in redacted)
+    text = "\n".join(words[:QUESTION_CHARACTERS].split("\n")[:QUESTION_LINES])
+    return ActionQuestion(
+        call_id=call.id,
+        tool=call.name,
+        text=text,
+        hidden=len(words) - len(text),
+        digest=digest_of(message_id, call),
+    )

@@ -1,0 +1,101 @@
+"""Delegation: what an agent hands to subagents, within which bounds, and what it hears back of them.
+
+All of it crosses workflow history: ids, roles, redacted titles and numbers. Goals and results stay in transcripts and
+the store.
+"""
+
+from collections.abc import Sequence
+
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals
+from waystation.domain.plan import Role
+from waystation.domain.value import Value
+from waystation.domain.work import Made
+
+SEPARATOR = "."
+"""Between the id of an agent and the number of its subagent: `research-1.2`. Ids of steps hold none."""
+
+
+class DelegationTerms(Value):
+    """Within which bounds agents delegate, fixed when their task was submitted."""
+
+    depth: int = 2
+    """Subagents of an agent of the plan are at depth 1."""
+    width: int = 8
+    """Most subagents of one agent that work at the same time."""
+    share: int = 80
+    """Percent of what an agent has left that those may hold together."""
+
+
+class SubagentOrder(Value):
+    """One subagent that an agent asked for."""
+
+    id: str
+    call_id: str
+    """The call of `delegate` that asked for it, and that its result answers."""
+    role: Role
+    title: str
+    """Redacted."""
+    limit: Limit
+    """Carved from what its parent has left."""
+
+
+class HandedBack(Value):
+    """How a subagent ended. What it made is in the store."""
+
+    id: str
+    call_id: str
+    partial: bool
+    reason: str = ""
+
+
+class SubagentNews(Value):
+    """How far a subagent is, told to its task after each leg."""
+
+    id: str
+    totals: RunTotals
+    leg: int
+    made: Made
+
+
+def subagent_id(parent: str, number: int) -> str:
+    """The id of an agent's subagent. Numbers are never used again, also where a conversation was taken back."""
+    return f"{parent}{SEPARATOR}{number}"
+
+
+def parent_of(step_id: str) -> str | None:
+    """The agent that started this one; None for an agent of the plan."""
+    return step_id.rpartition(SEPARATOR)[0] or None
+
+
+def step_of(agent: str) -> str:
+    """The step that an agent of the plan, or its subagent, works on."""
+    return agent.partition(SEPARATOR)[0]
+
+
+def number_of(step_id: str) -> int:
+    """Which of its parent's subagents this is, from 1."""
+    return int(step_id.rpartition(SEPARATOR)[2])
+
+
+def depth_of(step_id: str) -> int:
+    """0 for an agent of the plan."""
+    return step_id.count(SEPARATOR)
+
+
+def may_delegate(step_id: str, terms: DelegationTerms | None) -> bool:
+    """Whether an agent at this depth may start others. Tasks of before there were subagents have no terms for it."""
+    return terms is not None and depth_of(step_id) < terms.depth
+
+
+def carved(left: Limit, percent: int) -> Limit:
+    """So many percent of what is left, rounded down; no limit where there is none."""
+    return Limit(
+        tokens=None if left.tokens is None else left.tokens * percent // 100,
+        micro_usd=None if left.micro_usd is None else left.micro_usd * percent // 100,
+    )
+
+
+def total(orders: Sequence[SubagentOrder]) -> Amount:
+    """What the orders hold together."""
+    return sum((order.limit.amount for order in orders), Amount())

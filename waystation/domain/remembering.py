@@ -1,0 +1,97 @@
+"""How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order."""
+
+import hashlib
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+
+from waystation.domain.documents import DocumentPassage
+from waystation.domain.memory import Passage
+from waystation.domain.redaction import UNREDACTED, Redacted
+from waystation.domain.task import TaskRef
+from waystation.domain.value import Value
+
+SLICE_CHARACTERS = 40_000
+"""About a second of work: so long a worker that stops waits for it, and so much a crash repeats."""
+DOCUMENTS_ID = "documents/"
+"""In the place of a step's id: the slash makes it none."""
+_NAMESPACE = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
+
+
+class Remembering(Value):
+    """How far the documents of a task have come: references and numbers, no text."""
+
+    ref: TaskRef
+    most_characters: int
+    """Of all documents together. What goes beyond is left out."""
+    slices: int = 0
+    """That are done."""
+    document: int = 0
+    """Number of the document in which the next slice begins."""
+    line: int = 0
+    """Number of its first line, from 0."""
+    place: int = 0
+    """Passages of that document so far."""
+    characters: int = 0
+    """In the slices so far."""
+    left_out: int = 0
+    """Characters that memory does not get: beyond the limit, or not to be redacted. Known at the end."""
+    passages: int = 0
+    done: bool = False
+
+
+def lines_of_slice(lines: Sequence[str], first: int, room: int) -> int:
+    """The line before which a slice that begins at `first` ends, counted from 0.
+
+    It ends at a blank line where there is one in time, so that no paragraph is parted, and never has more characters
+    than there is room for. The same number as `first`: there is no room for a single line.
+    """
+    size = 0
+    for number in range(first, len(lines)):
+        size += len(lines[number])
+        if size > room:
+            return number
+        if size >= 2 * SLICE_CHARACTERS or (size >= SLICE_CHARACTERS and not lines[number].strip()):
+            return number + 1
+    return len(lines)
+
+
+def line_for_line(text: str, redacted: Redacted) -> str:
+    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
+
+    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        placeholder = "" if span.type == UNREDACTED else span.placeholder
+        parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
+        position = span.end
+    return "".join((*parts, text[position:]))
+
+
+def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:
+    """A piece of a document as memory keeps it, headed by its source: a citation, with the heading above it."""
+    said = "\n".join(filter(None, (cut.heading, cut.text)))
+    return Passage(
+        id=str(uuid.uuid5(_NAMESPACE, "\0".join((ref.tenant, ref.session, cut.name, blob, str(place))))),
+        tenant=ref.tenant,
+        session=ref.session,
+        task_id=ref.task_id,
+        run_id=documents_run(ref.task_id),
+        step_id="",
+        kind="document",
+        document=cut.name,
+        blob=blob,
+        first_line=cut.first_line,
+        last_line=cut.last_line,
+        text=f"[{cut.name}:{cut.first_line}-{cut.last_line}]\n{said}",
+        content_hash=hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest(),
+        created=created,
+        place=place,
+    )
+
+
+def documents_run(task_id: str) -> str:
+    """Under which the store keeps the passages of a task's documents, beside those of its agents."""
+    return f"{task_id}/{DOCUMENTS_ID}"

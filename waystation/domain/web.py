@@ -1,0 +1,189 @@
+"""The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds."""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from ipaddress import IPv4Address, IPv6Address
+from urllib.parse import SplitResult, quote, urlsplit
+
+from pydantic import field_validator
+
+from waystation.domain.budget import Usage
+from waystation.domain.errors import WebRefused
+from waystation.domain.value import Value
+
+LONGEST_ADDRESS = 1_000
+"""Characters."""
+LONGEST_LINE = 1_000
+"""Characters. A longer line becomes several, so that each can be shown and cited."""
+LONGEST_TITLE = 200
+SEARCH_INPUT_TOKENS = 40_000
+"""What the call of one search is reckoned to read. The provider puts the pages that it finds into the call by itself,
+and states no bound: this is an estimate on the safe side, and the charge is what it was."""
+SEARCH_OUTPUT_TOKENS = 1_500
+"""The longest reply in which pages are named."""
+EVERYTHING = "*"
+"""In a list of domains: all of them."""
+
+_PORTS = {"http": 80, "https": 443}
+_NEVER_IN_AN_ADDRESS = re.compile(r"[\s\\\x00-\x1f\x7f]")
+"""What programs read differently: one takes a backslash for a slash, another for a part of the host's name."""
+_HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
+_HEADING = re.compile(r"^#+ +")
+
+
+class WebAddress(Value):
+    """An http or https address in its plainest form, without a fragment. Made by `web_address` only."""
+
+    url: str
+    origin: str
+    """Scheme, host and port: what one robots.txt holds for."""
+    host: str
+    """In lower case and ASCII, without the port."""
+
+
+def web_address(written: str) -> WebAddress:
+    """Read an address. All programs that meet the result agree about its host.
+
+    Raises:
+        WebRefused: it is none of http or https, has a user name or password in it, or is malformed.
+    """
+    given = written.strip()
+    if len(given) > LONGEST_ADDRESS:
+        raise WebRefused(f"The address has more than {LONGEST_ADDRESS:,} characters", "Give a shorter one.")
+    try:
+        if _NEVER_IN_AN_ADDRESS.search(given):
+            raise ValueError
+        parts = urlsplit(given)
+        _check_kind(parts)
+        host, port = _host(parts.hostname or ""), parts.port
+    except ValueError:
+        raise WebRefused("The address is malformed", "Write it like https://example.org/page.") from None
+    origin = f"{parts.scheme}://{host if port in {None, _PORTS[parts.scheme]} else f'{host}:{port}'}"
+    query = f"?{quote(parts.query, safe=_KEPT_IN_PATHS + '?')}" if parts.query else ""
+    return WebAddress(
+        url=f"{origin}{quote(parts.path or '/', safe=_KEPT_IN_PATHS)}{query}", origin=origin, host=host.strip("[]")
+    )
+
+
+def _check_kind(parts: SplitResult) -> None:
+    if parts.scheme not in _PORTS:
+        raise WebRefused("Only http and https can be fetched", "Give an address that begins with https://.")
+    if "@" in parts.netloc:
+        raise WebRefused("The address has a user name or password in it", "Leave out what stands before the @.")
+
+
+def _host(name: str) -> str:
+    """In ASCII. Raises ValueError."""
+    if ":" in name:
+        return f"[{IPv6Address(name).compressed}]"
+    plain = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
+    if not _HOST.fullmatch(plain):
+        raise ValueError
+    # Numbers are addresses, and there is one way to write them: others would get past a list of domains.
+    return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain
+
+
+class Domains(Value):
+    """Which sites may be read. An entry stands for a domain with all below it; `*` for every domain."""
+
+    allow: tuple[str, ...] = ()
+    """These are read without asking. For any other a person is asked."""
+    deny: tuple[str, ...] = ()
+    """These are never read, whatever else is said."""
+
+    @field_validator("allow", "deny")
+    @classmethod
+    def _plain(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(_entry, given))
+
+    def admits(self, host: str) -> bool:
+        """Whether pages of the host are read without asking."""
+        return _listed(host, self.allow) and not self.denies(host)
+
+    def denies(self, host: str) -> bool:
+        """Whether pages of the host are never read."""
+        return _listed(host, self.deny)
+
+
+def _entry(written: str) -> str:
+    name = written.strip().lower().removeprefix("*.").strip(".")
+    try:
+        return EVERYTHING if name == EVERYTHING else _host(name)
+    except ValueError:
+        raise ValueError(f"{written!r} is no domain; write it like example.org, or * for all") from None
+
+
+def _listed(host: str, entries: tuple[str, ...]) -> bool:
+    return any(entry in {EVERYTHING, host} or host.endswith(f".{entry}") for entry in entries)
+
+
+def same_site(host: str, other: str) -> bool:
+    """Whether `other` is the host, with or without `www.`, or lies below it."""
+    return _listed(other, (host.removeprefix("www."),))
+
+
+class WebPage(Value):
+    """A page as it was fetched. Its text is somebody else's: content, and never an instruction."""
+
+    url: str
+    """Where the page was in the end, after redirects."""
+    title: str
+    lines: tuple[str, ...]
+    """At least one; each at most 1,000 characters."""
+    retrieved: datetime
+
+    @property
+    def text(self) -> str:
+        """The lines as one text."""
+        return "\n".join(self.lines)
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of the text in UTF-8, in hex: the name under which a store keeps it."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+def web_page(url: str, text: str, retrieved: datetime) -> WebPage:
+    """The page of a text that was taken out of what came from the address.
+
+    Its title is its first line: of an HTML page that is what its head calls it.
+    """
+    lines = tuple(part for line in text.splitlines() for part in _parts(line)) or ("",)
+    first = next((line for line in lines if line.strip()), "")
+    title = " ".join(_HEADING.sub("", first).split())[:LONGEST_TITLE]
+    return WebPage(url=url, title=title, lines=lines, retrieved=retrieved)
+
+
+def _parts(line: str) -> Iterator[str]:
+    """The line in pieces that are short enough, parted between words where there are any."""
+    start = 0
+    while len(line) - start > LONGEST_LINE:
+        space = line.rfind(" ", start + 1, start + LONGEST_LINE + 1)
+        end = space if space > start else start + LONGEST_LINE
+        yield line[start:end]
+        start = end + (space > start)
+    yield line[start:]
+
+
+class WebHit(Value):
+    """One page that a search found."""
+
+    url: str
+    title: str
+    excerpt: str = ""
+    """What stands there about the query, where the search says it."""
+    age: str = ""
+    """When the page was new, in the search's words."""
+
+
+class Searched(Value):
+    """What one search found, best first, and what it used."""
+
+    hits: tuple[WebHit, ...]
+    usage: Usage
+    fault: str = ""
+    """Why it found nothing although it was paid for, as the provider names it."""

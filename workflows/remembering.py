@@ -1,0 +1,50 @@
+"""A task's documents come into memory: a workflow of its own, begun when the task has delivered, so that it delays
+neither steps nor report.
+"""
+
+from contextlib import suppress
+
+from temporalio import workflow
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.documents import DocumentActivities
+from waystation.domain.names import remembering_id
+from waystation.domain.remembering import Remembering
+from workflows.board import Board
+from workflows.options import CONTEXT, named
+
+
+@workflow.defn(name="Remember")
+class RememberWorkflow:
+    """Slice by slice. Its history has references and numbers; its result is what became of the documents."""
+
+    @workflow.run
+    async def run(self, so_far: Remembering) -> Remembering:
+        """To the end of the documents, or as far as the terms let it."""
+        while not so_far.done:
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(so_far)
+            so_far = await workflow.execute_activity_method(
+                DocumentActivities.remember, so_far, **named(CONTEXT, f"remember documents, slice {so_far.slices + 1}")
+            )
+        return so_far
+
+
+async def remember_documents(board: Board) -> None:
+    """Leave them to a child that outlives the task. After a rewind they are remembered already."""
+    start = board.start
+    if not (start.documents and start.terms.remembered_characters):
+        return
+    with suppress(WorkflowAlreadyStartedError):
+        child = await workflow.start_child_workflow(
+            RememberWorkflow.run,
+            Remembering(ref=start.ref, most_characters=start.terms.remembered_characters),
+            id=remembering_id(start.ref.task_id),
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+            static_summary=f"documents of {start.ref.task_id} into memory",
+        )
+        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
+        child.add_done_callback(lambda done: done.cancelled() or done.exception())
