@@ -54,13 +54,13 @@ async def keep_retention(client: Client, store_id: str) -> None:
 async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
     """Delete the workflow histories of tasks; how many the server still had. It deletes them a moment later."""
     ids = [workflow_id for task_id in task_ids for workflow_id in (task_id, remembering_id(task_id))]
-    return sum([await _delete_history(client, workflow_id) for workflow_id in ids])
+    return sum([await delete_history(client, workflow_id) for workflow_id in ids])
 
 
-async def _delete_history(client: Client, task_id: str) -> bool:
-    request = DeleteWorkflowExecutionRequest(
-        namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=task_id)
-    )
+async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:
+    """Delete one execution, by default the newest of the id. False: the server did not have it."""
+    execution = WorkflowExecution(workflow_id=workflow_id, run_id=run_id)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
         await client.workflow_service.delete_workflow_execution(request, timeout=RPC_TIMEOUT)
     except RPCError as error:

@@ -4,8 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from typing import cast
 
 from google.protobuf.json_format import MessageToDict, ParseDict
-from temporalio.api.common.v1 import Payload, WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -17,6 +16,7 @@ from temporalio.exceptions import ActivityError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT
+from waystation.adapters.temporal.forgetting import delete_history
 from waystation.domain.errors import BadInput
 from waystation.domain.names import ERASE_WORKFLOW, WORKFLOWS_QUEUE
 from waystation.domain.persons import Erasure, PersonOrder
@@ -71,7 +71,7 @@ async def histories_with(client: Client, own: Collection[str], count: Callable[[
 
 async def delete_closed(client: Client, seen: Collection[SeenHistory]) -> int:
     """Delete those that are closed; how many the server still had. It deletes them a moment later."""
-    return sum([await _delete(client, one) for one in seen if one.closed])
+    return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen if one.closed])
 
 
 async def running(client: Client, workflow_id: str) -> bool:
@@ -83,18 +83,6 @@ async def running(client: Client, workflow_id: str) -> bool:
             return False
         raise
     return described.status == WorkflowExecutionStatus.RUNNING
-
-
-async def _delete(client: Client, seen: SeenHistory) -> bool:
-    execution = WorkflowExecution(workflow_id=seen.workflow_id, run_id=seen.run_id)
-    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
-    try:
-        await client.workflow_service.delete_workflow_execution(request, timeout=RPC_TIMEOUT)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return True
 
 
 async def _texts(client: Client, listed: ListedExecution) -> AsyncGenerator[str]:
