@@ -17,7 +17,7 @@ demo: $(STAMP) ## Run a task over real documents, with a pause for its budget, t
 	$(BIN)/waystation demo
 
 test: $(STAMP) ## Run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 check: lint test wheel ## Lint, types, layers, tests and the installed wheel: what CI runs
 

@@ -1,19 +1,23 @@
-"""The activities by which tasks are forgotten: first by the store, which decides, then by memory."""
+"""The activities by which tasks are forgotten: by the store, which decides, then by memory, then by what is outside."""
+
+import logging
 
 from temporalio import activity
 
 from activities.failures import reported
 from activities.heartbeats import beating
 from waystation.agents.archive import Archive
-from waystation.domain.forgetting import ForgetOrder, Forgotten
-from waystation.ports import Forgetting
+from waystation.domain.forgetting import CarriedOut, ForgetOrder, Forgotten, Tidying
+from waystation.ports import Forgetting, Outside
+
+logger = logging.getLogger(__name__)
 
 
 class ForgettingActivities:
-    """Both are safe to repeat."""
+    """All are safe to repeat."""
 
-    def __init__(self, store: Forgetting, archive: Archive) -> None:
-        self._store, self._archive = store, archive
+    def __init__(self, store: Forgetting, archive: Archive, outside: Outside) -> None:
+        self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
     async def forget(self, order: ForgetOrder) -> Forgotten:
@@ -28,3 +32,18 @@ class ForgettingActivities:
         async with beating():
             with reported():
                 return await self._archive.forget_for_good()
+
+    @activity.defn(name="TidyUpAfterTasks")
+    async def tidy_up(self, tidying: Tidying) -> CarriedOut:
+        """Delete histories and reports, and say what went. An attempt counts what the ones before it have left."""
+        task_ids = tidying.order.task_ids
+        async with beating():
+            with reported():
+                files = self._outside.delete_reports(task_ids)
+                histories = await self._outside.delete_histories(task_ids)
+        gone = tidying.forgotten
+        logger.info(
+            "forgot %s tasks, %s passages, %s documents, %s messages, %s histories, %s reports",
+            *(gone.tasks, gone.passages, gone.documents, gone.messages, histories, files),
+        )
+        return CarriedOut(forgotten=gone, histories=histories, files=files)

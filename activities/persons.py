@@ -7,14 +7,16 @@ from activities.heartbeats import beating
 from waystation.agents.archive import Archive
 from waystation.domain.errors import BadInput
 from waystation.domain.persons import PersonOrder, Sought, Traces
-from waystation.ports import Persons, Vault
+from waystation.ports import Outside, Persons, TaskStore, Vault
+
+MOST_TASKS = 1_000_000
 
 
 class PersonActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Persons, archive: Archive, vault: Vault) -> None:
-        self._store, self._archive, self._vault = store, archive, vault
+    def __init__(self, store: Persons, tasks: TaskStore, archive: Archive, vault: Vault, outside: Outside) -> None:
+        self._store, self._tasks, self._archive, self._vault, self._outside = store, tasks, archive, vault, outside
 
     @activity.defn(name="FindPerson")
     async def find(self, order: PersonOrder) -> Traces:
@@ -36,6 +38,22 @@ class PersonActivities:
         async with beating():
             with reported():
                 await self._archive.rewrite()
+
+    @activity.defn(name="RewriteReports")
+    async def rewrite_reports(self, order: PersonOrder) -> int:
+        """Take the person out of files of reports; how many had them."""
+        async with beating():
+            with reported():
+                rows = await self._tasks.tasks(limit=MOST_TASKS, tenant=order.tenant)
+                task_ids = [row.ref.task_id for row in rows]
+                return self._outside.rewrite_reports(task_ids, await self._sought(order))
+
+    @activity.defn(name="DeleteHistories")
+    async def delete_histories(self, order: PersonOrder) -> int:
+        """Delete the closed histories that have the person; how many there still were."""
+        async with beating():
+            with reported():
+                return await self._outside.delete_seen(order.doomed)
 
     @activity.defn(name="DropOriginals")
     async def drop_originals(self, order: PersonOrder) -> int:

@@ -9,6 +9,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import WrongStore
 from waystation.domain.pricing import PRICES, Price
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import cut
 from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
@@ -72,4 +73,4 @@ class PlanningActivities:
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)
         line = " ".join(redacted.text.split())
-        return line if len(line) <= TITLE_CHARACTERS else line[: TITLE_CHARACTERS - 2] + " …"
+        return cut(line, TITLE_CHARACTERS, " …")

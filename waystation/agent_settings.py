@@ -12,7 +12,7 @@ from waystation.domain.delegation import DelegationTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.parameters import Limits, ParameterLimit
-from waystation.domain.projection import TOOL_TOKENS, ToolPolicy
+from waystation.domain.projection import ToolPolicy
 from waystation.written import WrittenNames
 
 SEARCH_HITS = 5
@@ -45,14 +45,12 @@ class AgentSettings(BaseSettings):
         le=5,
         description="How often a review may send a report back to its writer: 0 for reports without a review.",
     )
-    review_model: str | None = Field(
-        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
-    )
 
-    tool_tokens: int = Field(
-        default=TOOL_TOKENS,
+    tool_tokens: int | None = Field(
+        default=None,
         ge=0,
-        description="Budget of each agent for definitions of tools, in tokens: the most urgent ones are shown.",
+        description="Budget of each agent for definitions of tools, in tokens: the most urgent ones are shown. By "
+        "default 2,000; with the web or tool servers a quarter of the window, up to 4,000.",
     )
     tools_denied: WrittenNames = Field(
         default=(),
@@ -68,7 +66,7 @@ class AgentSettings(BaseSettings):
         "[parameters.web_search] with limit = {max = 3}.",
     )
     tool_servers: Path | None = Field(
-        default=None, description="Config file of MCP servers whose tools agents may call (docs/tools.md)."
+        default=None, description="Config file of MCP servers whose tools agents may call (docs/agents.md)."
     )
     web: bool = Field(
         default=False, description="Let agents read pages of the web, and search it where there is a key."
@@ -96,7 +94,8 @@ class AgentSettings(BaseSettings):
     @property
     def tool_policy(self) -> ToolPolicy:
         """What whoever runs the agents says of their tools."""
-        return ToolPolicy(tokens=self.tool_tokens, denied=self.tools_denied, limits=self._limits)
+        more = self.web or self.tool_servers is not None
+        return ToolPolicy(tokens=self.tool_tokens, more=more, denied=self.tools_denied, limits=self._limits)
 
     @property
     def _limits(self) -> Mapping[str, Limits]:

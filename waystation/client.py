@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
@@ -20,17 +21,19 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client_answers import send
 from waystation.client_audit import AgentAudits, SearchedMemory, audits
 from waystation.client_context import AgentContext, contexts
+from waystation.client_documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
 from waystation.client_edits import checked, edit_finished
-from waystation.client_looks import own_task, require_own, resolved, with_stored
+from waystation.client_looks import own_task, require_own, require_words, resolved, with_stored, without_report
 from waystation.client_requests import draft, inbox, origins, stored_view, without_answer
 from waystation.client_sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
 from waystation.client_submitting import START_TIMEOUT, handed_in, new_row, session_start
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
+from waystation.domain.documents import Document
 from waystation.domain.edits import EditInput
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import (
     SourceDocument,
@@ -48,6 +51,7 @@ from waystation.settings import Settings
 from waystation.stores import opened_store
 
 WATCH_SECONDS = 0.5
+Finish = Literal["partial", "cancel"]
 
 
 class Client:
@@ -93,18 +97,12 @@ class Client:
         return await (await self._temporal()).unattended_queues()
 
     async def submit(
-        self,
-        request: TaskRequest,
-        documents: Sequence[SourceDocument],
-        *,
-        start_timeout: timedelta = START_TIMEOUT,
+        self, request: TaskRequest, documents: Sequence[SourceDocument], *, start_timeout: timedelta = START_TIMEOUT
     ) -> Submitted:
         """Store the task and hand it to its session. The same request id again finds the same task.
 
-        Raises:
-            BadInput: the request is of another tenant than the settings.
-            RequestConflict: the request id was used for another question, other documents or other terms.
-            Unreachable: no server, or no answer in time; it is then unknown whether the task was accepted.
+        Raises BadInput for a request of another tenant; RequestConflict where the id was used for another question,
+        other documents or other terms; Unreachable, where it is unknown whether the task was accepted.
         """
         require_own(request, self._settings.tenant)
         temporal = await self._temporal()
@@ -190,12 +188,13 @@ class Client:
         """The report as Markdown, from the store. Raises BadInput while there is none."""
         progress = (await self.progress(task_id)).progress
         if progress.report is None:
-            raise BadInput(f"{task_id} has no report (it is {progress.phase}): `waystation watch {task_id}` follows it")
+            raise without_report(progress)
         return await self._store.get_text(progress.report)
 
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
         row = await self._own(task_id)
+        require_words(task_id, row.title)
         return await draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
@@ -216,7 +215,7 @@ class Client:
 
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
-        await self._own(task_id)
+        require_words(task_id, (await self._own(task_id)).title)
         plan = await self._store.plan(task_id)
         started = [run_id.removeprefix(f"{task_id}/") for run_id in await self._store.run_ids(task_id)]
         agents = list(dict.fromkeys((PLANNING_ID, *(step.id for step in plan.steps), *started))) if plan else []
@@ -244,21 +243,13 @@ class Client:
     ) -> Answer:
         """Grant what was asked for, or another amount. Without a request id the one pending request is meant.
 
-        Raises:
-            BadInput: the task does not run.
-            Unreachable: no server.
+        Raises BadInput where the task does not run; Unreachable.
         """
         answer = {"request_id": request_id, **grant_fields(amount or Amount()), "by": by, "note": note}
         return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
-        self,
-        task_id: str,
-        *,
-        request_id: str | None = None,
-        finish: Literal["partial", "cancel"] = "partial",
-        by: str = "",
-        note: str = "",
+        self, task_id: str, *, request_id: str | None = None, finish: Finish = "partial", by: str = "", note: str = ""
     ) -> Answer:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
@@ -267,11 +258,7 @@ class Client:
     async def edit(self, task_id: str, edit: EditInput, instructions: str = "") -> Answer:
         """Change the context of an agent at work; or take an agent of a finished task back, which then goes on.
 
-        `instructions`: what a compaction's summary is to heed.
-
-        Raises:
-            BadInput: it cannot be done, or the instructions are too long.
-            Unreachable: no server.
+        `instructions`: what a compaction's summary is to heed. Raises BadInput, Unreachable.
         """
         if (await self.progress(task_id)).progress.phase.over:
             return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
@@ -283,6 +270,21 @@ class Client:
         phase = (await self.progress(task_id)).progress.phase
         blob = await self._store.put_text(checked_words(await self._own(task_id), phase, words))
         return await self._send(task_id, TELL, given({"message": blob, "by": by}))
+
+    async def documents(self, task_id: str) -> tuple[Document, ...]:
+        """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
+        return await self._store.documents((await self._own(task_id)).ref.task_id)
+
+    async def update_documents(
+        self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
+    ) -> DocumentsAnswer:
+        """Read what has changed of a running task's documents, and tell its agents. Raises BadInput, Unreachable."""
+        progress = require_at_work(await self._own(task_id), (await self.progress(task_id)).progress)
+        again = await read_again(self._store, task_id, paths, remove_missing=remove_missing)
+        if nothing_new(again, progress):
+            return again.answered(NOTHING_NEW)
+        sent = {"documents": await kept(self._store, again), "by": by}
+        return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
     async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
         await self._own(task_id)

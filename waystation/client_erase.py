@@ -4,16 +4,17 @@ from datetime import datetime
 
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.placeholders import fingerprint, placeholder
-from waystation.adapters.temporal.persons import carry_out, delete_closed, running
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.temporal.persons import carry_out, last_erasure, running
 from waystation.client import Client
 from waystation.client_persons import Found, Search, reached
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import remembering_id
-from waystation.domain.persons import WANTED, PersonOrder, Sought, Whereabouts, summed
+from waystation.domain.persons import WANTED, Erasure, PersonOrder, Whereabouts, fingerprints, summed
 from waystation.domain.redaction import Original
 from waystation.domain.task import tenant_hash
 from waystation.domain.value import Value
+from waystation.report_files import rewritten_reports
 from waystation.settings import Settings
 
 _ELSEWHERE = frozenset({Whereabouts.VAULT, Whereabouts.HISTORY, Whereabouts.REPORT_FILE})
@@ -32,10 +33,26 @@ class Receipt(Value):
     originals: int
     """Entries that the vault has no more."""
     files: int
-    """Reports in the home folder of this machine that were written anew."""
+    """Reports that were written anew, by the workers and on this machine."""
     histories_deleted: int
     histories_left: tuple[str, ...]
     """Ids of workflows whose histories still have the person."""
+
+    @classmethod
+    def of(cls, done: Erasure) -> "Receipt":
+        """What the order did; on this machine there may have been more files."""
+        left = [one.workflow_id for one in done.order.histories if one not in done.order.doomed]
+        return cls(
+            id=done.id,
+            at=done.at,
+            known_as=fingerprints(done.order.placeholders),
+            found=summed(done.found),
+            left=summed(done.left),
+            originals=done.originals,
+            files=done.files,
+            histories_deleted=done.histories_deleted,
+            histories_left=tuple(left),
+        )
 
 
 async def require_at_rest(client: Client, settings: Settings, found: Found) -> None:
@@ -66,48 +83,54 @@ async def erase(search: Search, found: Found, *, histories: bool) -> Receipt:
     Raises Unreachable without a server, BadInput, WrongKey.
     """
     temporal = await reached(search.settings)
-    order = await _order(search)
+    order = await order_for(search, found, histories=histories)
     try:
-        done = await carry_out(temporal, order)
-        deleted = await delete_closed(temporal, found.histories) if histories else 0
+        receipt = Receipt.of(await carry_out(temporal, order))
     except RPCError as error:
         raise _unanswered(error) from error
-    left = [one for one in found.histories if not (histories and one.closed)]
-    return Receipt(
-        id=done.id,
-        at=done.at,
-        known_as=found.known_as,
-        found=summed(done.found),
-        left=summed(done.left),
-        originals=done.originals,
-        files=_rewritten(search.settings, found, search.sought),
-        histories_deleted=deleted,
-        histories_left=tuple([one.workflow_id for one in left]),
-    )
+    # The workers have done those of their home folder, which may be another one.
+    in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
+    own_files = rewritten_reports(search.settings, in_files, search.sought)
+    return receipt.model_copy(update={"files": receipt.files + own_files})
 
 
-async def _order(search: Search) -> PersonOrder:
+async def last_receipt(search: Search) -> Receipt | None:
+    """What the last order for this value did; one that is under way is waited for. None: Temporal keeps none.
+
+    Raises Unreachable without a server.
+    """
+    temporal = await reached(search.settings)
+    try:
+        done = await last_erasure(temporal, search.order_id)
+    except RPCError as error:
+        raise _unanswered(error) from error
+    return None if done is None else Receipt.of(done)
+
+
+async def under_way(search: Search) -> bool:
+    """Whether an order for this value is being carried out. Raises Unreachable without a server."""
+    temporal = await reached(search.settings)
+    try:
+        return await running(temporal, search.order_id)
+    except RPCError as error:
+        raise _unanswered(error) from error
+
+
+async def order_for(search: Search, found: Found, *, histories: bool) -> PersonOrder:
     """The order, with the value in the vault until it has been carried out."""
     tenant, value = tenant_hash(search.settings.tenant), search.sought.value
-    wanted = placeholder(search.key, tenant, WANTED, value)
     original = Original(
-        type=WANTED, placeholder=wanted, fingerprint=fingerprint(search.key, tenant, WANTED, value), text=value
+        type=WANTED, placeholder=search.wanted, fingerprint=fingerprint(search.key, tenant, WANTED, value), text=value
     )
     await search.vault.keep(tenant, [original])
     return PersonOrder(
         store_id=await search.store.store_id(),
         tenant=tenant,
-        wanted=wanted,
+        wanted=search.wanted,
         placeholders=search.sought.placeholders,
+        histories=found.histories,
+        delete_histories=histories,
     )
-
-
-def _rewritten(settings: Settings, found: Found, sought: Sought) -> int:
-    task_ids = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
-    for task_id in task_ids:
-        path = settings.reports_folder / f"{task_id}.md"
-        path.write_text(sought.without(path.read_text(encoding="utf-8")), encoding="utf-8")
-    return len(task_ids)
 
 
 def _unanswered(error: RPCError) -> Unreachable:

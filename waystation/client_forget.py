@@ -8,13 +8,12 @@ from datetime import datetime
 from temporalio.service import RPCError
 
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import connect, find_target, person_identity
-from waystation.adapters.temporal.forgetting import carry_out, delete_histories
+from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
+from waystation.adapters.temporal.forgetting import carry_out
 from waystation.client import Client
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.forgetting import ForgetOrder, Forgotten
+from waystation.domain.forgetting import CarriedOut, ForgetOrder
 from waystation.domain.task import TaskRow, session_hash, tenant_hash
-from waystation.domain.value import Value
 from waystation.payloads import data_converter
 from waystation.report_files import without_reports
 from waystation.settings import Settings
@@ -23,14 +22,9 @@ from waystation.stores import opened_store
 MOST_TASKS = 10_000
 
 
-class Gone(Value):
+class Gone(CarriedOut):
     """What was forgotten."""
 
-    forgotten: Forgotten
-    histories: int = 0
-    """Workflow histories that the server was told to delete."""
-    files: int = 0
-    """Reports in the home folder of this machine."""
     remains: tuple[str, ...] = ()
     """Where something of it still is, and until when: sentences."""
 
@@ -102,19 +96,20 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
     )
     target = find_target(settings.run_file, settings.temporal_ui)
-    temporal = await connect(target, data_converter(settings), identity=person_identity())
+    temporal = await connect(target, data_converter(settings), quiet_runtime(), person_identity())
     try:
-        forgotten = await carry_out(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
-        histories = await delete_histories(temporal, task_ids) if everything else 0
+        done = await carry_out(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
     except RPCError as error:
         raise Unreachable(
             f"the Temporal server at {target.address} does not answer ({error.status.name}): the order may be carried "
             "out all the same; giving it again is safe"
         ) from error
+    # The workers have deleted those of their home folder, which may be another one.
+    own_files = without_reports(settings, task_ids) if everything else 0
     return Gone(
-        forgotten=forgotten,
-        histories=histories,
-        files=without_reports(settings, task_ids) if everything else 0,
+        forgotten=done.forgotten,
+        histories=done.histories,
+        files=done.files + own_files,
         remains=remains(settings, everything=everything),
     )
 

@@ -3,7 +3,8 @@
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.tasks import unknown_task
 from waystation.domain.errors import BadInput, UnknownTask
-from waystation.domain.task import TaskRequest, TaskRow
+from waystation.domain.forgetting import FORGOTTEN
+from waystation.domain.task import TaskProgress, TaskRequest, TaskRow
 from waystation.seen import TaskView
 
 
@@ -14,6 +15,23 @@ def require_own(request: TaskRequest, tenant: str) -> None:
             f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
             "give the request the same"
         )
+
+
+def require_words(task_id: str, title: str) -> None:
+    """Raise BadInput where the task was forgotten, every word of it."""
+    if title == FORGOTTEN:
+        raise BadInput(
+            f"{task_id} was forgotten, every word of it: only numbers stay (`waystation cost {task_id}`, "
+            f"`waystation show {task_id}`)"
+        )
+
+
+def without_report(progress: TaskProgress) -> BadInput:
+    """Why there is none. Raises BadInput itself where the task was forgotten."""
+    task_id = progress.task_id
+    require_words(task_id, progress.title)
+    follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
+    return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
 
 
 async def own_task(store: SqlStore, tenant: str, task_id: str) -> TaskRow:
@@ -45,7 +63,7 @@ async def with_stored(store: SqlStore, view: TaskView) -> TaskView:
     """
     task_id = view.progress.task_id
     most = (await store.task(task_id)).terms.remembered_characters
-    characters = sum(document.characters for document in await store.documents(task_id))
+    characters = sum(document.characters for document in await store.documents(task_id) if not document.removed)
     found = {
         "characters_not_remembered": max(0, characters - most) if most else 0,
         "passages_waiting": await store.count_waiting(task_id),

@@ -1,6 +1,5 @@
 """One person, looked for in everything of the settings' tenant: what a value is taken for, and where it is."""
 
-import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -12,18 +11,21 @@ from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
-from waystation.adapters.temporal.persons import SeenHistory, histories_with
+from waystation.adapters.temporal.persons import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
-from waystation.domain.persons import WANTED, Sought, Trace, Whereabouts
+from waystation.domain.persons import WANTED, SeenHistory, Sought, Trace, Whereabouts, erasing_id, fingerprints
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.task import session_workflow_id, tenant_hash
 from waystation.domain.value import Value
 from waystation.keyring import other_key, own_cipher
 from waystation.payloads import data_converter
+from waystation.report_files import reports_with
 from waystation.settings import Settings
 from waystation.stores import key_of, opened_store
 
 MOST_TASKS = 1_000_000
+NAMES = frozenset({"PERSON", "LOCATION"})
+"""Types that depend on the sentence: a name alone is often none to a language model, or another one."""
 LEAST_CHARACTERS = 3
 """Letters and digits. With fewer, half of every text would be meant."""
 
@@ -34,7 +36,9 @@ class Found(Value):
     known_as: tuple[str, ...]
     """SHA-256 of each placeholder that stands for the value."""
     recognised: bool
-    """Whether a placeholder can be made of the value: by the rules of redaction, or by the type that was given."""
+    """Whether the type is known: by the rules of redaction, or because it was given."""
+    types: tuple[str, ...]
+    """The types whose placeholders for the value were looked for."""
     traces: tuple[Trace, ...]
     histories: tuple[SeenHistory, ...]
     finding: str
@@ -51,11 +55,17 @@ class Search:
     key: bytes
     sought: Sought
     recognised: bool
+    types: tuple[str, ...]
 
     @property
-    def known_as(self) -> tuple[str, ...]:
-        """SHA-256 of each placeholder."""
-        return tuple([hashlib.sha256(one.encode()).hexdigest() for one in self.sought.placeholders])
+    def wanted(self) -> str:
+        """The placeholder under which the vault has the value while it is being erased."""
+        return placeholder(self.key, tenant_hash(self.settings.tenant), WANTED, self.sought.value)
+
+    @property
+    def order_id(self) -> str:
+        """Workflow id of an order to erase it."""
+        return erasing_id(tenant_hash(self.settings.tenant), self.wanted)
 
     async def found(self) -> Found:
         """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
@@ -63,27 +73,23 @@ class Search:
         rows = await self.store.tasks(limit=MOST_TASKS, tenant=tenant)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
-        traces = [*await self.store.traces(tenant, self.sought), *self._in_files(task_ids)]
+        in_files = reports_with(self.settings, task_ids, self.sought)
+        traces = [
+            *await self.store.traces(tenant, self.sought),
+            *(Trace(place=Whereabouts.REPORT_FILE, task_id=one, count=count) for one, count in in_files.items()),
+        ]
         if kept := len(await self.vault.originals(tenant, self.sought.placeholders)):
             traces.append(Trace(place=Whereabouts.VAULT, count=kept))
         histories, finding = await self._histories(task_ids | sessions)
         traces += [Trace(place=Whereabouts.HISTORY, task_id=one.workflow_id, count=one.count) for one in histories]
         return Found(
-            known_as=self.known_as,
+            known_as=fingerprints(self.sought.placeholders),
             recognised=self.recognised,
+            types=self.types,
             traces=tuple(traces),
             histories=histories,
             finding=finding,
         )
-
-    def _in_files(self, task_ids: set[str]) -> list[Trace]:
-        paths = [self.settings.reports_folder / f"{task_id}.md" for task_id in sorted(task_ids)]
-        counts = {path.stem: self.sought.count(path.read_text(encoding="utf-8")) for path in paths if path.exists()}
-        return [
-            Trace(place=Whereabouts.REPORT_FILE, task_id=task_id, count=count)
-            for task_id, count in counts.items()
-            if count
-        ]
 
     async def _histories(self, own: set[str]) -> tuple[tuple[SeenHistory, ...], str]:
         try:
@@ -98,19 +104,23 @@ class Search:
 async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[Search]:
     """Look for this value; `kind` is what its placeholders have before the digits, where the rules cannot tell.
 
-    Raises BadInput where the value is too short, or the key is not the store's.
+    A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
+    one. Raises BadInput where the value is too short, the type unknown, or the key not the store's.
     """
     given = " ".join(value.split())
     if sum(character.isalnum() for character in given) < LEAST_CHARACTERS:
         raise BadInput(f"the value needs {LEAST_CHARACTERS} letters or digits: give the name or number as a whole")
+    wanted = None if kind is None else _known(settings, kind)
     store = await opened_store(settings)
     try:
         key = await key_of(store, settings)
-        types = {kind.upper()} if kind else await _recognised(settings, key, given)
+        recognised = {wanted} if wanted else await _recognised(settings, key, given)
+        types = recognised | NAMES if not wanted and recognised <= NAMES else recognised
         made = {placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
         vault = store.vault(own_cipher(settings, "vault"))
         placeholders = made | await _kept(settings, vault, given)
-        yield Search(settings, store, vault, key, Sought(given, tuple(sorted(placeholders))), bool(made))
+        sought = Sought(given, tuple(sorted(placeholders)))
+        yield Search(settings, store, vault, key, sought, bool(recognised), tuple(sorted(types)))
     finally:
         await store.aclose()
 
@@ -119,6 +129,16 @@ async def reached(settings: Settings) -> TemporalClient:
     """The server. Raises Unreachable."""
     target = find_target(settings.run_file, settings.temporal_ui)
     return await connect(target, data_converter(settings), quiet_runtime(), person_identity())
+
+
+def _known(settings: Settings, kind: str) -> str:
+    # See _recognised.
+    from waystation.redactors import types_of  # noqa: PLC0415
+
+    types = types_of(settings)
+    if kind.upper() not in types:
+        raise BadInput(f"there is no type {kind!r}: choose one of {', '.join(types)}")
+    return kind.upper()
 
 
 async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:

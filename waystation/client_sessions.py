@@ -141,5 +141,7 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
 async def documents_of_session(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
     """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
     newest = await store.tasks(session_hash(tenant, session), limit=1)
-    found = [document for row in newest for document in await store.documents(row.ref.task_id)]
-    return tuple([SourceDocument(name=one.name, text=await store.get_text(one.blob)) for one in found])
+    found = [one for row in newest for one in await store.documents(row.ref.task_id) if not one.removed]
+    return tuple(
+        [SourceDocument(name=one.name, text=await store.get_text(one.blob), source=one.source) for one in found]
+    )

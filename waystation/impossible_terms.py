@@ -3,13 +3,17 @@
 from collections.abc import Callable, Sequence
 from datetime import date
 
+from waystation.domain.allowance import WorstRates
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import BadInput
+from waystation.domain.models import model_facts
+from waystation.domain.plan import Role
 from waystation.domain.presets import REQUEST, Choices
 from waystation.domain.pricing import Price, price_of
 from waystation.domain.task import TaskRequest
+from waystation.domain.thinking import LEAST_THINKING, THINKING_PART, Working, budgeted
 from waystation.domain.unattended import Unattended
 
 PROMPT_TOKENS = 2_550
@@ -81,6 +85,38 @@ def refuse_too_narrow(window: int, trigger: int, begins_with: int, wider: Callab
             f"a window of {window:,} tokens is full at {trigger:,}, and with its prompt, its "
             f"tools and what you ask an agent begins with about {begins_with:,}: give {wider(begins_with)} or more"
         )
+
+
+def refuse_untaken(role: Role, works: Working) -> None:
+    """What a model is known not to take: its provider would refuse every call. Of others nothing is said."""
+    takes = model_facts(works.model).takes
+    refused = takes.refused(works.effort, works.thinking) if takes is not None else None
+    if refused is not None:
+        allowed = ", ".join((*refused.allowed, "default"))
+        raise BadInput(
+            f"{works.model}, the model of {role}, does not take {refused.asked}: set "
+            f"WAYSTATION_{refused.setting.upper()}_{role.upper()} to one of {allowed}, or choose another model in "
+            f"WAYSTATION_MODEL_{role.upper()}"
+        )
+
+
+def refuse_long_thinking(role: Role, works: Working, agent_budget: Limit, rates: WorstRates | None) -> None:
+    """Thinking that is longer than the model's replies, or that a few calls spend an agent's budget on."""
+    tokens, facts = budgeted(works.thinking), model_facts(works.model)
+    part = agent_budget.part(THINKING_PART)
+    most = [facts.max_output // 2] if facts.known else []
+    if part.tokens is not None:
+        most.append(part.tokens)
+    if part.micro_usd is not None and rates is not None and rates.output:
+        most.append(int(part.micro_usd / rates.output))
+    if not tokens or tokens <= min(most, default=tokens):
+        return
+    fitting = f"{min(most)} or less" if min(most) >= LEAST_THINKING else "default"
+    raise BadInput(
+        f"thinking of {tokens:,} tokens is too much for {role}: it may be half of the longest reply of {works.model}, "
+        f"and a quarter of what an agent starts with, {limit_text(agent_budget)}: set "
+        f"WAYSTATION_THINKING_{role.upper()} to {fitting}, or give a larger --agent-budget"
+    )
 
 
 def first_turn(request: TaskRequest) -> int:

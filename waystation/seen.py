@@ -115,6 +115,9 @@ def effect(answer_id: str, now: TaskProgress) -> Answer | None:
                 continue
     if any(telling.text and telling.answer_id == answer_id for telling in now.tellings):
         return Answer(outcome="done")
+    for update in now.updates:
+        if update.kept and update.answer_id == answer_id:
+            return Answer(outcome="done", reason=update.text)
     return next((_edited(edit) for edit in now.edits if edit.answer_id == answer_id), None)
 
 
@@ -131,6 +134,7 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
         phase=phase,
         title=row.title,
         model=row.terms.agent.model,
+        models=row.terms.models,
         budget=BudgetProgress(limit=row.terms.budget, spent=Amount(), reserved=Amount()),
     )
 

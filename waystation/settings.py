@@ -21,12 +21,12 @@ from waystation.config_file import CONFIG_NAME, read_config, variables_of
 from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.embedder_settings import EmbedderSettings
 from waystation.key_settings import KeySettings
 from waystation.memory_settings import MemorySettings
+from waystation.model_settings import ModelSettings
 from waystation.privacy_settings import PrivacySettings
 from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
 
@@ -45,7 +45,9 @@ def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
-class Settings(AgentSettings, ContextSettings, EmbedderSettings, KeySettings, MemorySettings, PrivacySettings):
+class Settings(
+    AgentSettings, ContextSettings, EmbedderSettings, KeySettings, MemorySettings, ModelSettings, PrivacySettings
+):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
     Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.
@@ -92,9 +94,6 @@ class Settings(AgentSettings, ContextSettings, EmbedderSettings, KeySettings, Me
     offline: bool | None = Field(
         default=None, description="Use the built-in offline model. Not given: only when there is no key."
     )
-    agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
-    condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
-    plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
     budget: WrittenBudget = Field(
         default=DEFAULT_BUDGET, description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00."
     )

@@ -2,13 +2,14 @@
 
 import re
 import shlex
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
 from waystation.domain.task import TaskBudget
+from waystation.domain.thinking import LEAST_THINKING, Effort, Thinking
 
 ADDRESS = re.compile(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
 """Up to the first sign of the host."""
@@ -26,6 +27,18 @@ def _read_limit(written: object) -> object:
 
 def _read_tokens(written: object) -> object:
     return read_tokens(written) if isinstance(written, str) else written
+
+
+def _read_thinking(written: object) -> object:
+    if written in ("adaptive", "off", "default"):
+        return written
+    try:
+        tokens = _read_tokens(written)
+    except ValueError:
+        tokens = None
+    if isinstance(tokens, int) and tokens >= LEAST_THINKING:
+        return tokens
+    raise ValueError(f"adaptive, off, default, or {LEAST_THINKING:,} tokens or more, like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
@@ -84,6 +97,9 @@ WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 """`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
+WrittenEffort = Literal[Effort, "default"]
+WrittenThinking = Annotated[Thinking | Literal["default"], BeforeValidator(_read_thinking)]
+"""`adaptive`, `off`, `default`, or tokens as above."""
 WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
 """`en,de`, or a list."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]

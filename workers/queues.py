@@ -25,15 +25,15 @@ from activities.retention import RetentionActivities
 from activities.rewinds import RewindActivities
 from activities.sessions import SessionActivities
 from activities.tellings import TellingActivities
+from activities.updates import UpdateActivities
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.forgetting import delete_histories
 from waystation.adapters.temporal.persons import running
 from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
 from waystation.domain.session import Equipment
-from waystation.report_files import without_reports
 from waystation.settings import Settings
+from workers.outside import TemporalAndFiles
 from workers.parts import Parts
 from workers.tuning import tuning
 from workflows.erase import ErasePersonWorkflow
@@ -64,6 +64,11 @@ class Workshop:
     """Whether workflows may set them."""
     notices: NoticeActivities
 
+    @property
+    def outside(self) -> TemporalAndFiles:
+        """What lies outside the store."""
+        return TemporalAndFiles(self.client, self.settings)
+
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
         equipment = Equipment(
@@ -83,8 +88,6 @@ def workflows_worker(shop: Workshop) -> Worker:
         tasks=store,
         clock=utc_now,
         runs=partial(running, shop.client),
-        delete_histories=partial(delete_histories, shop.client),
-        delete_reports=partial(without_reports, shop.settings),
     )
     return Worker(
         shop.client,
@@ -106,9 +109,9 @@ def workflows_worker(shop: Workshop) -> Worker:
             sessions.reconcile,
             shop.notices.send,
             retention.due,
-            retention.tidy_up,
             ForkActivities(store, store).take_over,
             TellingActivities(store, store).keep,
+            UpdateActivities(store, store).update,
         ],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
@@ -142,7 +145,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
     taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
     context = ContextActivities(parts.condenser, parts.meter)
-    forgetting = ForgettingActivities(shop.store, parts.archive)
+    forgetting = ForgettingActivities(shop.store, parts.archive, shop.outside)
     memory = MemoryActivities(parts.archive)
     return Worker(
         shop.client,
@@ -158,6 +161,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             RewindActivities(parts.rewinder).reopen,
             forgetting.forget,
             forgetting.forget_passages,
+            forgetting.tidy_up,
             *_persons(shop, parts),
             shop.planning(parts).admit,
         ],
@@ -172,8 +176,15 @@ def _persons(shop: Workshop, parts: Parts) -> Sequence[Callable[..., Awaitable[o
     """Nobody can be erased without the vault, which has the value meanwhile."""
     if parts.vault is None:
         return ()
-    persons = PersonActivities(shop.store, parts.archive, parts.vault)
-    return persons.find, persons.erase, persons.rewrite_passages, persons.drop_originals
+    persons = PersonActivities(shop.store, shop.store, parts.archive, parts.vault, shop.outside)
+    return (
+        persons.find,
+        persons.erase,
+        persons.rewrite_passages,
+        persons.rewrite_reports,
+        persons.delete_histories,
+        persons.drop_originals,
+    )
 
 
 WORKER_WITH_PARTS: Mapping[str, Callable[[Workshop, Parts], Worker]] = {

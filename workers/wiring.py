@@ -9,6 +9,7 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
 from waystation.adapters.temporal.connect import connect, find_target
+from waystation.adapters.temporal.core_logs import worker_runtime
 from waystation.adapters.temporal.forgetting import keep_retention
 from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
@@ -82,7 +83,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
 
 def _runtime(settings: Settings) -> Runtime:
     if settings.metrics_address is None:
-        return Runtime.default()
+        return worker_runtime()
     return prometheus_runtime(*address_of("WAYSTATION_METRICS_ADDRESS", settings.metrics_address))
 
 

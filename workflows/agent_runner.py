@@ -62,7 +62,7 @@ class AgentRunner:
 
     async def _wait_for_subagents(self) -> None:
         """Nothing is held meanwhile. The task starts them, as it starts steps."""
-        self._board.change(taken_on(self._board.state, self._step_id))
+        self._board.change(taken_on(self._board.state, self._step_id, self._board.start.terms))
         await workflow.wait_condition(
             lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._board.stopping
         )

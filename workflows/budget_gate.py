@@ -73,7 +73,11 @@ class BudgetGate:
         if not await self._signal_session(ASK_BUDGET, ask):
             return
         try:
-            await workflow.wait_condition(lambda: ask.ask_id in self._board.state.answered_asks, timeout=SESSION_ANSWER)
+            await workflow.wait_condition(
+                lambda: ask.ask_id in self._board.state.answered_asks,
+                timeout=SESSION_ANSWER,
+                timeout_summary="the session answers",
+            )
         except TimeoutError:
             workflow.logger.warning("the session did not answer an ask for budget; a late answer still counts")
 

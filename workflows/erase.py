@@ -24,6 +24,10 @@ class ErasePersonWorkflow:
         await workflow.execute_activity_method(
             PersonActivities.rewrite_passages, **named(CONTEXT, "write changed passages over what memory has")
         )
+        files = await workflow.execute_activity_method(
+            PersonActivities.rewrite_reports, order, **named(CONTEXT, "write files of reports anew")
+        )
+        deleted = await _without_histories(order)
         left = await workflow.execute_activity_method(
             PersonActivities.find, order, **named(CONTEXT, "look for the person again")
         )
@@ -31,9 +35,20 @@ class ErasePersonWorkflow:
             PersonActivities.drop_originals, order, **named(CONTEXT, "take originals out of the vault")
         )
         return Erasure(
+            order=order,
             id=workflow.info().run_id,
             at=workflow.now(),
             found=found.traces,
             left=left.traces,
             originals=originals,
+            files=files,
+            histories_deleted=deleted,
         )
+
+
+async def _without_histories(order: PersonOrder) -> int:
+    if not order.doomed:
+        return 0
+    return await workflow.execute_activity_method(
+        PersonActivities.delete_histories, order, **named(CONTEXT, "delete closed workflow histories")
+    )

@@ -3,7 +3,7 @@
 from temporalio import workflow
 
 from activities.forgetting import ForgettingActivities
-from waystation.domain.forgetting import ForgetOrder, Forgotten
+from waystation.domain.forgetting import CarriedOut, ForgetOrder, Tidying
 from waystation.domain.names import FORGET_WORKFLOW
 from workflows.options import CONTEXT, named
 
@@ -13,8 +13,8 @@ class ForgetWorkflow:
     """One order. Its history, with who started it and how many of each kind went, is its audit."""
 
     @workflow.run
-    async def run(self, order: ForgetOrder) -> Forgotten:
-        """The store first: what it has given up no search may bring back."""
+    async def run(self, order: ForgetOrder) -> CarriedOut:
+        """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
         tasks = f"{len(order.task_ids)} task{'s' * (len(order.task_ids) != 1)}"
         found = await workflow.execute_activity_method(
             ForgettingActivities.forget, order, **named(CONTEXT, f"forget {tasks} in the store")
@@ -22,4 +22,10 @@ class ForgetWorkflow:
         await workflow.execute_activity_method(
             ForgettingActivities.forget_passages, **named(CONTEXT, "take passages out of memory")
         )
-        return found
+        if not order.everything:
+            return CarriedOut(forgotten=found)
+        return await workflow.execute_activity_method(
+            ForgettingActivities.tidy_up,
+            Tidying(order=order, forgotten=found),
+            **named(CONTEXT, f"delete histories and reports of {tasks}"),
+        )

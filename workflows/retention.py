@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.retention import RetentionActivities
-from waystation.domain.forgetting import Due, ForgetOrder, Retired
+from waystation.domain.forgetting import Due, ForgetOrder
 from waystation.domain.names import RETENTION_WORKFLOW
 from workflows.forget import ForgetWorkflow
 from workflows.options import SHORT, named
@@ -36,12 +36,7 @@ class RetentionWorkflow:
 
     async def _retire(self, order: ForgetOrder) -> None:
         with suppress(WorkflowAlreadyStartedError):  # a person gave the same order: the next look finds what is left
-            forgotten = await workflow.execute_child_workflow(ForgetWorkflow.run, order, id=order.workflow_id)
-            await workflow.execute_activity_method(
-                RetentionActivities.tidy_up,
-                Retired(order=order, forgotten=forgotten),
-                **named(SHORT, f"delete histories and reports of {len(order.task_ids)}"),
-            )
+            await workflow.execute_child_workflow(ForgetWorkflow.run, order, id=order.workflow_id)
 
 
 def _looked(due: Due) -> str:

@@ -14,6 +14,7 @@ from waystation.domain.session import Answer
 from waystation.domain.subagents import told
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_start import TaskStart
+from workflows import descriptions
 from workflows.board import Board
 from workflows.budget_gate import BudgetGate
 from workflows.crew import Crew
@@ -21,8 +22,9 @@ from workflows.ending import Ending, to_its_end
 from workflows.inbox import Inbox
 from workflows.options import LEG, named
 from workflows.oversight import revise_if_due, sent_back
-from workflows.reopening import taken_up
+from workflows.reopening import reopened, taken_over
 from workflows.telling import take
+from workflows.updating import update
 
 
 @workflow.defn(name="Task")
@@ -40,8 +42,9 @@ class TaskWorkflow:
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
-        self._board.change(await taken_up(start) or self._board.state)
+        self._board.change(await reopened(start) or self._board.state)
         try:
+            self._board.change(await taken_over(start) or self._board.state)
             await self._plan(start)
             await self._steps(start)
             while await sent_back(self._board):
@@ -60,34 +63,30 @@ class TaskWorkflow:
         """What people see."""
         return self._board.progress
 
-    @workflow.signal(
-        description='Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", '
-        '"note": "why"}. tokens: as many as were asked for, if left out.'
-    )
+    @workflow.signal(description=descriptions.APPROVE)
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         await self._inbox.approve(sent)
 
-    @workflow.signal(
-        description='Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
-        '"by": "your name", "note": "why"}.'
-    )
+    @workflow.signal(description=descriptions.DENY)
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         await self._inbox.deny(sent)
 
-    @workflow.signal(
-        description='Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or '
-        '"restore", "agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.'
-    )
+    @workflow.signal(description=descriptions.EDIT)
     async def edit_context(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         await self._inbox.edit(sent)
 
-    @workflow.signal(description='Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.')
+    @workflow.signal(description=descriptions.TELL)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         await take(self._board, sent)
+
+    @workflow.signal(description=descriptions.UPDATE)
+    async def update_documents(self, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated inside."""
+        await update(self._board, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:

@@ -63,3 +63,11 @@ def test_as_text_it_shows_what_agents_are_shown(capsys: pytest.CaptureFixture[st
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", "search", "bar", "--kind", "dream"]) == 2
     assert "there is no kind 'dream': it is conversation or document" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--session", "--task", "--agent"])
+def test_an_empty_filter_is_refused_instead_of_searching_everything(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["memory", "search", "bar", option, ""]) == 2
+    assert f"{option} is empty: say which one, or leave it out to search all" in capsys.readouterr().err

@@ -87,7 +87,7 @@ def test_nobody_found_is_an_exit_code_and_json_has_no_content(task_id: str, caps
     out = capsys.readouterr().out
     assert MAIL not in out
     found = json.loads(out)
-    assert set(found) == {"known_as", "recognised", "traces", "histories", "finding"}
+    assert set(found) == {"known_as", "recognised", "types", "traces", "histories", "finding"}
     assert found["traces"][0] == {"place": "documents", "task_id": task_id, "count": 2}
 
 
@@ -111,7 +111,7 @@ def test_a_value_that_no_rule_recognises_is_looked_for_as_written_and_that_is_sa
     assert run(["privacy", "find", "What does"]) == OK
     told = capsys.readouterr()
     assert "no rule recognises this value by itself" in told.err
-    assert "--type PERSON" in told.err
+    assert "as it is written, as LOCATION and PERSON, and by the placeholders" in told.err
     assert "1  requests" in told.out
 
 
@@ -130,6 +130,10 @@ def test_another_tenant_has_nobody(
         (["find", "-a"], BAD_USAGE, "No such option"),
         (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
         (["erase", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
+        (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
+        (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),
+        (["erase", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
+        (["erase", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
         (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
     ],
 )
@@ -140,6 +144,38 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
     assert run(["privacy", *arguments]) == code
     assert said in capsys.readouterr().err
     assert run(["privacy", "find", MAIL]) == OK
+
+
+async def task_with(settings: Settings, kind: str, name: str) -> None:
+    """A task with the name's placeholder, of which the vault has nothing."""
+    store = await opened_store(settings)
+    made = placeholder(own_key(settings), tenant_hash(REQUEST.tenant), kind, name)
+    request = REQUEST.model_copy(update={"question": f"Where is {made}?", "request_id": "r2"})
+    tenant, session = tenant_hash(request.tenant), session_hash(request.tenant, request.session)
+    ref = TaskRef(store_id=await store.store_id(), tenant=tenant, session=session, task_id=task_id_of(request))
+    terms = task_terms(request, settings, PRICES, utc_now().date())
+    await store.register(TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now()), ())
+    await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["PERSON", "LOCATION"])
+def test_a_name_that_no_rule_recognises_alone_is_looked_for_by_the_placeholders_of_names(
+    kind: str, task_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert task_id
+    asyncio.run(task_with(Settings(), kind, "Qwrtzu Xyplk"))
+    assert run(["privacy", "find", "Qwrtzu Xyplk"]) == OK
+    assert "1  requests: task-" in capsys.readouterr().out
+
+
+def test_a_receipt_of_an_order_that_found_nothing_in_the_store_says_so() -> None:
+    at = utc_now().replace(2026, 11, 21, 12, 0, 0)
+    outside = Receipt(
+        id="1", at=at, known_as=(), found={}, left={}, originals=0, files=1, histories_deleted=0, histories_left=()
+    )
+    lines = written(outside).splitlines()
+    assert lines[1] == "carried out 2026-11-21 12:00:00 UTC: the store had nothing of this value to erase"
+    assert "files of reports written anew: 1;" in lines[2]
 
 
 def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:

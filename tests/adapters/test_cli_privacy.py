@@ -6,6 +6,7 @@ import pytest
 
 from waystation.cli.failures import BAD_USAGE, OK, WORK_FAILED
 from waystation.cli.main import run
+from waystation.cli.privacy.redact import PLACES
 
 TEXT = (
     "Ünïcödé 🙂: Alice Johnson\tof Berlin, alice@example.com,\r\nsk-ant-api03-abcdefghij1234567890, 2024-01-15 :smile:"
@@ -91,6 +92,7 @@ def test_a_text_in_a_language_without_a_model_is_told_of(
         (["{nul}"], "is no text: it has NUL bytes"),
         (["{text}", "--policy", "lax"], "'lax' is not one of 'standard', 'strict', 'secrets-only'"),
         (["{text}", "--place", "logs"], "no redacted text goes to logs: choose one of model output, "),
+        (["{text}", "--place", "a"], f"no redacted text goes to a: choose one of {', '.join(PLACES)}"),
     ],
 )
 def test_what_cannot_be_used_is_refused(

@@ -1,3 +1,4 @@
+import hashlib
 import os
 from pathlib import Path
 
@@ -196,3 +197,17 @@ def test_csv_json_and_source_code_stay_as_they_are(tmp_path: Path) -> None:
     for name, content in contents.items():
         write(tmp_path / name, content)
     assert {d.name: d.text for d in load_documents([tmp_path]).documents} == contents
+
+
+def test_files_that_were_read_before_are_not_read_again_under_whatever_name(tmp_path: Path) -> None:
+    write(tmp_path / "a.pdf", "%PDF-1.4 that no parser takes")
+    write(tmp_path / "b.md", "text")
+    first = load_documents([tmp_path])
+    assert [(one.name, len(one.source)) for one in first.documents] == [("b.md", 64)]
+    known = {one.source for one in first.documents} | {hashlib.sha256((tmp_path / "a.pdf").read_bytes()).hexdigest()}
+    write(tmp_path / "c.md", "other")
+    (tmp_path / "b.md").rename(tmp_path / "moved.md")
+    again = load_documents([tmp_path], known=known)
+    assert [one.name for one in again.documents] == ["c.md"]
+    assert [one.name for one in again.unread] == ["a.pdf", "moved.md"]
+    assert again.left_out == ()

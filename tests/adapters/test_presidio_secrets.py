@@ -5,7 +5,7 @@ import re
 import pytest
 
 from waystation.adapters.presidio.found import Found, without_overlaps
-from waystation.adapters.presidio.secrets import SecretRecognizer, secrets_of_the_whole
+from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
 
 RECOGNISER = SecretRecognizer()
 BY_A_WORD = r"""
@@ -52,6 +52,17 @@ La password è ⟦Segreto12⟧
 密码是⟦hunter2abc⟧。
 パスワードは⟦hunter2abc⟧です
 비밀번호: ⟦hunter2abc⟧
+api key: ⟦qvxhmtpwlzkrbn⟧
+"apikey":"⟦qvxhmtpwlzkrbn⟧"
+client_secret: ⟦qvxhmtpwlz⟧
+export SECRET_KEY_BASE="⟦qvxhmtpwlzkrbnwt⟧"
+clave=⟦luna⟧
+aws configure set aws_secret_access_key ⟦wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY⟧
+FERNET_KEY=⟦cw_0x689RpI-jtRR7oE8h_eQsKImvJapLeSbXpwF4e4=⟧
+TELEGRAM=⟦123456789:AAFk3jDs8Qwk3jDs8Qwk3jDs8Qwk3jDs8Qw⟧
+config.set("password","⟦Zebra77crossing⟧")
+password: ⟦two words here⟧
+12| Passphrase: ⟦correct horse battery staple⟧
 """
 IN_HEADERS_AND_ADDRESSES = r"""
 Cookie: session=⟦9f8e7d6c5b4a39281706f5e4d3c2b1a0⟧
@@ -72,6 +83,11 @@ https://x.example/y?access_token=⟦abcdef⟧&x=1
 mongodb+srv://bob:⟦s3cret⟧@cluster0.example.net/x
 redis://:⟦s3cret⟧@cache:6379/0
 jdbc:oracle:thin:scott/⟦tiger⟧@db:1521/x
+ssh://user:⟦pa@ss:w0rd⟧@host
+SENTRY_DSN=https://⟦0123456789abcdef0123456789abcdef⟧@o1.ingest.example.net/1
+https://api.telegram.org/bot⟦123456789:AAFk3jDs8Qwk3jDs8Qwk3jDs8Qwk3jDs8Qw⟧/sendMessage
+WIFI:T:WPA;S:home;P:⟦geheim123⟧;;
+WIFI:P:⟦geheim\;123⟧;S:home;;
 """
 ON_COMMAND_LINES = r"""
 mysql -u root -p⟦MyS3cret⟧
@@ -104,6 +120,13 @@ ACROSS_LINES = (
     "| user | password |\n|---|---|\n| bob | ⟦hunter2⟧ |\n| eve | ⟦letmein⟧ |\n\n| a | b |\n|---|---|\n| c | d |",
     "user,password\nbob,⟦hunter2⟧\neve,⟦swordfish⟧\n",
     "name;Passwort;x\nbob;⟦hunter2⟧;1",
+    "name,api key\nbob,⟦qvxhmtpwlzkrbn⟧\n",
+    "name;pass word;dept\nbob;⟦Zebra77crossing⟧;it",
+    "login | password | note\nbob | ⟦luna⟧ | x",
+    "passwords:\n  - ⟦Zebra77crossing⟧\n  - '⟦luna⟧'\nother:\n  - x",
+    "passwords: [⟦Zebra77crossing⟧, '⟦luna⟧']",
+    '{"passwords": [\n  "⟦Zebra77crossing⟧",\n  "⟦luna⟧"], "a": ["b"]}',
+    "INSERT INTO users (name, password) VALUES ('bob','⟦Zebra77crossing⟧'),\n (lower('E'), '⟦it''s luna⟧');",
     "| id | pin | cvv |\n|--|--|--|\n| 1 | ⟦4821⟧ | ⟦123⟧ |",
     "kind: Secret\nmetadata:\n  name: x\ndata:\n  user: ⟦Ym9i⟧\nstringData:\n  a: ⟦swordfish⟧\n---\ndata:\n  a: bcdef",
     "apiVersion: v1\ndata:\n  pw: ⟦aHVudGVyMg==⟧\nkind: Secret\n",
@@ -150,6 +173,20 @@ security code review 2024, CVC 4.0
 If the user or password part of your credentials
 identified by `diagnostics.previous_message_id`.
 token task-0123456789abcdef/research-1
+api_key: authentication, "secret_key": "someHttpRequest"
+client_secret: straightforward
+clave=valor, pass=first
+password: must be 12 characters
+Password: reset by mail
+password: fix crash in validator
+Passwords: common mistakes
+# Password: horse battery staple
+login | password | note
+see postgres://db:5432/x,bob@example.com
+form.get("password", "Zebra77crossing"), set("password", "password")
+SELECT name, password FROM users WHERE name IN ('bob','Zebra77crossing')
+INSERT INTO users (name, password) VALUES (?, ?), ('bob', :password)
+https://first.last1990-of-somewhere@example.com
 """
 NO_SECRET_ACROSS_LINES = (
     "| name | type |\n|---|---|\n| password | string |\n| user | text1 |\n| token | abc12345 |",
@@ -158,6 +195,8 @@ NO_SECRET_ACROSS_LINES = (
     "| model | token | price |\n|--|--|--|\n| gpt4o | 4096 | 12 |\n| the | word | x |",
     "kind: Secret\ndata:\n  x: <SECRET_0123456789ab>\n",
     "| password |\n|---|\n| <SECRET_0123456789ab> |",
+    "Passwords:\n- must be long\n- kept: never\n",
+    "Enter pass word, then\nwait, and so1 on",
 )
 
 
@@ -166,7 +205,7 @@ def cases(*blocks: str) -> list[str]:
 
 
 def marked(text: str) -> str:
-    finds = [Found(*hit) for hit in (*RECOGNISER.hits(text), *secrets_of_the_whole(text))]
+    finds = [Found(*hit) for hit in (*RECOGNISER.hits(text), *hits_of_the_whole(text))]
     for find in reversed(without_overlaps(text, finds)):
         text = f"{text[: find.start]}⟦{text[find.start : find.end]}⟧{text[find.end :]}"
     return text

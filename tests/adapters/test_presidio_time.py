@@ -20,7 +20,7 @@ from waystation.adapters.presidio.computing import MOST_LEFT_BEHIND, Failure, ou
 from waystation.adapters.presidio.own import read_own_rules
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.secrets import secrets_of_the_whole
+from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.domain.errors import RedactionFailed, TextNotRedacted
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
@@ -41,9 +41,9 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     def hanging(text: str) -> object:
         if HANGS in text:
             released.wait()
-        return secrets_of_the_whole(text)
+        return hits_of_the_whole(text)
 
-    monkeypatch.setattr("waystation.adapters.presidio.search.secrets_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.adapters.presidio.search.hits_of_the_whole", hanging)
     yield released
     released.set()
 

@@ -73,7 +73,7 @@ async def test_a_payload_that_was_changed_is_refused(place: int) -> None:
         await codec(OLD).decode([Payload(metadata=sealed.metadata, data=bytes(changed))])
 
 
-@pytest.mark.parametrize("data", [b"", os.urandom(20), b"\x01" * 64])
+@pytest.mark.parametrize("data", [b"", os.urandom(20), b"\x01" * 64], ids=["nothing", "noise", "ones"])
 async def test_what_only_claims_to_be_encrypted_is_refused(data: bytes) -> None:
     claim = {ENCODING: ENCRYPTED, KEY_ID: Sealer(OLD, "payloads").key_id.encode()}
     with pytest.raises(WrongKey):

@@ -49,7 +49,7 @@ def test_the_tools_of_each_agent_stand_with_what_is_hidden_and_why(
     assert run(["show", TASK, "--tools", "--json"]) == 0
     research, writing = TypeAdapter(list[AgentTools]).validate_json(capsys.readouterr().out)
     assert (research.agent, research.phase, writing.agent) == ("research-1", "executing", "writing")
-    assert research.tokens <= research.budget == 2_000
+    assert research.tokens <= research.budget == 4_000
     assert [tool.limits for tool in research.shown if tool.limits] == [("url an address in no domain at all",)]
     assert {tool.name: tool.reason for tool in research.hidden} == {
         "calculate": "the settings deny compute",
@@ -64,6 +64,16 @@ def test_one_agent_is_shown_as_a_table(capsys: pytest.CaptureFixture[str]) -> No
     first, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("writing, executing: 10 tools, ")
     assert [line.split()[0] for line in lines[-2:]] == ["hidden", "delegate"]
+
+
+def test_a_server_that_does_not_start_stands_there_with_the_reason(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "mcp.json").write_text('{"mcpServers": {"clock": {"command": "/no/such/program"}}}')
+    monkeypatch.setenv("WAYSTATION_TOOL_SERVERS", str(home / "mcp.json"))
+    assert run(["show", TASK, "--tools", "--agent", "research-1"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split()[:2] == ["clock", "0"]
 
 
 def test_an_unknown_agent_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,9 @@ from waystation.domain.task import SourceDocument
 from waystation.testing import ScriptedModel, scripted_reply
 
 SUBMIT = use("submit_findings", "c9", findings=[], open_questions=["Why?"])
+SKILL = SourceDocument(
+    name="skills/crossing.md", text="---\nname: crossing\ndescription: How bars are crossed.\n---\nAt slack.\n"
+)
 TABLE = SourceDocument(name="q3.csv", text="town,net\nUlm,3\n")
 
 
@@ -45,6 +48,12 @@ class Shout(TypedTool[ShoutInput]):
         return arguments.words * arguments.times
 
 
+class LongWinded(Shout):
+    """Nearly as much as the usual tools of the web together."""
+
+    description = "Says it aloud, and again. " * 25
+
+
 async def box(office: Office, desk: Desk, step_id: str = "research-1") -> Toolbox:
     return await desk.toolbox_of(office.run_ref(step_id), office.terms)
 
@@ -64,6 +73,16 @@ async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(of
 async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Office) -> None:
     await bare_office.open_task([*DOCUMENTS, TABLE])
     assert "query_table" in names(await box(bare_office, replace(bare_office.desk, tables=DuckDbTables())))
+
+
+async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
+    await bare_office.open_task([*DOCUMENTS, TABLE, SKILL])
+    desk = replace(bare_office.desk, tables=DuckDbTables(), web=(LongWinded(),))
+    terms = bare_office.terms.model_copy(update={"delegation": DelegationTerms()})
+    toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms)
+    assert {"delegate", "read_skill"} < names(toolbox)
+    assert toolbox.projection is not None
+    assert toolbox.projection.hidden
 
 
 async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(office: Office) -> None:

@@ -65,10 +65,15 @@ class MessagesServer:
 
         `began`: when the request had come in, in seconds since the epoch.
         """
-        text = body.decode()
-        step, turn = _STEP.search(text), _TURN.findall(text)
-        if step and turn:
-            self.answered.append(Answered(step[1], int(turn[-1]), time.time()))
+        if asking := turn_of(body):
+            self.answered.append(Answered(*asking, time.time()))
+
+
+def turn_of(body: bytes) -> tuple[str, int] | None:
+    """Which agent asks, by its step, and for which turn; None where no agent does."""
+    text = body.decode()
+    step, turn = _STEP.search(text), _TURN.findall(text)
+    return (step[1], int(turn[-1])) if step and turn else None
 
 
 async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2.Response:
@@ -78,16 +83,23 @@ async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2
 
 
 @dataclass
-class CacheForEachAgent(MessagesServer):
-    """Who asks first, and who asked before, changes nobody's bill: no two agents share a prompt cache."""
-
-    transports: dict[str, OfflineTransport] = field(default_factory=dict[str, OfflineTransport])
-    """By step."""
+class WithoutCache(MessagesServer):
+    """Remembers nothing, so that a request costs the same whoever asked before: also where its first reply was lost."""
 
     def transport_of(self, body: bytes) -> OfflineTransport:
-        """The agent's own; a new one for plans, summaries and reviews."""
-        step = _STEP.search(body.decode())
-        return self.transports.setdefault(step[1], OfflineTransport()) if step else OfflineTransport()
+        """A new one."""
+        return OfflineTransport()
+
+
+@dataclass
+class HeldServer(MessagesServer):
+    """Answers only while it is let: nothing that an agent is at ends behind a test's back."""
+
+    goes_on: threading.Event = field(default_factory=threading.Event)
+
+    def pause(self) -> None:
+        """Think until it may go on."""
+        self.goes_on.wait()
 
 
 Served = TypeVar("Served", bound=MessagesServer)

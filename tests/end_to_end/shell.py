@@ -21,7 +21,8 @@ from waystation.settings import Settings
 ROOT = Path(__file__).parents[2]
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
 """Run from the root, this is the code beside these tests, whatever is installed."""
-POLL = 0.2
+POLL = 1.0
+"""Seconds. A command costs as much processor time itself."""
 
 
 class PaidTurn(NamedTuple):
@@ -69,8 +70,8 @@ class Shell:
         """Committed turns of all tasks."""
         return asyncio.run(self._paid_turns())
 
-    def answer_until_over(self, task_id: str) -> str:
-        """Approve whatever the task asks for until it has ended; returns its phase."""
+    def answer_until_over(self, task_id: str, add: str = "20k") -> str:
+        """Approve whatever the task asks for until it has ended; returns its phase. `add`: what each request gets."""
         phase = ""
 
         def over() -> bool:
@@ -80,7 +81,7 @@ class Shell:
             for approval in cast("list[dict[str, Any]]", shown["approvals"]):
                 if approval["decision"] == "pending":
                     request = str(approval["request_id"])
-                    done = self.run("approve", task_id, "--request", request, "--add", "20k", "--note", "go on")
+                    done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
                     assert done.returncode == 0, done.stderr
             return phase in {"done", "partial", "failed", "cancelled"}
 

@@ -15,8 +15,8 @@ from waystation.adapters.temporal.run_file import read_run_file
 
 
 @contextmanager
-def platform(home: Path, server: MessagesServer) -> Generator[Shell]:
-    running = Shell(home, {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": server.url})
+def platform(home: Path, server: MessagesServer, **settings: str) -> Generator[Shell]:
+    running = Shell(home, {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": server.url, **settings})
     assert running.run("up").returncode == 0
     try:
         yield running

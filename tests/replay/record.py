@@ -17,17 +17,19 @@ from socket import gethostname
 
 from temporalio.client import WorkflowHistory
 
+from tests.replay.divided import divided
 from tests.running import KEY, SESSION, TENANT, Counter, at_work, dev_server, until
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Limit
-from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.names import APPROVE_BUDGET, remembering_id
 from waystation.domain.pricing import PRICES
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings
 from waystation.terms import task_terms
 from workers.models import model_switch
+from workflows.remembering import RememberWorkflow
 from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -81,16 +83,44 @@ async def record(folder: Path) -> None:
         progress = await counter.task().result()
         task, session = await counter.task().fetch_history(), await counter.session.fetch_history()
     redactor.close()
-    histories = HISTORIES / __version__
-    histories.mkdir(exist_ok=True)
-    (histories / "task.json").write_text(_written(task), encoding="utf-8")
-    (histories / "session.json").write_text(_written(session), encoding="utf-8")
+    _keep(task=task, session=session)
     counted = f"{len(progress.compactions)} compactions, {len(progress.approvals)} approvals"
     sys.stdout.write(f"{progress.phase}: {counted}\n")
 
 
+async def record_divided(folder: Path) -> None:
+    """The same of a task with subagents and all that people can say to it."""
+    redactor = PresidioRedactor(KEY)
+    async with dev_server() as client, divided(client, folder, redactor) as counter:
+        progress = await counter.task().result()
+        subagent = client.get_workflow_handle(f"{progress.task_id}/harbours.1")
+        remembering = client.get_workflow_handle_for(RememberWorkflow.run, remembering_id(progress.task_id))
+        await remembering.result()
+        _keep(
+            divided=await counter.task().fetch_history(),
+            subagent=await subagent.fetch_history(),
+            remembering=await remembering.fetch_history(),
+        )
+    redactor.close()
+    sys.stdout.write(f"{progress.phase}: {len(progress.steps)} agents, {len(progress.approvals)} approvals\n")
+
+
+def _keep(**histories: WorkflowHistory) -> None:
+    folder = HISTORIES / __version__
+    folder.mkdir(exist_ok=True)
+    for name, history in histories.items():
+        (folder / f"{name}.json").write_text(_written(history), encoding="utf-8")
+
+
+async def record_all(folder: Path) -> None:
+    """Every history of this version."""
+    for name, recorded in (("whole", record), ("divided", record_divided)):
+        (folder / name).mkdir()
+        await recorded(folder / name)
+
+
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        asyncio.run(record(Path(made)))
+        asyncio.run(record_all(Path(made)))
     sys.stdout.flush()
     os._exit(0)  # the SDK's native runtime can crash while the interpreter winds down

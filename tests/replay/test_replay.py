@@ -10,7 +10,9 @@ from waystation import __version__
 from waystation.domain.task import TaskProgress
 from waystation.domain.task_start import TaskStart
 from workers.sandbox import sandboxed
+from workflows.remembering import RememberWorkflow
 from workflows.session import SessionWorkflow
+from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
@@ -47,7 +49,7 @@ class HastyTask(TaskWorkflow):
 
 @pytest.mark.parametrize("name", RELEASES)
 async def test_histories_of_every_release_replay(name: str) -> None:
-    await replayer(TaskWorkflow, SessionWorkflow).replay_workflow(recorded(name))
+    await replayer(TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow).replay_workflow(recorded(name))
 
 
 def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
@@ -55,6 +57,15 @@ def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
     for activity in ("PlanTask", "RunResearchAgent", "CompressAndStoreContext", "RecordAudit", "StoreReport"):
         assert f'"name": "{activity}"' in written
     assert '"signalName": "approve_budget"' in written
+
+
+def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
+    written = (HISTORIES / __version__ / "divided.json").read_text(encoding="utf-8")
+    for activity in ("RevisePlan", "ReviewReport", "UpdateDocuments"):
+        assert f'"name": "{activity}"' in written
+    for signal in ("approve_budget", "tell", "update_documents", "subagent_news"):
+        assert f'"signalName": "{signal}"' in written
+    assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
 
 
 async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:

@@ -10,8 +10,8 @@ from inline_snapshot import snapshot
 from tests.unit.action_values import question
 from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
+from waystation.cli.approval_json import ApprovalJson
 from waystation.cli.render_requests import inbox_text, request_text
-from waystation.cli.task_json import ApprovalJson
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Standing, approve, deny
 from waystation.domain.details import details

@@ -10,8 +10,9 @@ from tests.unit.test_cli_ended_task import keep_ended_task
 from waystation.cli.forget import told
 from waystation.cli.main import run
 from waystation.client_forget import Gone, remains
-from waystation.domain.forgetting import Forgotten
+from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.settings import Settings
+from waystation.stores import opened_store
 
 
 @pytest.fixture
@@ -41,6 +42,26 @@ def test_without_a_server_nothing_is_forgotten(ended: str, capsys: pytest.Captur
     assert run(["memory", "forget", "--task", ended, "--yes"]) == 3
     assert "127.0.0.1:1" in capsys.readouterr().err
     assert run(["report", ended]) == 0
+
+
+def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
+    ended: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asyncio.run(without_words(ended))
+    said = f"waystation: {ended} was forgotten, every word of it: only numbers stay (`waystation cost {ended}`"
+    for command in (["report"], ["report", "--draft"], ["transcript"], ["transcript", "--agent", "writing"]):
+        assert run([*command[:1], ended, *command[1:]]) == 2
+        assert capsys.readouterr().err.startswith(said)
+    for command in ("cost", "show"):
+        assert run([command, ended]) == 0
+    assert FORGOTTEN in capsys.readouterr().out
+
+
+async def without_words(task_id: str) -> None:
+    store = await opened_store(Settings())
+    ref = (await store.task(task_id)).ref
+    await store.forget(ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(task_id,), everything=True))
+    await store.aclose()
 
 
 def test_a_session_without_tasks_and_another_tenants_task_are_refused(

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.crew import ROOMY
+from tests.crew import ROOMY, terms
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
@@ -51,7 +51,7 @@ def orders(*limits: int) -> tuple[SubagentOrder, ...]:
 def delegating(state: TaskState, *limits: int) -> TaskState:
     spent = state.runs["tides"].totals
     ended = Delegated(standing=Standing(totals=spent), orders=orders(*limits))
-    return taken_on(state.with_run(state.runs["tides"].after_leg(ended)), "tides")
+    return taken_on(state.with_run(state.runs["tides"].after_leg(ended)), "tides", terms())
 
 
 def spending(tokens: int) -> RunTotals:
@@ -131,6 +131,21 @@ def test_a_subagents_window_is_at_most_half_of_its_budget() -> None:
     assert [state.runs[f"tides.{n}"].terms.window for n in (1, 2)] == [10_000, 8_000]
     terms = state.runs["tides.1"].terms
     assert (terms.trigger, terms.target) == (7_500, 3_750)
+
+
+def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() -> None:
+    writer = ROOMY.model_copy(
+        update={"model": "scribe", "effort": "low", "thinking": 8_000, "max_output": 8_200, "output_floor": 8_050}
+    )
+    under = terms().model_copy(update={"by_role": {"writing": writer}})
+    ordered = [order.model_copy(update={"role": "writing"}) for order in orders(20_000, 3_000)]
+    ended = Delegated(standing=Standing(totals=RunTotals()), orders=(*ordered, *orders(0, 0, 9_000)[2:]))
+    state = taken_on(working().with_run(working().runs["tides"].after_leg(ended)), "tides", under)
+    first, second, third = (state.runs[f"tides.{n}"].terms for n in (1, 2, 3))
+    assert (first.model, first.effort, first.window) == ("scribe", "low", 10_000)
+    assert (first.thinking, first.max_output, first.output_floor) == (5_000, 5_200, 5_050)
+    assert (second.thinking, second.output_floor) == (1_024, 1_074)
+    assert (third.model, third.effort, third.thinking) == (ROOMY.model, None, None)
 
 
 @given(AMOUNTS, AMOUNTS, st.integers(0, 9_000))

@@ -1,10 +1,11 @@
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, ModelFacts, model_facts, plain_name
 from waystation.domain.pricing import PRICES
+from waystation.domain.thinking import Takes
 
 
 def test_a_known_model_has_its_window_and_its_longest_reply() -> None:
-    assert model_facts("claude-opus-5") == ModelFacts(
-        name="claude-opus-5", window=1_000_000, max_output=128_000, forces_tools=True
+    assert model_facts("claude-opus-4-8") == ModelFacts(
+        name="claude-opus-4-8", window=1_000_000, max_output=128_000, forces_tools=True, takes=Takes()
     )
     assert model_facts("claude-haiku-4-5").window == 200_000
     assert model_facts("claude-opus-4-5").window == 200_000
@@ -31,6 +32,10 @@ def test_models_that_refuse_a_forced_tool_are_known_as_such() -> None:
 def test_models_whose_thinking_depends_on_all_that_came_before_are_known_as_such() -> None:
     binding = {price.model for price in PRICES if model_facts(price.model).binds_thinking}
     assert binding == {"claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5"}
+
+
+def test_what_every_priced_model_takes_is_known() -> None:
+    assert all(model_facts(price.model).takes is not None for price in PRICES)
 
 
 def test_every_priced_model_and_both_defaults_are_known() -> None:

@@ -61,6 +61,8 @@ def test_a_task_that_was_started_has_the_same_terms() -> None:
     assert (terms.budget, terms.agent_budget) == (Limit(tokens=13_000), Limit(tokens=13_000))
     assert terms.ceiling.unlimited
     assert terms.agent.prices == PRICES
+    assert all(terms.agent_of(role) == terms.agent for role in ("research", "analysis", "writing"))
+    assert (terms.models, terms.agent.effort, terms.agent.thinking) == ({}, None, None)
 
 
 def test_what_was_admitted_has_the_same_budget() -> None:

@@ -1,5 +1,6 @@
 """What agents see of their tools: by permission, phase and budget; in a fixed order, the same every time."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
@@ -15,6 +16,7 @@ from waystation.domain.projection import (
     Permission,
     Phase,
     Rights,
+    ToolPolicy,
     Urgency,
     project,
     urgent,
@@ -140,3 +142,17 @@ def test_reasons_say_what_hides_a_tool() -> None:
             "read": "its limits name parameters that it does not have: lmit",
         }
     )
+
+
+@pytest.mark.parametrize(
+    ("policy", "window", "budget"),
+    [
+        (ToolPolicy(), 200_000, 2_000),
+        (ToolPolicy(more=True), 200_000, 4_000),
+        (ToolPolicy(more=True), 12_000, 3_000),
+        (ToolPolicy(more=True), 4_000, 2_000),
+        (ToolPolicy(tokens=0, more=True), 200_000, 0),
+    ],
+)
+def test_tools_that_somebody_added_have_room_beside_our_own(policy: ToolPolicy, window: int, budget: int) -> None:
+    assert policy.budget(window) == budget

@@ -51,6 +51,14 @@ research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
 """)
 
 
+def test_searches_of_the_web_stand_below_what_they_cost() -> None:
+    searching = turn("research-1", kind="search").charge
+    charge = searching.model_copy(update={"usage": Usage(input=9, searches=3)})
+    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    assert lines[-1] == "searches of the web by the provider, which are in this cost: 3"
+    assert "searches" not in bill_text(paid(), 80)
+
+
 def test_where_the_table_does_not_fit_the_bill_is_a_list_with_every_number() -> None:
     assert bill_text(paid(), 60) == snapshot("""\
 claude-opus-5-5

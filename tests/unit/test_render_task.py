@@ -9,6 +9,7 @@ from waystation.cli.task_json import task_json
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import cost_text
+from waystation.domain.document_changes import DocumentsUpdate
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.sent import Origin
 from waystation.domain.task import BudgetProgress, Refusal, TaskPhase
@@ -52,6 +53,13 @@ research-1 asks for 30,000 tokens more
   waystation deny task-0123456789abcdef --request r1 --finish partial
 http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef\
 """)
+
+
+def test_models_that_differ_by_role_are_shown_with_their_roles() -> None:
+    models = {"research": "claude-haiku-5-5", "analysis": "claude-haiku-5-5", "writing": "claude-opus-5-5"}
+    assert budget_text(PAUSED.progress.model_copy(update={"models": models})).endswith(
+        "; models claude-haiku-5-5 (research), claude-haiku-5-5 (analysis), claude-opus-5-5 (writing)"
+    )
 
 
 def test_a_screen_shows_the_newest_compactions_and_counts_the_others() -> None:
@@ -170,3 +178,11 @@ def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
     told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (a name as given; sent from ada@laptop"
     assert screen(view).count(told) == 3
     assert "2 earlier answers" in screen(view)
+
+
+def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
+    asked = DocumentsUpdate(number=1, given="0" * 64, by="Ada", updated_at=NOON)
+    kept = asked.model_copy(update={"kept": True, "changed": 2, "removed": 1})
+    for updates, shown in (((asked,), False), ((asked, kept), True)):
+        view = PAUSED.model_copy(update={"progress": PAUSED.progress.model_copy(update={"updates": updates})})
+        assert ("Documents updated by Ada: 2 changed, 1 removed" in screen(view)) is shown

@@ -2,7 +2,7 @@ from inline_snapshot import snapshot
 
 from tests.unit.progress_values import ASKING
 from tests.unit.progress_values import PAUSED as STILL_PAUSED
-from waystation.domain.budget import RunTotals
+from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.documents import LeftOut
 from waystation.domain.report import (
@@ -143,8 +143,10 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
-    progress = PAUSED.model_copy(update={"totals": RunTotals(cost_micro_usd=None), "approvals": (ASKING,)})
+    totals = RunTotals(cost_micro_usd=None, usage=Usage(searches=3))
+    progress = PAUSED.model_copy(update={"totals": totals, "approvals": (ASKING,)})
     report = whole_report(parts(progress=progress), "# Report", Apparatus())
+    assert "- Searches of the web, by the provider: 3\n" in report
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
     assert "Possibly billed" not in report

@@ -22,6 +22,12 @@ def test_production_limits_searches_and_asks_nobody_for_other_domains() -> None:
     }
 
 
+@pytest.mark.parametrize("given", [{"web": True}, {"tool_servers": "mcp.json"}])
+def test_the_web_and_tool_servers_bring_room_for_their_tools(given: dict[str, object]) -> None:
+    assert not Settings().tool_policy.more
+    assert Settings.model_validate(given).tool_policy.more
+
+
 def test_the_config_file_says_limits_by_tool_and_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     (tmp_path / "config.toml").write_text(

@@ -93,10 +93,13 @@ def test_what_was_rewound_away_is_marked() -> None:
     assert [one.undone for one in log.compactions] == ["rewound"]
 
 
+MARKS = ["told", "updates", "hidden_by", "masked_by", "pinned", "rewound"]
+
+
 def test_the_json_has_the_keys_that_are_promised() -> None:
     log = json.loads(shown(recorded(FIRST)).model_dump_json())
     assert list(log) == ["run_id", "version", "messages", "compactions"]
-    assert list(log["messages"][0]) == ["id", "role", "blocks", "told", "hidden_by", "masked_by", "pinned", "rewound"]
+    assert list(log["messages"][0]) == ["id", "role", "blocks", *MARKS]
     assert list(log["compactions"][0]) == [
         "id",
         "type",

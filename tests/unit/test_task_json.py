@@ -1,8 +1,13 @@
+from datetime import UTC, datetime
+
 from inline_snapshot import snapshot
 
 from tests.unit.render_values import DEAR, PAUSED
 from waystation.cli.task_json import task_json
+from waystation.domain.document_changes import DocumentsUpdate
 from waystation.seen import TaskView
+
+NOON = datetime(2026, 7, 25, 12, tzinfo=UTC)
 
 
 def test_the_json_of_a_task_has_these_keys() -> None:
@@ -15,6 +20,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "report_path": None,
             "phase": "paused",
             "model": "claude-sonnet-5-5",
+            "models": {},
             "usage": {
                 "input": 1000,
                 "cache_write": 200,
@@ -22,6 +28,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 "output": 400,
                 "total": 4600,
                 "cached_share": 0.7143,
+                "searches": 0,
             },
             "cost_usd": 0.123456,
             "legs": 2,
@@ -84,7 +91,13 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                         "output": 400,
                         "total": 4600,
                         "cached_share": 0.7143,
+                        "searches": 0,
                     },
+                    "limit_tokens": 30000,
+                    "limit_usd": None,
+                    "spent_tokens": 29500,
+                    "spent_usd": 0.0,
+                    "reason": "",
                 },
                 {
                     "id": "writing",
@@ -98,7 +111,13 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                         "output": 0,
                         "total": 0,
                         "cached_share": 0.0,
+                        "searches": 0,
                     },
+                    "limit_tokens": None,
+                    "limit_usd": None,
+                    "spent_tokens": 0,
+                    "spent_usd": 0.0,
+                    "reason": "",
                 },
             ],
             "plans": [],
@@ -112,6 +131,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 "reserved_usd": 0.0,
             },
             "told": [],
+            "updates": [],
             "reused": None,
             "notes": ["memory is down"],
             "privacy": None,
@@ -138,3 +158,18 @@ def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
     assert printed.approvals[0].model_dump(include={"asked_tokens", "asked_usd", "granted_tokens", "granted_usd"}) == (
         snapshot({"asked_tokens": 0, "asked_usd": 0.5, "granted_tokens": 0, "granted_usd": 0.0})
     )
+
+
+def test_new_versions_of_documents_stand_as_numbers() -> None:
+    update = DocumentsUpdate(number=1, given="5a" * 32, by="Ada", updated_at=NOON, kept=True, changed=2, added=1)
+    progress = PAUSED.progress.model_copy(update={"updates": (update,)})
+    (shown,) = task_json(PAUSED.model_copy(update={"progress": progress}), None).model_dump(mode="json")["updates"]
+    assert shown == {
+        "number": 1,
+        "by": "Ada",
+        "updated_at": "2026-07-25T12:00:00Z",
+        "kept": True,
+        "changed": 2,
+        "added": 1,
+        "removed": 0,
+    }

@@ -28,7 +28,9 @@ from waystation.domain.task import TaskPhase, session_hash
 from waystation.payloads import data_converter, payload_codec
 from waystation.settings import Settings
 from workers.sandbox import sandboxed
+from workflows.remembering import RememberWorkflow
 from workflows.session import SessionWorkflow
+from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 QUESTION = "Why does Klabauter guard the bar?"
@@ -243,7 +245,9 @@ async def test_after_a_rotation_a_worker_goes_on_with_what_the_old_key_encrypted
 @pytest.mark.parametrize("name", RELEASES)
 async def test_plain_histories_of_every_release_replay_with_encryption(name: str) -> None:
     replayer = Replayer(
-        workflows=[TaskWorkflow, SessionWorkflow], data_converter=data_converter(WITH_KEY), workflow_runner=sandboxed()
+        workflows=[TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow],
+        data_converter=data_converter(WITH_KEY),
+        workflow_runner=sandboxed(),
     )
     await replayer.replay_workflow(recorded(name))
 

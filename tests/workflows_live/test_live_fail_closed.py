@@ -11,7 +11,7 @@ from temporalio.client import Client as TemporalClient
 
 from tests.crew import Call, Crew, terms
 from tests.running import TENANT, Counter, opened_parts, request, until, working
-from waystation.adapters.presidio.secrets import secrets_of_the_whole
+from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.client import Client
 from waystation.domain.budget import Mode
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
@@ -145,9 +145,9 @@ async def test_a_text_whose_redaction_hangs_fails_like_any_other_and_the_run_say
     def hanging(text: str) -> object:
         if HANGS in text:
             released.wait()
-        return secrets_of_the_whole(text)
+        return hits_of_the_whole(text)
 
-    monkeypatch.setattr("waystation.adapters.presidio.search.secrets_of_the_whole", hanging)
+    monkeypatch.setattr("waystation.adapters.presidio.search.hits_of_the_whole", hanging)
     documents = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{HANGS}\n"),)
     hurried = settings.model_copy(update={"redaction_seconds": 2})
     async with at_work(server, hurried, crew) as counter:

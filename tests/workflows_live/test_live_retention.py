@@ -38,7 +38,7 @@ async def worked(server: TemporalClient, parts: Parts, folder: Path) -> tuple[st
 async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
     server: TemporalClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "activities.retention")
+    caplog.set_level(logging.INFO, "activities.forgetting")
     settings = Settings(home=tmp_path, retention_days=30)
     async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
         old, new = await worked(server, parts, tmp_path)
@@ -46,7 +46,7 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
             await keep_retention(server, await parts.store.store_id())
         while not caplog.messages:
             await asyncio.sleep(0.05)
-        assert caplog.messages[0].startswith("after 30 days: forgot 1 tasks, 4 passages, ")
+        assert caplog.messages[0].startswith("forgot 1 tasks, 4 passages, ")
         assert (await parts.store.task(old)).request.question == FORGOTTEN
         assert (await parts.store.task(new)).request.question == NEW.question
         assert [*(tmp_path / "reports").iterdir()] == []

@@ -30,6 +30,8 @@ def _request(attempt: Attempt, shown: tuple[Message, ...], reminder: str) -> Mod
         messages=shown,
         tools=attempt.toolbox.specs,
         max_output=terms.max_output,
+        effort=terms.effort,
+        thinking=terms.thinking,
         reminder=reminder,
     )
 

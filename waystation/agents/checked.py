@@ -1,15 +1,19 @@
 """A text's citations, checked against a task's documents as its agents call them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from waystation.agents.document_names import DocumentNames, document_names
 from waystation.agents.web_pages import kept_pages
 from waystation.domain.citations import Citation, FailedCitation, citations_in, fault
-from waystation.domain.documents import named
+from waystation.domain.document_changes import earlier_versions
+from waystation.domain.documents import Document, named
 from waystation.domain.procedures import evidence
 from waystation.domain.task import TaskRef
-from waystation.ports import DocumentStore, Redactor, TranscriptStore, Vault
+from waystation.ports import DocumentStore, Redactor, TaskStore, TranscriptStore, Vault
+
+OUTDATED = "the document changed while the task ran; it held in the version before"
+GONE = "the document was removed while the task ran; it held before"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class CitationCheck:
     """Checks citations."""
 
     documents: DocumentStore
+    tasks: TaskStore
     transcripts: TranscriptStore
     redactor: Redactor
     vault: Vault | None = None
@@ -50,16 +55,33 @@ class CitationCheck:
         documents = await self.documents.documents(ref.task_id)
         called = await document_names(documents, self.redactor, ref.tenant, self.vault)
         cited = {citation.document for citation in citations}
-        lines = await self._cited_lines(called, cited) | await self._cited_pages(ref.task_id, cited)
-        return CheckedCitations(called, lines, {citation: fault(citation, lines) for citation in citations})
+        meant = await _meant(called, cited)
+        lines = await self._newest_lines(meant) | await self._cited_pages(ref.task_id, cited)
+        faults = {citation: fault(citation, lines) for citation in citations}
+        wrong = [citation for citation, reason in faults.items() if reason and citation.document in meant]
+        outdated = await self._outdated(ref.task_id, wrong, meant) if wrong else {}
+        return CheckedCitations(called, lines, faults | outdated)
 
-    async def _cited_lines(self, called: DocumentNames, names: set[str]) -> dict[str, list[str]]:
-        cited = {name: named(await called.original(name), evidence(called.documents)) for name in sorted(names)}
+    async def _newest_lines(self, meant: Mapping[str, Document]) -> dict[str, list[str]]:
         return {
             name: (await self.documents.get_text(document.blob)).splitlines()
-            for name, document in cited.items()
-            if document is not None
+            for name, document in meant.items()
+            if not document.removed
         }
+
+    async def _outdated(
+        self, task_id: str, wrong: Sequence[Citation], meant: Mapping[str, Document]
+    ) -> dict[Citation, str | None]:
+        """Those that held in a version before: whoever cited that invented nothing."""
+        earlier = earlier_versions(await self.tasks.document_updates(task_id))
+        found: dict[Citation, str | None] = {}
+        for citation in wrong:
+            document = meant[citation.document]
+            for blob in earlier.get(document.name, ()):
+                before = (await self.documents.get_text(blob)).splitlines()
+                if fault(citation, {citation.document: before}) is None:
+                    found[citation] = GONE if document.removed else OUTDATED
+        return found
 
     async def _cited_pages(self, task_id: str, names: set[str]) -> dict[str, list[str]]:
         """Pages of the web by the address as cited, as the task's agents have fetched them."""
@@ -70,3 +92,9 @@ class CitationCheck:
             for address in wanted & pages.keys():
                 found[address] = (await self.documents.get_text(pages[address].blob)).splitlines()
         return found
+
+
+async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
+    """The documents that these names mean."""
+    cited = {name: named(await called.original(name), evidence(called.documents)) for name in sorted(names)}
+    return {name: document for name, document in cited.items() if document is not None}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from waystation.agents.procedures import as_procedure, listed
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.documents import Document
+from waystation.domain.documents import REMOVED, Document
 from waystation.domain.excerpts import Excerpt
 from waystation.domain.layers import Allocation, Layer, Part, allocate, share_of
 from waystation.domain.plan import AgentRole
@@ -149,4 +149,4 @@ def documents_part(named: Sequence[Document], count: int) -> str:
 
 
 def _named(document: Document) -> str:
-    return f"- {document.name} ({document.lines} lines)"
+    return f"- {document.name} ({REMOVED if document.removed else f'{document.lines} lines'})"

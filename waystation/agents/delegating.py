@@ -7,11 +7,19 @@ from pydantic import ValidationError
 
 from waystation.agents.tools.delegate import TITLE_CHARACTERS, Delegate, DelegateInput
 from waystation.domain.amount import Limit, limit_text
-from waystation.domain.delegation import DelegationTerms, SubagentOrder, carved, may_delegate, number_of, subagent_id
+from waystation.domain.delegation import (
+    DelegationTerms,
+    SubagentOrder,
+    carved,
+    may_delegate,
+    number_of,
+    subagent_id,
+)
 from waystation.domain.errors import StoreError
 from waystation.domain.leg import LegRequest
 from waystation.domain.messages import ToolResult, ToolUse
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import cut
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.domain.transcript import Transcript
 from waystation.ports import Redactor
@@ -55,7 +63,7 @@ async def asked_by(
     titles = await redactor.redact([order.title for order in batch.orders], Place.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
     return Asked(
-        orders=tuple(order.model_copy(update={"title": title.text[:TITLE_CHARACTERS]}) for order, title in orders),
+        orders=tuple(order.model_copy(update={"title": cut(title.text, TITLE_CHARACTERS)}) for order, title in orders),
         refused=batch.refused,
     )
 

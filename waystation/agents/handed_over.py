@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from waystation.domain.delegation import SEPARATOR, step_of
 from waystation.domain.plan import Plan
-from waystation.domain.work import Analysis, Findings, ReportDraft, findings_from_notes
+from waystation.domain.work import Analysis, Deliverable, Findings, Note, ReportDraft, findings_from_notes
 from waystation.ports import TaskStore, WorkStore
 
 
@@ -15,16 +16,18 @@ class HandedOver:
     draft: ReportDraft
     analysis: Analysis | None
     findings: dict[str, Findings]
-    """By step id: what was handed in as findings, and what the others that have handed in nothing have noted."""
+    """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
+    have found so far.
+    """
 
 
 async def handed_over(task_id: str, tasks: TaskStore, work: WorkStore) -> HandedOver:
     """Raises StoreError."""
     plan = await tasks.plan(task_id) or Plan(steps=())
     draft, analysis, findings = ReportDraft(), None, dict[str, Findings]()
+    runs = await _runs(task_id, work)
     for step in plan.steps:
-        run_id = f"{task_id}/{step.id}"
-        match await work.deliverable(run_id):
+        match runs.handed_in.get(step.id):
             case ReportDraft() as written:
                 draft = written
             case Analysis() as weighed:
@@ -32,5 +35,39 @@ async def handed_over(task_id: str, tasks: TaskStore, work: WorkStore) -> Handed
             case Findings() as found:
                 findings[step.id] = found
             case None:
-                findings[step.id] = findings_from_notes(await work.notes(task_id, run_id))
+                findings[step.id] = runs.so_far(step.id)
     return HandedOver(plan, draft, analysis, findings)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What there is of each agent run of a task, by the agent's id."""
+
+    handed_in: dict[str, Deliverable]
+    notes: dict[str, list[Note]]
+
+    def so_far(self, step_id: str) -> Findings:
+        """What a step's agent has noted, and what each of its subagents has handed in or noted."""
+        agents = [agent for agent in {*self.handed_in, *self.notes} if step_of(agent) == step_id]
+        of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
+        return Findings(findings=tuple(finding for found in of_step for finding in found.findings))
+
+    def _found(self, agent: str) -> Findings:
+        handed_in = self.handed_in.get(agent)
+        return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
+
+
+async def _runs(task_id: str, work: WorkStore) -> _Runs:
+    notes = dict[str, list[Note]]()
+    for note in await work.notes(task_id):
+        notes.setdefault(_agent(note.run_id), []).append(note)
+    return _Runs({_agent(run_id): made for run_id, made in (await work.deliverables(task_id)).items()}, notes)
+
+
+def _numbers(agent: str) -> list[int]:
+    """In the order in which they were started; the step's own agent first."""
+    return [int(number) for number in agent.split(SEPARATOR)[1:]]
+
+
+def _agent(run_id: str) -> str:
+    return run_id.rpartition("/")[2]

@@ -39,7 +39,8 @@ class Librarian:
         if so_far.document == len(documents):
             return _ended(so_far, documents)
         document = documents[so_far.document]
-        lines = (await self.documents.get_text(document.blob)).splitlines(keepends=True)
+        text = "" if document.removed else await self.documents.get_text(document.blob)
+        lines = text.splitlines(keepends=True)
         end = lines_of_slice(lines, so_far.line, so_far.most_characters - so_far.characters)
         if so_far.line == end < len(lines):
             return _ended(so_far, documents)
@@ -86,5 +87,6 @@ def _further(so_far: Remembering, characters: int, withheld: int, passages: int,
 
 
 def _ended(so_far: Remembering, documents: Sequence[Document]) -> Remembering:
-    beyond = max(0, sum(document.characters for document in documents) - so_far.characters)
+    there = sum(document.characters for document in documents if not document.removed)
+    beyond = max(0, there - so_far.characters)
     return so_far.model_copy(update={"left_out": so_far.left_out + beyond, "done": True})

@@ -9,6 +9,7 @@ from waystation.agents.asking import affordable
 from waystation.agents.attempt import Attempt
 from waystation.agents.contract import ContractWriter
 from waystation.agents.contract_text import Room
+from waystation.agents.document_news import hear_of_documents
 from waystation.agents.hearing import hear
 from waystation.agents.metered import CallKey, MeteredModel, TooDear
 from waystation.agents.open_calls import answer_open_calls
@@ -115,6 +116,7 @@ class Turns:
             if interrupted():
                 return Yielded(standing=at.standing)
             await hear(at)
+            await hear_of_documents(at)
             turns = at.transcript.turns - turns_at_start
             if turns >= at.request.terms.turn_limit or self.loop.clock() > self.deadline:
                 return TurnLimit(standing=at.standing)

@@ -19,6 +19,7 @@ from waystation.domain.plan import PLANNING_ID, Plan, Step, numbered, plan_error
 from waystation.domain.pricing import Price
 from waystation.domain.privacy import Place
 from waystation.domain.procedures import evidence
+from waystation.domain.redaction import cut
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore
@@ -109,7 +110,7 @@ async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: C
     ids = await redactor.redact(spelled, Place.TITLE, tenant)
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
-    titled = tuple(step.model_copy(update={"title": title.text[:TITLE_CHARACTERS]}) for step, title in steps)
+    titled = tuple(step.model_copy(update={"title": cut(title.text, TITLE_CHARACTERS)}) for step, title in steps)
     return numbered(Plan(steps=titled), set(told) - set(known))
 
 

@@ -11,7 +11,8 @@ MOST_PROCEDURES = 50
 
 async def procedures_of(documents: DocumentStore, task_id: str) -> tuple[Procedure | Malformed, ...]:
     """In the order of the documents. Raises StoreError."""
-    there = [document for document in await documents.documents(task_id) if is_procedure(document.name)]
+    known = await documents.documents(task_id)
+    there = [document for document in known if is_procedure(document.name) and not document.removed]
     read = [
         procedure_of(document.name, await documents.get_text(document.blob)) for document in there[:MOST_PROCEDURES]
     ]

@@ -38,7 +38,8 @@ def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
     offered = [_offered(tool, box.offered[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
     delegates = may_delegate(of.run.step_id, of.terms.delegation)
     rights = Rights(role=of.run.role, delegates=delegates, denied=policy.denied)
-    phases: dict[Phase, Projection] = {phase: project(offered, phase, rights, policy.tokens) for phase in PHASES}
+    budget = policy.budget(of.terms.window)
+    phases: dict[Phase, Projection] = {phase: project(offered, phase, rights, budget) for phase in PHASES}
     fixed: dict[Phase, int] = {phase: of.system + one.tokens for phase, one in phases.items()}
     ending = {tool.name for tool in box.tools if tool.ends_run}
     now = phases[tool_phase(of.run.role, of.transcript, ending, Weights(fixed=fixed, turns=of.terms.turn_limit))]

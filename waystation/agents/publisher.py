@@ -80,7 +80,8 @@ class Publisher:
         """
         parts = await self._parts(ref, progress)
         written = written_part(parts)
-        checked = await CitationCheck(self.documents, self.transcripts, self.redactor, self.vault).check(ref, written)
+        check = CitationCheck(self.documents, self.tasks, self.transcripts, self.redactor, self.vault)
+        checked = await check.check(ref, written)
         sections = [
             written,
             sources_section(checked.holding, checked.lines),

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from waystation.agents.document_names import document_names
+from waystation.domain.document_changes import earlier_versions
 from waystation.domain.excerpts import Excerpt, excerpts
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryQuery, MemoryScope
@@ -53,7 +54,9 @@ class Recollection:
     async def _within(self, run: RunRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
         own = await self.documents.documents(run.task_id) if self.documents else ()
-        without = tuple(sorted({document.blob for document in own}))
+        # What a document said before it changed is no earlier work: it stood under the same name.
+        earlier = earlier_versions(await self.tasks.document_updates(run.task_id)) if self.tasks else {}
+        without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
         called = (await document_names(own, self.redactor, run.tenant, place=Place.QUERY)).shown_in(text)
         session = None if scope == "team" else run.session
         return MemoryQuery(tenant=run.tenant, session=session, without=without, text=called, dense=None)

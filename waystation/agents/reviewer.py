@@ -88,9 +88,8 @@ class Reviewer:
             findings=tuple(there.findings.values()),
             analysis=there.analysis,
         )
-        checked = await CitationCheck(self.documents, self.transcripts, self.redactor, self.vault).check(
-            ref, drafted.text
-        )
+        check = CitationCheck(self.documents, self.tasks, self.transcripts, self.redactor, self.vault)
+        checked = await check.check(ref, drafted.text)
         return drafted.model_copy(update={"failed": checked.failed})
 
     async def _answer(

@@ -27,6 +27,7 @@ from waystation.client import Client
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
+from waystation.domain.plan import ROLES
 from waystation.domain.pricing import PRICES, price_of
 from waystation.domain.task import TaskRequest
 from waystation.seen import TaskView
@@ -82,8 +83,9 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
+    agents = dict.fromkeys(settings.working(role).model for role in ROLES)
     models = (
-        settings.agent_model,
+        *agents,
         settings.condense_model,
         settings.plan_model,
         settings.review_model or settings.plan_model,
@@ -93,7 +95,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     if not yes:
         if not can_ask():
             raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
-        say(f"At most {amount_text(LIVE_CAP)}, with {settings.agent_model}.")
+        say(f"At most {amount_text(LIVE_CAP)}, with {', '.join(agents)}.")
         if (await ask("Go on? [y/N]")).lower() not in {"y", "yes"}:
             raise BadInput("not agreed; nothing was sent")
 

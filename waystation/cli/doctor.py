@@ -11,7 +11,7 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore, store_status
-from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment
+from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment, quiet_runtime
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.run_file import read_run_file
 from waystation.adapters.temporal.search_attributes import unusable_search_attributes
@@ -22,6 +22,7 @@ from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError
 from waystation.domain.names import QUEUES
+from waystation.domain.plan import ROLES
 from waystation.domain.value import Value
 from waystation.payloads import payload_codec, require_key_of
 from waystation.settings import Settings
@@ -193,7 +194,8 @@ def _model(settings: Settings) -> Check:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return Check(name="model", ok=False, finding=finding, needed=False)
     there = settings.anthropic_api_key is not None
-    finding = settings.agent_model if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
+    models = ", ".join(dict.fromkeys(settings.working(role).model for role in ROLES))
+    finding = models if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
     return Check(name="model", ok=there, finding=finding)
 
 
@@ -209,7 +211,7 @@ def _webhook(settings: Settings) -> Check:
 async def _server(settings: Settings) -> tuple[Check, ...]:
     try:
         target = find_target(settings.run_file)
-        server = await connect(target)
+        server = await connect(target, runtime=quiet_runtime())
         unattended = await TemporalTasks(server, target).unattended_queues()
         missing = await unusable_search_attributes(server)
     except BadInput as error:

@@ -34,6 +34,7 @@ COMMANDS = {
     "restore": "Undo one compaction of a running agent.",
     "rewind": "Take an agent back to a message; a finished task goes on from there.",
     "tell": "Tell the agents of a running task something.",
+    "documents": "List a task's documents; give a running task what has changed of them.",
     "fork": "Start a new task with the finished steps of another one.",
     "cancel": "Stop a task.",
     "forget": "The same as `memory forget`.",

@@ -74,6 +74,9 @@ def search(
     settings, now = Settings(), utc_now().astimezone()
     if kind is not None and kind not in KINDS:
         raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(KINDS)}")
+    for option, given in (("--session", session), ("--task", task), ("--agent", agent)):
+        if given is not None and not given.strip():
+            raise BadInput(f"{option} is empty: say which one, or leave it out to search all")
     if not query.strip():
         raise BadInput("there is nothing to look for: give a few words")
     wanted = MemoryQuery(

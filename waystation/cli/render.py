@@ -65,8 +65,11 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
 
 
 def _told(view: TaskView) -> list[str]:
-    """What people told the task, and who has heard it."""
-    return [
+    """What people told the task, and who has heard it; what they did to its documents."""
+    updates = [
+        f"Documents updated by {one.by or 'nobody named'}: {one.text}" for one in view.progress.updates if one.kept
+    ]
+    return updates + [
         f"Message {one.number} by {one.by or 'nobody named'}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
         f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
         for one in view.tellings
@@ -117,8 +120,14 @@ def budget_text(progress: TaskProgress) -> str:
         f"{used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
         f"{counted(progress.legs, 'leg')}; {counted(len(progress.compactions), 'compaction')}; "
         f"cost {cost_text(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
-        f"model {progress.model}"
+        f"{_models(progress)}"
     )
+
+
+def _models(progress: TaskProgress) -> str:
+    if not progress.models:
+        return f"model {progress.model}"
+    return "models " + ", ".join(f"{model} ({role})" for role, model in progress.models.items())
 
 
 def steps_table(progress: TaskProgress) -> Table:

@@ -107,5 +107,7 @@ def _remarks(bill: Bill) -> list[str]:
     if unpriced:
         remarks.append(f"{UNPRICED}: {', '.join(unpriced)}; a file that WAYSTATION_PRICES names can say it")
     usage = bill.total.usage
+    if usage.searches:
+        remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
     return ["", *remarks]

@@ -11,6 +11,7 @@ import typer
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.loading import Loaded, load_documents
 from waystation.adapters.prices.file import load_prices
+from waystation.agent_terms import choices
 from waystation.cli.advance import Deadline, unattended
 from waystation.cli.amounts import parse_budget, parse_limit, parse_tokens
 from waystation.cli.console import say
@@ -25,12 +26,13 @@ from waystation.domain.compaction.strategies.ends import LAST
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
+from waystation.domain.plan import ROLES
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
 from waystation.settings import Settings
-from waystation.terms import choices, task_terms
+from waystation.terms import task_terms
 
 app = typer.Typer()
 
@@ -138,6 +140,10 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
         f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
+    for role in ROLES:
+        if (own := terms.by_role.get(role)) is not None:
+            by = choices(request, settings, role)
+            say(f"Other for {role}: {_models(own, by)}; {_window(own, by)}.")
     if request.unattended != Unattended():
         say(f"While nobody answers: {_in_advance(request.unattended)}.")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
@@ -171,8 +177,19 @@ def _window(agent: AgentTerms, chosen: Choices) -> str:
 
 
 def _models(agent: AgentTerms, chosen: Choices) -> str:
+    effort = "" if agent.effort is None else f", effort {agent.effort}"
     writer = "" if agent.condense_model == agent.model else f", summaries by {agent.condense_model}"
-    return f"model {agent.model}{writer}{_by(chosen, 'condense_model') if writer else ''}"
+    return f"model {agent.model}{effort}{_thinking(agent)}{writer}{_by(chosen, 'condense_model') if writer else ''}"
+
+
+def _thinking(agent: AgentTerms) -> str:
+    match agent.thinking:
+        case None:
+            return ""
+        case int() as tokens:
+            return f", thinking up to {tokens:,} tokens a reply"
+        case way:
+            return f", thinking {way}"
 
 
 def _compaction(agent: AgentTerms) -> str:

@@ -3,20 +3,17 @@
 from datetime import datetime
 from pathlib import Path
 
-from waystation.domain.actions import ActionQuestion
-from waystation.domain.amount import Amount
+from waystation.cli.approval_json import ApprovalJson
 from waystation.domain.budget import Usage
-from waystation.domain.outlook import Outlook
+from waystation.domain.fork import Reused
 from waystation.domain.plan_change import PlanVersion
-from waystation.domain.request_text import denial_text
-from waystation.domain.sent import Origin
-from waystation.domain.task import Approval, BudgetProgress, TaskPhase
+from waystation.domain.task import BudgetProgress, StepProgress, TaskPhase
 from waystation.domain.value import Value
 from waystation.seen import TaskView
 
 
 class UsageJson(Value):
-    """Tokens by kind."""
+    """Tokens by kind, and searches."""
 
     input: int
     cache_write: int
@@ -25,6 +22,8 @@ class UsageJson(Value):
     total: int
     cached_share: float
     """Of the input, what was read from the provider's cache, from 0 to 1."""
+    searches: int
+    """Of the web, by the provider."""
 
     @classmethod
     def of(cls, usage: Usage) -> "UsageJson":
@@ -41,114 +40,6 @@ class CompactionJson(Value):
     tokens_after: int
     passages: int
     redactions: int
-
-
-class OutlookJson(Value):
-    """What a request's money is for, as it was when it was made. `calls_worth`: how many calls it pays, about."""
-
-    calls: int
-    call_tokens: int
-    call_usd: float
-    calls_worth: int
-    steps_finished: int
-    steps_to_come: int
-    kept_tokens: int
-    kept_usd: float
-    notes: int
-    findings: int
-    sections: int
-    denial: str
-
-    @classmethod
-    def of(cls, seen: Outlook, agent: str) -> "OutlookJson":
-        """The outlook, flat, and in a sentence what a denial would deliver."""
-        return cls(
-            calls=seen.calls,
-            call_tokens=seen.each.tokens,
-            call_usd=seen.each.micro_usd / 1_000_000,
-            calls_worth=seen.worth,
-            steps_finished=seen.finished,
-            steps_to_come=seen.to_come,
-            kept_tokens=seen.kept.tokens,
-            kept_usd=seen.kept.micro_usd / 1_000_000,
-            denial=denial_text(seen, agent),
-            **seen.made.model_dump(),
-        )
-
-
-class OriginJson(Value):
-    """Where an answer came from. The identities are claims; principals are whom the server authenticated."""
-
-    identities: tuple[str, ...]
-    principals: tuple[str, ...]
-
-
-class ActionJson(Value):
-    """A call of a tool that a person decides on. `text` is redacted; so many characters of it are `hidden`."""
-
-    tool: str
-    text: str
-    hidden: int
-
-    @classmethod
-    def of(cls, question: ActionQuestion) -> "ActionJson":
-        """What a person reads of it."""
-        return cls(tool=question.tool, text=question.text, hidden=question.hidden)
-
-
-class ApprovalJson(Value):
-    """One request for money, or for the call that `action` is, and its answer. `by` is a name as given. `sent_from` is
-    null where it is not known, and where `show` did not ask the server.
-    """
-
-    request_id: str
-    agent: str
-    action: ActionJson | None
-    asked_tokens: int
-    asked_usd: float
-    granted_tokens: int
-    granted_usd: float
-    needed_tokens: int
-    needed_usd: float
-    spent_tokens: int
-    spent_usd: float
-    decision: str
-    by: str
-    note: str
-    requested_at: datetime | None
-    answer_by: datetime | None
-    answered_at: datetime | None
-    outlook: OutlookJson | None
-    sent_from: OriginJson | None
-
-    @classmethod
-    def of(cls, approval: Approval, origin: Origin | None = None) -> "ApprovalJson":
-        """The request, its amounts in tokens and dollars."""
-        return cls(
-            action=None if approval.action is None else ActionJson.of(approval.action),
-            **_units("asked", approval.asked),
-            **_units("granted", approval.granted),
-            **_units("needed", approval.needed),
-            **_units("spent", approval.spent),
-            outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
-            sent_from=None if origin is None else OriginJson(**origin.model_dump()),
-            **approval.model_dump(
-                include={
-                    "request_id",
-                    "agent",
-                    "decision",
-                    "by",
-                    "note",
-                    "requested_at",
-                    "answer_by",
-                    "answered_at",
-                }
-            ),
-        )
-
-
-def _units(name: str, amount: Amount) -> dict[str, int | float]:
-    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
 
 
 class BudgetJson(Value):
@@ -183,6 +74,25 @@ class StepJson(Value):
     state: str
     legs: int
     usage: UsageJson
+    limit_tokens: int | None
+    limit_usd: float | None
+    spent_tokens: int
+    spent_usd: float
+    reason: str
+    """Why it ended early."""
+
+    @classmethod
+    def of(cls, step: StepProgress) -> "StepJson":
+        """The step, its budget in tokens and dollars."""
+        limit = step.limit
+        return cls(
+            usage=UsageJson.of(step.usage),
+            limit_tokens=limit.tokens,
+            limit_usd=None if limit.micro_usd is None else limit.micro_usd / 1_000_000,
+            spent_tokens=step.spent.tokens,
+            spent_usd=step.spent.micro_usd / 1_000_000,
+            **step.model_dump(include={"id", "role", "state", "legs", "reason"}),
+        )
 
 
 class PlanStepJson(Value):
@@ -227,11 +137,16 @@ class ToldJson(Value):
     heard_by: tuple[str, ...]
 
 
-class ReusedJson(Value):
-    """What a forked task took over: agents of another task."""
+class UpdateJson(Value):
+    """New versions of the task's documents that a person gave it. `kept` is false until the store has them."""
 
-    task_id: str
-    agents: tuple[str, ...]
+    number: int
+    by: str
+    updated_at: datetime
+    kept: bool
+    changed: int
+    added: int
+    removed: int
 
 
 class TaskJson(Value):
@@ -244,6 +159,7 @@ class TaskJson(Value):
     report_path: Path | None
     phase: TaskPhase
     model: str
+    models: dict[str, str]
     usage: UsageJson
     cost_usd: float | None
     legs: int
@@ -254,7 +170,8 @@ class TaskJson(Value):
     reviews: tuple[ReviewJson, ...]
     budget: BudgetJson
     told: tuple[ToldJson, ...]
-    reused: ReusedJson | None
+    updates: tuple[UpdateJson, ...]
+    reused: Reused | None
     notes: tuple[str, ...]
     privacy: str | None
     waits: tuple[str, ...]
@@ -275,6 +192,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         report_path=report_path,
         phase=progress.phase,
         model=progress.model,
+        models=progress.models,
         usage=UsageJson.of(progress.totals.usage),
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
@@ -282,15 +200,13 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         approvals=tuple(
             ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
         ),
-        steps=tuple(
-            StepJson(id=step.id, role=step.role, state=step.state, legs=step.legs, usage=UsageJson.of(step.usage))
-            for step in progress.steps
-        ),
+        steps=tuple(map(StepJson.of, progress.steps)),
         plans=tuple(map(PlanJson.of, view.plans)),
         reviews=tuple(ReviewJson(**review.model_dump(exclude={"found"})) for review in progress.reviews),
         budget=BudgetJson.of(progress.budget),
         told=tuple(ToldJson(**told.model_dump()) for told in view.tellings),
-        reused=None if progress.reused is None else ReusedJson(**progress.reused.model_dump()),
+        updates=tuple(UpdateJson(**update.model_dump()) for update in progress.updates),
+        reused=progress.reused,
         notes=progress.notes,
         privacy=progress.privacy,
         waits=view.waits,

@@ -26,7 +26,9 @@ class HiddenCost(Value):
     """A tool that an agent does not see."""
 
     name: str
+    """`server` or `server tool` where a tool server, or the file that names it, keeps it back."""
     tokens: int
+    """0 where the definition is not known."""
     reason: str
 
 
@@ -53,11 +55,12 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
         row = await desk.tasks.task(task_id)
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
-        return tuple([await _of(desk, run, row.terms.agent) for run in runs])
+        return tuple([await _of(desk, run, row.terms.agent_of(run.role)) for run in runs])
 
 
 async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
     toolbox = await desk.toolbox_of(run, terms)
+    kept_back = () if desk.servers is None else (await desk.servers.tools()).hidden
     seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
     limits = {
         tool: tuple(f"{parameter} {limit.words}" for parameter, limit in of_tool.items())
@@ -69,7 +72,10 @@ async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
         tokens=seen.tokens,
         budget=seen.budget,
         shown=tuple(ToolCost(name=one.name, tokens=one.tokens, limits=limits.get(one.name, ())) for one in seen.shown),
-        hidden=tuple(HiddenCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),
+        hidden=(
+            *(HiddenCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),
+            *(HiddenCost(name=f"{one.server} {one.tool}".strip(), tokens=0, reason=one.reason) for one in kept_back),
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import message_text
 from waystation.cli.render_log import log_texts
 from waystation.client import Client
+from waystation.client_looks import require_words
 from waystation.domain.compaction.shown import shown
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import Message
@@ -77,6 +78,7 @@ def _list_agents(task: str, *, as_json: bool) -> None:
 async def _agents(task: str) -> tuple[str, list[AgentJson]]:
     async with await Client.connect(Settings()) as client:
         task_id = await client.resolve(task)
-        steps = (await client.progress(task_id)).progress.steps
+        progress = (await client.progress(task_id)).progress
+    require_words(task_id, progress.title)
     planner = AgentJson(id=PLANNING_ID, role="planning")
-    return task_id, [planner, *(AgentJson(id=step.id, role=step.role) for step in steps)]
+    return task_id, [planner, *(AgentJson(id=step.id, role=step.role) for step in progress.steps)]

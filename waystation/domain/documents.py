@@ -9,6 +9,9 @@ from waystation.domain.value import Value
 LONGEST_PLACE = 120
 """Characters."""
 
+REMOVED = "removed while the task ran"
+"""Where agents see the name of such a document: its number stays."""
+
 _MARKER = re.compile(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
@@ -20,6 +23,10 @@ class Document(Value):
     blob: str
     lines: int
     characters: int
+    source: str = ""
+    """Content hash of the file that the text was read from, where it was read from one."""
+    removed: bool = False
+    """It was there once: it keeps its number, and is read no more."""
 
 
 class DocumentHit(Value):

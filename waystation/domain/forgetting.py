@@ -55,11 +55,21 @@ class Forgotten(Value):
     audits: int = 0
 
 
-class Retired(Value):
-    """An order that was carried out because its tasks' time was over."""
+class Tidying(Value):
+    """An order of which the store and memory have nothing any more."""
 
     order: ForgetOrder
     forgotten: Forgotten
+
+
+class CarriedOut(Value):
+    """What became of an order."""
+
+    forgotten: Forgotten
+    histories: int = 0
+    """Workflow histories that the server was told to delete."""
+    files: int = 0
+    """Reports in home folders."""
 
 
 def orders_of(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:

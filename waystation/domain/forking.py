@@ -20,7 +20,8 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     plan = _plan(ended, origin)
     again = _again(ended, plan, origin.step)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if step_of(agent) not in again}
-    begun = TaskState(account=Account(limit=terms.budget), runs=kept, tellings=ended.tellings)
+    begun = TaskState(account=Account(limit=terms.budget), runs=kept)
+    begun = begun.with_(tellings=ended.tellings, updates=ended.updates)
     reused = Reused(task_id=origin.task_id, agents=tuple(kept))
     steps = ", ".join(step.id for step in plan.steps if step.id in kept) or "no step"
     note = f"Reused from {origin.task_id}, where it was paid: {steps}."

@@ -16,6 +16,7 @@ from waystation.domain.memory import MemoryScope
 from waystation.domain.plan import AgentRole
 from waystation.domain.pricing import PRICES, Price
 from waystation.domain.team import Teammate
+from waystation.domain.thinking import LEAST_THINKING, Effort, Thinking, budgeted
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
@@ -61,10 +62,13 @@ class AgentTerms(Value):
     """Whether summaries are written where nobody asked for one. Without them, what has to go is hidden."""
     history: int | None = None
     """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
+    effort: Effort | None = None
+    """None here and in `thinking`: as the provider has it for this model, and as in tasks of before there were both."""
+    thinking: Thinking | None = None
     max_output: int = 4_000
-    """Most tokens of one reply."""
+    """Most tokens of one reply, its thinking included."""
     output_floor: int = 256
-    """Under this a reply is not worth a call: the leg ends instead."""
+    """Under this a reply is not worth a call: the leg ends instead. More than the tokens set aside for thinking."""
     turn_limit: int = 12
     """Turns of one leg."""
     hard: bool = False
@@ -100,7 +104,22 @@ class AgentTerms(Value):
                 "window": window,
                 "trigger": self.trigger * window // self.window,
                 "target": self.target * window // self.window,
-                "max_output": max(self.output_floor, min(self.max_output, window // 4)),
+                "max_output": max(self.output_floor, min(self.max_output, window // 4 + budgeted(self.thinking))),
+            }
+        )
+
+    def thinking_at_most(self, tokens: int) -> "AgentTerms":
+        """For an agent with less to spend: fewer tokens set aside for thinking, where some are, and no less than a
+        provider takes.
+        """
+        fewer = budgeted(self.thinking) - max(LEAST_THINKING, tokens)
+        if fewer <= 0:
+            return self
+        return self.model_copy(
+            update={
+                "thinking": budgeted(self.thinking) - fewer,
+                "max_output": self.max_output - fewer,
+                "output_floor": self.output_floor - fewer,
             }
         )
 

@@ -85,6 +85,8 @@ class Message(Value):
     blocks: tuple[Block, ...]
     told: int = 0
     """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
+    updates: int = 0
+    """Number of the newest update of the task's documents that it tells of; 0 for every other message."""
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:

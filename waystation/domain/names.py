@@ -18,6 +18,7 @@ APPROVE_BUDGET = "approve_budget"
 DENY_BUDGET = "deny_budget"
 EDIT_CONTEXT = "edit_context"
 TELL = "tell"
+UPDATE_DOCUMENTS = "update_documents"
 BUDGET_ANSWER = "budget_answer"
 SUBAGENT_NEWS = "subagent_news"
 PROGRESS = "progress"
@@ -40,6 +41,11 @@ def retention_id(store_id: str) -> str:
 def remembering_id(task_id: str) -> str:
     """Workflow id of what brings a task's documents into memory."""
     return f"remember-{task_id}"
+
+
+def notices_id(task_id: str) -> str:
+    """What the workflow ids of a task's notices begin with."""
+    return f"notice-{task_id}-"
 
 
 SESSION_ATTRIBUTE = "WaystationSession"

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
+from waystation.domain.names import notices_id
 from waystation.domain.task import Approval, TaskPhase
 from waystation.domain.value import Value
 
@@ -58,7 +59,7 @@ class Notice(Value):
     def delivery_id(self) -> str:
         """The same for the same event, whenever and however often it is told."""
         about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
-        return f"notice-{self.task_id}-{about}"
+        return f"{notices_id(self.task_id)}{about}"
 
     @property
     def summary(self) -> str:

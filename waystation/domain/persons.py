@@ -1,7 +1,8 @@
 """One person, or one value of theirs: how it may be written, where that was seen, and what stands there once erased."""
 
+import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,6 +11,7 @@ from functools import cached_property
 from pydantic import JsonValue
 
 from waystation.domain.messages import Text
+from waystation.domain.task import short_hash
 from waystation.domain.value import Value
 
 ERASED = "<ERASED>"
@@ -75,6 +77,15 @@ class Trace(Value):
     count: int
 
 
+class SeenHistory(Value):
+    """A workflow whose history has what was looked for."""
+
+    workflow_id: str
+    run_id: str
+    closed: bool
+    count: int
+
+
 class PersonOrder(Value):
     """Whom to erase from everything of a tenant. Nothing in it can be read without the key."""
 
@@ -85,6 +96,20 @@ class PersonOrder(Value):
     """The placeholder under which the vault has the value as it was given."""
     placeholders: tuple[str, ...]
     """All that stand for the value."""
+    histories: tuple[SeenHistory, ...] = ()
+    """Those that have the person."""
+    delete_histories: bool = False
+    """Closed ones of them go as a whole."""
+
+    @property
+    def workflow_id(self) -> str:
+        """Of what carries it out: the same for the same value."""
+        return erasing_id(self.tenant, self.wanted)
+
+    @property
+    def doomed(self) -> tuple[SeenHistory, ...]:
+        """Histories that are deleted."""
+        return tuple([one for one in self.histories if self.delete_histories and one.closed])
 
 
 class Traces(Value):
@@ -96,6 +121,7 @@ class Traces(Value):
 class Erasure(Value):
     """What became of an order."""
 
+    order: PersonOrder
     id: str
     at: datetime
     found: tuple[Trace, ...]
@@ -103,6 +129,9 @@ class Erasure(Value):
     """What was still there afterwards."""
     originals: int
     """Entries that the vault has no more."""
+    files: int
+    """Reports in the home folder of the workers that were written anew."""
+    histories_deleted: int
 
 
 @dataclass(frozen=True)
@@ -153,6 +182,16 @@ class Sought:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
+
+
+def erasing_id(tenant: str, wanted: str) -> str:
+    """Workflow id of what erases the value that the vault has under this placeholder."""
+    return f"erase-{short_hash(tenant, wanted)}"
+
+
+def fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
+    """SHA-256 of each."""
+    return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
 
 
 def strings(body: JsonValue, key: str = "") -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.value import Value
 
 Role = Literal["research", "analysis", "writing"]
+ROLES: tuple[Role, ...] = ("research", "analysis", "writing")
 AgentRole = Literal["planning", "research", "analysis", "writing", "reviewing"]
 """A step's role, or the planning before the steps and after the research, or the review after them."""
 MAX_STEPS = 12

@@ -21,6 +21,8 @@ Urgency = Mapping[Phase, int]
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 """What the work cannot do without; what this task has it for; what is handy; what can be done otherwise."""
 TOOL_TOKENS = 2_000
+MORE_PART = 4
+"""Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
 
 PERMISSIONS: Mapping[AgentRole, frozenset[Permission]] = {
     "planning": frozenset(),
@@ -89,12 +91,20 @@ class Projection(Value):
 class ToolPolicy(Value):
     """What whoever runs the agents says of their tools."""
 
-    tokens: int = TOOL_TOKENS
-    """Budget for definitions."""
+    tokens: int | None = None
+    """Budget for definitions; None: what `budget` says."""
+    more: bool = False
+    """Whether there are more tools than our own: of the web, or of servers."""
     denied: tuple[str, ...] = ()
     """Tools that nobody may have: names, patterns of names with *, or permissions. An agent can always hand in."""
     limits: Mapping[str, Limits] = {}
     """On the values of parameters, by name of the tool."""
+
+    def budget(self, window: int) -> int:
+        """Tokens for definitions of an agent with this window: what was asked for, or what its tools need."""
+        if self.tokens is not None:
+            return self.tokens
+        return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.more else TOOL_TOKENS
 
 
 class Rights(Value):

@@ -49,6 +49,15 @@ def unredacted(text: str, fingerprint: str) -> Redacted:
     return Redacted(text=placeholder, spans=(span,))
 
 
+def cut(text: str, characters: int, mark: str = "") -> str:
+    """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
+    if len(text) <= characters:
+        return text
+    end = characters - len(mark)
+    broken = (found.start() for found in PLACEHOLDER.finditer(text) if found.start() < end < found.end())
+    return text[: next(broken, end)].rstrip() + mark
+
+
 def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
     """What a person should know of these redactions: sentences that are the same for the same languages."""
     notes: list[str] = []

@@ -184,6 +184,8 @@ def _account(progress: TaskProgress, oversight: str) -> str:
         f"{usage.output:,} output; cost: {cost_text(progress)}",
         f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
     ]
+    if usage.searches:
+        lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
     if privacy := privacy_text(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
@@ -197,6 +199,8 @@ def _account(progress: TaskProgress, oversight: str) -> str:
     lines += _compactions(progress)
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]
+    lines += [f"- {told.by or 'Somebody'} told its agents something while it ran" for told in progress.tellings]
+    lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
     lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
     lines += [f"- {note}" for note in progress.notes]
     return "\n".join(lines)

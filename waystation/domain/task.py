@@ -13,14 +13,15 @@ from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.compaction.policy import Strategy
+from waystation.domain.document_changes import DocumentsUpdate, KeptUpdate
 from waystation.domain.documents import LeftOut
 from waystation.domain.fork import ForkedFrom, Reused
-from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.outlook import Outlook
 from waystation.domain.oversight import PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
+from waystation.domain.role_terms import RoleTerms
 from waystation.domain.telling import Telling
 from waystation.domain.unattended import Unattended
 from waystation.domain.value import Input, Value
@@ -85,6 +86,8 @@ class SourceDocument(Value):
 
     name: str
     text: str
+    source: str = ""
+    """Content hash of the file that it was read from: a file that has the same is not read again."""
 
 
 def short_hash(*parts: str) -> str:
@@ -121,7 +124,7 @@ class TaskRef(Value):
     task_id: str
 
 
-class TaskTerms(Value):
+class TaskTerms(RoleTerms):
     """The terms of a task that the workflow needs: numbers and settings, no text."""
 
     budget: Limit
@@ -130,7 +133,6 @@ class TaskTerms(Value):
     """What grants may raise the budget to."""
     unattended: Unattended = Unattended()
     mode: Mode
-    agent: AgentTerms
     plan_model: str
     remembered_characters: int = 0
     """Of its documents, so many characters go into memory. Terms of before memory took documents say nothing of it."""
@@ -215,11 +217,8 @@ class Refusal(Value):
     answer_id: str = ""
 
 
-AuditEntry = Approval | Refusal | ContextEdit | Telling
-"""What the store keeps of people's decisions and words. An edit is kept twice: when it was asked for, and what became
-of it.
-"""
-
+AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate
+"""What the store keeps of people's decisions and words. An edit is kept twice: asked for, and what became of it."""
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
@@ -255,6 +254,9 @@ class TaskProgress(Value):
     title: str
     """The redacted question, shortened."""
     model: str
+    """Of the agents; where they differ, of those that research."""
+    models: dict[str, str] = {}
+    """By role, where they differ."""
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
     totals: RunTotals = RunTotals()
@@ -267,6 +269,8 @@ class TaskProgress(Value):
     """What people changed, or wanted to change, in agents' contexts."""
     tellings: tuple[Telling, ...] = ()
     """What people told the task at work."""
+    updates: tuple[DocumentsUpdate, ...] = ()
+    """Of its documents while it worked."""
     reused: Reused | None = None
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[Review, ...] = ()

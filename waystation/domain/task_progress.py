@@ -21,6 +21,7 @@ def progress_of(
         phase=state.phase,
         title=title,
         model=terms.agent.model,
+        models=terms.models,
         steps=tuple(_steps(state)),
         budget=BudgetProgress(
             limit=state.account.limit,
@@ -38,6 +39,7 @@ def progress_of(
         refusals=state.refusals,
         edits=tuple(edit for run in runs for edit in run.edits),
         tellings=state.tellings,
+        updates=state.updates,
         reused=state.reused,
         revisions=state.oversight.revisions,
         reviews=state.oversight.reviews,

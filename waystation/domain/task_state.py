@@ -6,6 +6,7 @@ from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, summed
 from waystation.domain.delegation import HandedBack, parent_of
+from waystation.domain.document_changes import DocumentsUpdate
 from waystation.domain.fork import Reused
 from waystation.domain.ledger import Account
 from waystation.domain.leg import RunRef
@@ -40,6 +41,7 @@ class TaskState(Value):
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     tellings: tuple[Telling, ...] = ()
+    updates: tuple[DocumentsUpdate, ...] = ()
     reused: Reused | None = None
     notes: tuple[str, ...] = ()
     warned: dict[str, int] = {}
@@ -126,7 +128,7 @@ class TaskState(Value):
         share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
-            terms=terms.agent,
+            terms=terms.agent_of(step.role),
             limit=share,
             share=share,
         )

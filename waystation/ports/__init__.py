@@ -15,7 +15,7 @@ from waystation.ports.knowledge import (
 from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.ports.notices import Notifier
-from waystation.ports.removal import Forgetting, Persons
+from waystation.ports.removal import Forgetting, Outside, Persons
 from waystation.ports.sealing import Cipher, Vault
 from waystation.ports.store import (
     DocumentOutbox,
@@ -24,11 +24,11 @@ from waystation.ports.store import (
     ResultOutbox,
     TaskStore,
     TranscriptStore,
-    WorkStore,
 )
 from waystation.ports.tables import Column, Rows, TableEngine, TableText
 from waystation.ports.tool_servers import ToolServers
 from waystation.ports.web import PageReader, WebPages, WebSearch
+from waystation.ports.work import WorkStore
 
 __all__ = [
     "CallKind",
@@ -51,6 +51,7 @@ __all__ = [
     "ModelRequest",
     "Notifier",
     "Outbox",
+    "Outside",
     "PageReader",
     "PassagePoints",
     "Persons",

@@ -7,6 +7,7 @@ from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
 from waystation.domain.messages import Block, Message
+from waystation.domain.thinking import Effort, Thinking
 from waystation.domain.value import Value
 
 
@@ -36,6 +37,11 @@ class ModelRequest(Value):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output: int
+    """Most tokens of the reply, its thinking included: more than are set aside for thinking."""
+    effort: Effort | None = None
+    """None: as the provider has it for the model."""
+    thinking: Thinking | None = None
+    """The same; and so it is where `require_tool` forces a call, which goes with no other thinking."""
     require_tool: str | None = None
     """The one tool that the reply must call."""
     reminder: str = ""

@@ -1,9 +1,10 @@
-"""Ports to the store's removal of what was said: of whole tasks, and of one person."""
+"""Ports to the removal of what was said, in the store and outside: of whole tasks, and of one person."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from waystation.domain.forgetting import ForgetOrder, Forgotten
-from waystation.domain.persons import PersonOrder, Sought, Trace
+from waystation.domain.persons import PersonOrder, SeenHistory, Sought, Trace
 
 
 class Forgetting(Protocol):
@@ -29,4 +30,27 @@ class Persons(Protocol):
 
         Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
         """
+        ...
+
+
+class Outside(Protocol):
+    """What lies outside the store: workflow histories on the server, and reports in the home folder of this process.
+
+    All of it is safe to repeat. The server deletes histories a moment later.
+    """
+
+    async def delete_histories(self, task_ids: Sequence[str]) -> int:
+        """Every history of these tasks; how many there still were."""
+        ...
+
+    async def delete_seen(self, histories: Sequence[SeenHistory]) -> int:
+        """These histories; how many there still were."""
+        ...
+
+    def delete_reports(self, task_ids: Sequence[str]) -> int:
+        """The reports of these tasks; how many there were."""
+        ...
+
+    def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
+        """The reports of these tasks without the person; how many had them."""
         ...

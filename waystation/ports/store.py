@@ -1,10 +1,11 @@
-"""Ports to the store: transcripts, outbox, texts, work, tasks."""
+"""Ports to the store: transcripts, outbox, texts, tasks."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
 from waystation.domain.budget import RunTotals
+from waystation.domain.document_changes import DocumentSet, DocumentsUpdate, KeptUpdate
 from waystation.domain.documents import Document
 from waystation.domain.fork import Reused
 from waystation.domain.leg import LegOutcome, RunRef
@@ -17,7 +18,6 @@ from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, Tas
 from waystation.domain.telling import Telling
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
-from waystation.domain.work import Deliverable, Note
 
 
 class TranscriptStore(Protocol):
@@ -187,26 +187,6 @@ class DocumentStore(Protocol):
         ...
 
 
-class WorkStore(Protocol):
-    """What agents note and hand in."""
-
-    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises FenceLost."""
-        ...
-
-    async def notes(self, task_id: str, run_id: str | None = None) -> tuple[Note, ...]:
-        """Notes of a task or of one agent run, in the order in which they were taken."""
-        ...
-
-    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
-        ...
-
-    async def deliverable(self, run_id: str) -> Deliverable | None:
-        """What the run handed in."""
-        ...
-
-
 class TaskStore(Protocol):
     """Tasks, their plans, their audit and how they ended."""
 
@@ -239,11 +219,16 @@ class TaskStore(Protocol):
         ...
 
     async def tasks(
-        self, session: str | None = None, limit: int = 50, *, ended_before: datetime | None = None
+        self,
+        session: str | None = None,
+        limit: int = 50,
+        *,
+        tenant: str | None = None,
+        ended_before: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """Newest first; `session` is the session's hash. Of those that ended before some moment, none that is forgotten
-        as a whole; and one whose end nobody wrote down counts from when it was submitted: it was terminated, or still
-        runs.
+        """Newest first; `session` and `tenant` are hashes. Of those that ended before some moment, none that is
+        forgotten as a whole; and one whose end nobody wrote down counts from when it was submitted: it was terminated,
+        or still runs.
         """
         ...
 
@@ -277,6 +262,14 @@ class TaskStore(Protocol):
 
     async def tellings(self, task_id: str) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
+        ...
+
+    async def update_documents(self, task_id: str, update: DocumentsUpdate, given: DocumentSet) -> KeptUpdate:
+        """Put these versions in the place of the task's documents. The same number twice changes nothing."""
+        ...
+
+    async def document_updates(self, task_id: str) -> tuple[KeptUpdate, ...]:
+        """What became of the task's documents while it worked, in the order of the numbers."""
         ...
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:

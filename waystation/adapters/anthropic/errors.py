@@ -53,6 +53,7 @@ _KNOWN_CAUSES = {
     "content filtering policy": BLOCKED,
     "tool_choice": "the model does not take this choice of tools",
     "thinking": "the model does not take these thinking blocks or settings",
+    "effort": "the model does not take this effort",
 }
 """Causes behind status 400 that a person must tell apart, by words of the provider's that we never repeat."""
 

@@ -7,9 +7,11 @@ from anthropic.types import (
     CacheControlEphemeralParam,
     ContentBlock,
     MessageParam,
+    OutputConfigParam,
     RedactedThinkingBlockParam,
     TextBlockParam,
     ThinkingBlockParam,
+    ThinkingConfigParam,
     ToolChoiceParam,
     ToolParam,
     ToolResultBlockParam,
@@ -22,6 +24,7 @@ from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.models import ModelFacts, model_facts
+from waystation.domain.thinking import Thinking as WayOfThinking
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
 CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
@@ -34,6 +37,10 @@ DROP_OUTDATED_THINKING: JsonValue = {
 }
 """What these models do anyway, except that thinking from before a compaction, a mask or another reminder is left out by
 the provider. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
+
+INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+"""Models that think within a budget of tokens do so before their first call of a tool only, unless they are asked to
+do so before each."""
 
 _USER_MARKS = 2
 """The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
@@ -51,6 +58,8 @@ class Prompt(TypedDict):
     system: NotRequired[Sequence[TextBlockParam]]
     tools: NotRequired[Sequence[ToolParam]]
     tool_choice: NotRequired[ToolChoiceParam]
+    output_config: NotRequired[OutputConfigParam]
+    thinking: NotRequired[ThinkingConfigParam]
     extra_headers: NotRequired[dict[str, str]]
     extra_body: NotRequired[dict[str, JsonValue]]
 
@@ -70,10 +79,27 @@ def prompt(request: ModelRequest) -> Prompt:
         wire["tools"] = _tools(request.tools)
     if request.require_tool is not None:
         wire["tool_choice"] = _tool_choice(facts, request.require_tool)
-    if facts.binds_thinking and (request.require_tool is None or not facts.forces_tools):
-        wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
-        wire["extra_body"] = {"thinking": DROP_OUTDATED_THINKING}
+    if request.effort is not None:
+        wire["output_config"] = {"effort": request.effort}
+    if request.require_tool is None or not facts.forces_tools:
+        _think(wire, facts, request.thinking)
     return wire
+
+
+def _think(wire: Prompt, facts: ModelFacts, thinking: WayOfThinking | None) -> None:
+    match thinking:
+        case None | "adaptive" if facts.binds_thinking:
+            wire["extra_headers"] = {"anthropic-beta": THINKING_BETA}
+            wire["extra_body"] = {"thinking": DROP_OUTDATED_THINKING}
+        case None:
+            pass
+        case "adaptive":
+            wire["thinking"] = {"type": "adaptive"}
+        case "off":
+            wire["thinking"] = {"type": "disabled"}
+        case int():
+            wire["extra_headers"] = {"anthropic-beta": INTERLEAVED_BETA}
+            wire["thinking"] = {"type": "enabled", "budget_tokens": thinking}
 
 
 def reply(message: WireMessage) -> ModelReply:

@@ -1,5 +1,6 @@
 """One file to text: text here, every kind with a parser in a child, each up to its size."""
 
+import hashlib
 from pathlib import Path
 
 from waystation.adapters.documents.child_reader import ChildReader, ParserBroke
@@ -35,6 +36,18 @@ def read_file(path: Path, child: ChildReader) -> Extracted:
     if not text.strip():
         raise Unreadable("empty")
     return Extracted(text=text)
+
+
+def fingerprint(path: Path) -> str:
+    """Content hash of a file as it is, to tell whether it has changed; empty where it cannot be read."""
+    try:
+        # A pipe or device would block or never end.
+        if not path.is_file() or path.stat().st_size > LARGEST_FILE:
+            return ""
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
 
 
 def _check_size(size: int, limit: int) -> None:

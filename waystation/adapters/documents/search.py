@@ -1,4 +1,4 @@
-"""Full-text search in a task's documents: BM25 over passages, indexed once for each task."""
+"""Full-text search in a task's documents: BM25 over passages, indexed once for each version of them."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 class Bm25DocumentSearch:
-    """`DocumentSearch` by BM25 in memory. A task's documents never change, so its index never has to."""
+    """`DocumentSearch` by BM25 in memory. Where documents of a task have changed, only those are read again."""
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
@@ -33,26 +33,36 @@ class Bm25DocumentSearch:
         self._characters = 0
         self._building = asyncio.Lock()
 
+    @property
+    def indexed(self) -> tuple[str, ...]:
+        """Tasks whose index is in memory, the one used longest ago first."""
+        return tuple(self._indexes)
+
     async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         """Best passages first, equal scores by name and line; empty where nothing matches.
 
         Names and headings count as part of the passages under them.
         """
-        index = self._indexes.get(task_id) or await self._built(task_id)
+        documents = evidence(await self._store.documents(task_id))
+        index = self._index(task_id, documents) or await self._built(task_id, documents)
         self._indexes.move_to_end(task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
 
-    async def _built(self, task_id: str) -> "_Index":
+    def _index(self, task_id: str, documents: Sequence[Document]) -> "_Index | None":
+        """The one over these versions, where there is one."""
+        index = self._indexes.get(task_id)
+        return index if index is not None and index.documents == documents else None
+
+    async def _built(self, task_id: str, documents: Sequence[Document]) -> "_Index":
         async with self._building:
             # Agents of one task start together: the second finds what the first has built.
-            if task_id not in self._indexes:
-                documents = evidence(await self._store.documents(task_id))
-                self._indexes[task_id] = await asyncio.to_thread(
-                    _Index, [await self._searched(document) for document in documents]
-                )
+            index = self._index(task_id, documents)
+            if index is None:
+                searched = [() if one.removed else await self._searched(one) for one in documents]
+                index = self._indexes[task_id] = await asyncio.to_thread(_Index, documents, searched)
                 while len(self._indexes) > KEPT_INDEXES:
                     self._indexes.popitem(last=False)
-            return self._indexes[task_id]
+            return index
 
     async def _searched(self, document: Document) -> Sequence["_Searched"]:
         """Its passages with their terms; read again only under another name or with another content."""
@@ -84,8 +94,9 @@ def _passages(name: str, text: str) -> Sequence[_Searched]:
 
 
 class _Index:
-    def __init__(self, documents: Sequence[Sequence[_Searched]]) -> None:
-        indexed = [(number, one) for number, document in enumerate(documents, 1) for one in document]
+    def __init__(self, documents: Sequence[Document], searched: Sequence[Sequence[_Searched]]) -> None:
+        self.documents = documents
+        indexed = [(number, one) for number, document in enumerate(searched, 1) for one in document]
         self._passages = [(number, one.passage) for number, one in indexed]
         self._bm25 = bm25s.BM25()
         if indexed:

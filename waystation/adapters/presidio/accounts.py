@@ -1,4 +1,4 @@
-"""Numbers of cards and bank accounts: by their checks, and behind their label also where a digit is wrong."""
+"""Numbers of cards, bank accounts and wallets: by their checks, and behind their label also where a digit is wrong."""
 
 import re
 from collections.abc import Iterator
@@ -19,6 +19,8 @@ _LABELLED_CARD = re.compile(
     rf"(?:{CARD})\\?[\"']?\s{{0,2}}(?:(?:is|was|lautet|ist|est|es|è|é)\s|[:=#|])?[\s\"']{{0,3}}"
     r"(?P<number>\d(?:[ -]?\d){12,18})(?![\w]|[.-]\d)"
 )
+_POINT, _EITHER = re.compile(r"\d\.\Z"), re.compile(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
+"""What stands before decimals. With a comma that is `0,…` or a figure in a sentence: else it parts two cells of CSV."""
 _IBAN_LABEL = re.compile(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
 _LABEL_REACH = 32
 _WRITTEN = re.compile(
@@ -27,6 +29,7 @@ _WRITTEN = re.compile(
 )
 _IN_FOURS = re.compile(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
 _LAST_GROUP_WITH_DIGIT = re.compile(r".*\d[A-Za-z0-9]*")
+_ETHEREUM = re.compile(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Unlike `str.upper` it keeps the length of any text."""
 
@@ -53,8 +56,10 @@ class CardRecognizer(CreditCardRecognizer):
 
 
 def _is_card(text: str, start: int, end: int) -> bool:
-    decimals = text[max(0, start - 1) : start] in {".", ","} and text[max(0, start - 2) : start - 1].isdigit()
-    return not decimals and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", text[start:end])) is not None
+    number = text[start:end]
+    decimals = _POINT if text[end : end + 1] == "," or not number.isdigit() else _EITHER
+    before = max(0, start - 12), start
+    return not decimals.search(text, *before) and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", number)) is not None
 
 
 class IbanInAnyCaseRecognizer(IbanRecognizer):
@@ -75,6 +80,17 @@ class IbanInAnyCaseRecognizer(IbanRecognizer):
             nlp_artifacts,  # pyright: ignore[reportArgumentType]
             regex_flags,  # pyright: ignore[reportArgumentType]
         )
+
+
+class EthereumAddressRecognizer(FormatRecognizer):
+    """Finds CRYPTO: addresses of Ethereum and what is built like it. The one of zeros is nobody's."""
+
+    TYPES = ("CRYPTO",)
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every address in the text."""
+        for match in _ETHEREUM.finditer(text):
+            yield Hit("CRYPTO", match.start(), match.end(), 0.85)
 
 
 class MistypedNumberRecognizer(FormatRecognizer):

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
-from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in
+from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
+from waystation.adapters.presidio.vocabulary import PROSE
 
 _LABEL = re.compile(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (
@@ -35,11 +36,20 @@ _NO_KEY = re.compile(
     r"v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*", re.IGNORECASE
 )
 _PATH = re.compile(r"(?:[~.]{0,2}/|~$|[A-Za-z]:/).*")
+_CELLS_BEFORE = re.compile(r"[^\s|][^|]*\|[^|]*\|")
+"""A word in the third column or later stands in a heading, or under one, as a cell beside it does not."""
 _ARGUMENT_LINE = re.compile(r",[ \t]*(?:\n|\Z)")
 _SPACE = re.compile(r"\s")
 _KEY_CHARACTERS = re.compile(r"[\w.~+/=:%-]+")
 _WORD = re.compile(r"(?!\w+\.\w)\S*[^\s:]")
 _SHORTEST_PASSWORD = 4
+_PHRASE = re.compile(
+    rf"^[ \t>*|-]*(?:\d+[.|)]?[ \t]+)?[\"'*_]*(?:[^\W\d]+[ _-])?(?:{PASSWORD})(?<!s)[\"'*_]*[ \t]?[:=]\*{{0,2}}[ \t]+"
+    r"(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*$",
+    re.MULTILINE,
+)
+_WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
+"""Words of manuals that are as good as any other in a phrase."""
 _LONE = re.compile(r"[A-Za-z0-9]{20,400}")
 _FILE_LINE = re.compile(
     r"^[ \t]*(?:(?:export|set|env|ARG|ENV|-)[ \t]+)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
@@ -75,6 +85,9 @@ def assigned(text: str) -> Iterator[Hit]:
         found = _value_of(text, label)
         if found is not None and _counts(text, found):
             yield Hit("SECRET", found.start, found.end, 0.9)
+    for phrase in _PHRASE.finditer(lower(text)):
+        if (PROSE - _WORDS_OF_PHRASES).isdisjoint(phrase["secret"].split()):
+            yield Hit("SECRET", *phrase.span("secret"), 0.9)
     for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
         for match in pattern.finditer(text):
             start, end = match.span("secret")
@@ -123,7 +136,7 @@ def _bare_counts(text: str, value: str, found: _Value) -> bool:
     if found.kind == "password":
         return _password_counts(text, value, found)
     if found.kind == "weak":
-        return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
+        return _weak_counts(text, value, found)
     return _key_counts(value, found)
 
 
@@ -132,6 +145,8 @@ def _quoted_counts(value: str, found: _Value) -> bool:
         return False
     if found.kind == "password":
         return _is_password_at_all(value, found) and (found.operator != "beside" or _WORD.fullmatch(value) is not None)
+    if found.operator not in {"", "beside"} and is_unlike_a_word(value):
+        return True
     if found.operator in {"", "beside"} or _SPACE.search(value) or not _DIGIT.search(value):
         return found.kind == "weak" and found.operator in {":", "="} and len(value) >= 6 and not _SPACE.search(value)
     return len(value) >= {"weak": 6, "access": 4, "key": 8}[found.kind]
@@ -151,16 +166,26 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
     return "_" not in value and _is_bare_word_a_password(text, found)
 
 
+def _weak_counts(text: str, value: str, found: _Value) -> bool:
+    if found.operator == "=" and found.label != "pass" and value.isalpha():
+        return len(value) >= _SHORTEST_PASSWORD and _is_bare_word_a_password(text, found)
+    return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
+
+
 def _is_bare_word_a_password(text: str, found: _Value) -> bool:
     """Whether letters alone are meant as they stand: `pwd=letmein`, and not `connect(password=entered)`."""
     if found.operator not in {"=", ":", "|"} or in_code(text, found.start):
         return False
     if found.operator == "=":
         return not _ARGUMENT_LINE.match(text, found.end)
+    if found.operator == "|" and _CELLS_BEFORE.search(text, text.rfind("\n", 0, found.start) + 1, found.start):
+        return False
     return _LAST_ON_LINE.match(text, found.end) is not None
 
 
 def _key_counts(value: str, found: _Value) -> bool:
+    if found.operator and is_unlike_a_word(value):
+        return True
     if found.operator == "|" and len(value) < 8:
         return False
     if not _DIGIT.search(value) or not _KEY_CHARACTERS.fullmatch(value) or _NO_KEY.fullmatch(value):

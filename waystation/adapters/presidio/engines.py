@@ -13,6 +13,7 @@ from presidio_analyzer.predefined_recognizers import (
 
 from waystation.adapters.presidio.accounts import (
     CardRecognizer,
+    EthereumAddressRecognizer,
     IbanInAnyCaseRecognizer,
     MistypedNumberRecognizer,
 )
@@ -52,6 +53,7 @@ def format_recognisers(rules: Rules) -> list[Recogniser]:
         IbanInAnyCaseRecognizer(),
         MistypedNumberRecognizer(),
         CryptoRecognizer(),
+        EthereumAddressRecognizer(),
         IpAddressRecognizer(),
         MacAddressRecognizer(),
         *recognisers_of(rules.countries),

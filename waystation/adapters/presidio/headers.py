@@ -64,7 +64,15 @@ _IN_QUERY = Hinted(
     ),
 )
 _IN_URL = Hinted(
-    ("://",), re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@<>]{0,200}:(?P<secret>[^\s/@]{1,200})@")
+    ("://",),
+    re.compile(
+        r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@<>]{0,200}:"
+        r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@,;?&=#()\"'`<>]{1,100}){0,3})@"
+    ),
+)
+_KEY_IN_URL = Hinted(("://",), re.compile(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]+\.\w)"))
+_WIFI = Hinted(
+    ("wifi:",), re.compile(r"\bWIFI:(?:[A-OQ-Z]:(?:\\.|[^;\\\s])*;)*P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.I)
 )
 _ORACLE = Hinted(
     ("sqlplus", "jdbc:oracle"),
@@ -83,7 +91,7 @@ def carried(text: str) -> Iterator[Hit]:
 
 
 def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_SCHEME, _HEADER_OPTION, _KNOWN_COOKIE, _IN_URL, _ORACLE):
+    for pattern in (_SCHEME, _HEADER_OPTION, _KNOWN_COOKIE, _IN_URL, _KEY_IN_URL, _WIFI, _ORACLE):
         for match in pattern.matches(text, lowered):
             yield match.span("secret")
     for match in _SIGNED.matches(text, lowered):

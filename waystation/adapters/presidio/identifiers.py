@@ -10,13 +10,21 @@ from presidio_analyzer.nlp_engine import NlpArtifacts
 from presidio_analyzer.predefined_recognizers import EmailRecognizer, IpRecognizer
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
+from waystation.adapters.presidio.placeholders import plain_address
 
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
+_AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)")
+_SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("at", "dot"))
 _DOMAIN = r"\w+(?:-+\w+)*(?:\.\w+(?:-+\w+)*)+"
+_NO_MAILBOX = re.compile(r"[^\"@]*[=/|{}!#$&*?^`](?=[^@]*@)")
+"""What Presidio takes for part of the mailbox, as the standard has it, and is what stands before the address."""
 _UNUSUAL_ADDRESSES = (
     Pattern("quoted mailbox", rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}\b', 0.5),
+    Pattern(
+        "spelled out", rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}\w+(?:-+\w+)*(?:(?:\.|{_SPELLED_DOT})\w+(?:-+\w+)*)+\b", 0.5
+    ),
     Pattern("in a URL", rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}\b", 0.5),
 )
 
@@ -32,8 +40,8 @@ class EmailAddressRecognizer(EmailRecognizer):
 
     def validate_result(self, pattern_text: str) -> bool:
         """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
-        mailbox, _, domain = pattern_text.replace(_AT_IN_URL, "@").rpartition("@")
-        if mailbox.lower() in _NOBODYS_MAILBOXES:
+        mailbox, _, domain = plain_address(pattern_text).rpartition("@")
+        if not mailbox or mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
         return domain.rpartition(".")[2].lower() in _PRIVATE_DOMAINS or bool(self._suffixes(domain).suffix)
 
@@ -45,8 +53,13 @@ class EmailAddressRecognizer(EmailRecognizer):
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
         """Only texts with an @ are searched: the pattern is slow on long runs without one."""
-        has_at = "@" in text or _AT_IN_URL in text
-        return super().analyze(text, entities, nlp_artifacts, regex_flags) if has_at else []
+        if not any(sign in text for sign in _AT_SIGNS):
+            return []
+        results = super().analyze(text, entities, nlp_artifacts, regex_flags)
+        for result in results:
+            before = _NO_MAILBOX.match(text, result.start, result.end)
+            result.start = before.end() if before else result.start
+        return [result for result in results if self.validate_result(text[result.start : result.end])]
 
 
 _IP_LABEL = re.compile(
@@ -68,11 +81,17 @@ _IPV4_IN_IPV6 = Pattern(
 )
 
 
+_IPV6_IN_BRACKETS = Pattern(
+    "IPv6 in brackets", r"(?<=\[)(?<![\w)\]]\[)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?=\](?::\d|/|\s|$))", 0.6
+)
+_DIGITS_BEFORE, _DIGITS_AFTER = re.compile(r"\d\.$"), re.compile(r"\.\d")
+
+
 class IpAddressRecognizer(IpRecognizer):
     """Presidio's, without versions, and without addresses that say nothing about anybody (127.0.0.1, 0.0.0.0, ::1)."""
 
     def __init__(self) -> None:
-        super().__init__(patterns=[*self.PATTERNS, _IPV4_IN_IPV6])
+        super().__init__(patterns=[*self.PATTERNS, _IPV4_IN_IPV6, _IPV6_IN_BRACKETS])
 
     def analyze(
         self,
@@ -98,6 +117,8 @@ def _is_address(text: str, start: int, end: int) -> bool:
             return not ipaddress.IPv4Address(address.packed[-4:]).is_loopback
         groups = [group for group in text[start:end].split(":") if group]
         return len(groups) >= _FEWEST_IPV6_GROUPS or (len(groups[0]) > 2 and any(map(str.isdigit, groups[0])))
+    if _DIGITS_BEFORE.search(text, max(0, start - 2), start) or _DIGITS_AFTER.match(text, end):
+        return False
     return not _is_mask(address) and not _is_version(text, start, end, address)
 
 

@@ -24,22 +24,18 @@ _ISSUED = re.compile(
     | [A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,} | gl(?:sa|c)_[\w=]{30,} | NRAK-[A-Z0-9]{27}\b | sntry[su]_[\w+/=]{30,}
     | lin_(?:api|oauth)_[A-Za-z0-9]{32,} | ntn_[A-Za-z0-9]{40,} | fig[do]_[\w-]{30,} | PMAK-[0-9a-f-]{30,}
     | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | ATATT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
-    | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,} | \d{8,10}:AA[\w-]{33}(?![\w-])
+    | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,}
     | AGE-SECRET-KEY-1[0-9A-Z]{50,}
     | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}
     | \$(?:1|2[abxy]|5|6|7|y|apr1|argon2(?:id?|d))\$[\w./$+=,-]{20,200} | pbkdf2_\w{3,10}\$\d{1,9}\$[\w./$+=]{20,200}
-    )""",
+    )
+    | (?:(?<=/bot)|(?<![A-Za-z0-9]))\d{8,10}:AA[\w-]{32,36}(?![\w-])                  # a bot of Telegram
+    """,
     re.VERBOSE,
 )
 _HOOK_ADDRESS = re.compile(
     r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d+/)"
     r"(?P<secret>[\w/-]{16,200})"
-)
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"(?:(?:\s|\\n){0,4}[A-Za-z0-9+/=:,-]{16,200}|(?:\s|\\n){1,4}[\w-]{1,30}: [^\n\\]{1,100}){0,400}"
-    r"(?:(?:\s|\\n){0,4}[A-Za-z0-9+/=]{1,200})?"
-    r"(?:(?:\s|\\n){0,4}-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?"
 )
 
 
@@ -49,9 +45,3 @@ def issued(text: str) -> Iterator[Hit]:
         yield Hit("SECRET", match.start(), match.end(), 1.0)
     for match in _HOOK_ADDRESS.finditer(text):
         yield Hit("SECRET", *match.span("secret"), 0.9)
-
-
-def private_keys(text: str) -> Iterator[Hit]:
-    """Private key blocks, whole or cut off. For the whole text: a block is longer than a chunk may be."""
-    for match in _PRIVATE_KEY.finditer(text):
-        yield Hit("SECRET", match.start(), match.end(), 1.0)

@@ -10,7 +10,8 @@ from waystation.domain.redaction import PLACEHOLDER
 
 _REFERENCES = re.compile(
     r"""
-      \[[^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
+      \[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:))                            # not [2001:db8::1]
+      [^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
     | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
     | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
     | \b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_][\w/-]{1,100}

@@ -14,8 +14,8 @@ PASSWORD = (
 WEAK = r"\b(?:pass|pw|mdp|clave|parola)\b"
 """Words that mean other things, too: only what looks like a password counts behind them."""
 ACCESS = (
-    r"(?:api|access|auth|account|private|signing|encryption|secret|service|subscription|license)[_ -]?key"
-    r"|client[_ -]?secret"
+    r"(?:api|access|auth|account|private|signing|encryption|secret|service|subscription|license|fernet)[_ -]?key"
+    r"(?:_base)?|client[_ -]?secret"
 )
 KEY = r"secret|token|credentials?"
 

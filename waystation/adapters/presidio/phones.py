@@ -12,17 +12,18 @@ _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 
 _INTERNATIONAL = re.compile(
-    r"(?<![\w+])(?:\+|00(?=[1-9]))\d{1,3}[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?\d{1,12}(?:[ .\-/]\d{2,8}){0,5}(?![\w]|[.-]\d)"
+    r"(?<![\w+])(?:\((?:\+|00)[1-9]\d{0,2}\)|(?:\+|00(?=[1-9]))\d{1,3})[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?"
+    r"\d{1,12}(?:[ .\-/]\d{2,10}){0,5}(?![\w]|[.-]\d)"
 )
 _BRACKETED = re.compile(r"(?<![\w.])(?:1[ .-]?)?\((?:\d{3}|0\d{2,5})\)[ -]?\d{3,4}[ .-]?\d{3,5}(?![\w]|[.-]\d)")
-_NORTH_AMERICAN = re.compile(r"(?<![\w.+/-])(?:1[ .-])?\d{3}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
+_NORTH_AMERICAN = re.compile(r"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{2}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
 _SPACED = re.compile(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
 _TRUNK_ZERO = re.compile(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
-_PAIRS = re.compile(r"(?<![\w.,:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.,:/-]\d| \d)")
+_PAIRS = re.compile(r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.:/-]\d| \d)")
 _LABELLED = re.compile(PHONE)
 _AFTER_LABEL = re.compile(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
 _OTHER_LABEL = re.compile(
-    r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|version|build|commit)"
+    r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
     r"\b[\s:#.]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$",
     re.IGNORECASE,
 )

@@ -34,6 +34,7 @@ SHORT_TYPES = MappingProxyType(
 _HEX_DIGITS = 12
 _VERBATIM = frozenset({"SECRET", "WALLET"})
 _WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
+_AT, _DOT = (re.compile(rf"\s?[\[(]\s?{word}\s?[\])]\s?", re.IGNORECASE) for word in ("at", "dot"))
 _NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
 
 
@@ -50,10 +51,16 @@ def fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
 
 def _normal(short_type: str, value: str) -> str:
     if short_type in _VERBATIM:
-        return without_unseen(value)
+        value = without_unseen(value)
+        return value.lower() if short_type == "WALLET" and value.startswith("0x") else value
     value = folded(value)
     if short_type == "EMAIL":
-        value = value.replace("%40", "@")
+        value = plain_address(value)
     if short_type in _WORDS:
         return " ".join(value.casefold().split())
     return _NO_LETTER_OR_DIGIT.sub("", value).casefold()
+
+
+def plain_address(value: str) -> str:
+    """A mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot) com`."""
+    return _DOT.sub(".", _AT.sub("@", value.replace("%40", "@")))

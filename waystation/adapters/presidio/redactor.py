@@ -99,7 +99,7 @@ class PresidioRedactor:
         return found
 
     async def _found_in(self, text: str, wanted: Treatment, limit: TimeLimit) -> Finds:
-        whole, chunks = await self._lane.run(lambda: (self._search.whole(text), list(chunk_spans(text))), limit)
+        whole, chunks = await self._lane.run(lambda: (self._search.whole(text, wanted), list(chunk_spans(text))), limit)
         if self._children is not None and len(chunks) >= _LONG_CHUNKS:
             return whole.and_also(await self._children.search(text, chunks, wanted, limit))
         return whole.and_also(await self._found_here(text, chunks, wanted, limit))

@@ -16,7 +16,8 @@ from waystation.adapters.presidio.names import NameFilter
 from waystation.adapters.presidio.placeholders import SHORT_TYPES
 from waystation.adapters.presidio.places import known_places
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.secrets import secrets_of_the_whole
+from waystation.adapters.presidio.secrets import hits_of_the_whole
+from waystation.adapters.presidio.signed import signed
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
 
@@ -69,9 +70,10 @@ class PresidioSearch:
             language_of("")
             self._name_engine(self._unclear)
 
-    def whole(self, text: str) -> Finds:
+    def whole(self, text: str, wanted: Treatment) -> Finds:
         """What only the text as a whole shows. Raises TextNotRedacted."""
-        finds = (Found(*hit) for hit in secrets_of_the_whole(text))
+        hits = (Found(*hit) for hit in hits_of_the_whole(text))
+        finds = (find for find in hits if find.type == SECRET or wanted is not Treatment.SECRETS)
         return Finds([find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset())
 
     def finds(self, searched: SearchedText, chunks: Sequence[Chunk], wanted: Treatment) -> Finds:
@@ -130,7 +132,8 @@ class PresidioSearch:
         answers = _analyse(self._name_engine(language), pieces)
         seen = (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
         known = (place for start, end in chunks for place in known_places(searched.text, start, end))
-        candidates = (searched.names.name_in(find) for find in (*seen, *known))
+        people = (person for start, end in chunks for person in signed(searched.text, start, end))
+        candidates = (searched.names.name_in(find) for find in (*seen, *known, *people))
         return [name for name in candidates if name and self._counts(searched, name)]
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:

@@ -11,12 +11,14 @@ from waystation.adapters.presidio.codes import codes
 from waystation.adapters.presidio.commands import typed
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.headers import carried
-from waystation.adapters.presidio.issued import issued, private_keys
+from waystation.adapters.presidio.issued import issued
+from waystation.adapters.presidio.private_keys import private_keys
+from waystation.adapters.presidio.sql import inserted
 from waystation.adapters.presidio.structures import structured
 from waystation.adapters.presidio.tables import in_columns
 
 _LIKELY = re.compile(
-    r"\b(?:secrets?|tokens?|keys?|credentials?|passwords?|passphrase|pat)\b[^\n]{0,40}?"
+    r"(?:\b|_)(?:secrets?|tokens?|keys?|credentials?|passwords?|passphrase|pat)\b[^\n]{0,40}?"
     r"(?<![\w/.@-])(?P<secret>(?=[\w+/=-]{0,60}\d)[A-Za-z0-9+/=_-]{20,200})(?![\w@.-])",
     re.IGNORECASE,
 )
@@ -24,9 +26,9 @@ _LEAST_ENTROPY = 3.7
 """Bits a character. Identifiers of code and paths have less or lack capitals or digits in between."""
 
 
-def secrets_of_the_whole(text: str) -> Iterator[Hit]:
-    """Secrets that a chunk may part from what names them."""
-    return chain(private_keys(text), structured(text), in_columns(text))
+def hits_of_the_whole(text: str) -> Iterator[Hit]:
+    """Secrets, and numbers in tables, that a chunk may part from what names them."""
+    return chain(private_keys(text), structured(text), inserted(text), in_columns(text))
 
 
 class SecretRecognizer(FormatRecognizer):

@@ -12,6 +12,10 @@ _STAND_IN = re.compile(
     r"|[\w-]{0,8}\.{3}.*|process\.env\b.*|os\.(?:environ|getenv)\b.*",
     re.IGNORECASE,
 )
+_FIVE_CONSONANTS = r"(?:[b-df-hj-np-tv-xz]{5}|[B-DF-HJ-NP-TV-XZ]{5})"
+UNLIKE_A_WORD = rf"(?=[A-Za-z]*{_FIVE_CONSONANTS})(?:[a-z]{{10,}}|[A-Z]{{10,}})"
+"""Letters alone as a generator draws them, and hardly any language."""
+_UNLIKE_A_WORD = re.compile(UNLIKE_A_WORD)
 _TYPE_NAME = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)")
 _DOTTED = re.compile(r"(?!(?:\D*\d){3})[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:\.)?")
 _NAME = re.compile(r"[A-Za-z_][\w.]*")
@@ -23,6 +27,11 @@ def is_stand_in(value: str) -> bool:
     return (
         value.lower() in NO_SECRETS or _STAND_IN.fullmatch(value) is not None or _TYPE_NAME.fullmatch(value) is not None
     )
+
+
+def is_unlike_a_word(value: str) -> bool:
+    """Whether a value of letters alone is none that anybody would write in its place but a secret."""
+    return _UNLIKE_A_WORD.fullmatch(value) is not None
 
 
 def is_code(text: str, start: int, end: int) -> bool:

@@ -1,4 +1,4 @@
-"""Secrets that the elements, fields and manifests around them name. For the whole text: these span lines."""
+"""Secrets that elements, fields, lists, calls and manifests around them name. For the whole text: these span lines."""
 
 import re
 from collections.abc import Iterator
@@ -22,6 +22,21 @@ _NAMED = re.compile(
     r"(?P<quote>\\?[\"']?)(?P<secret>(?:(?!(?P=quote)[\s,/>}])[^\n<>]){1,400})(?P=quote)",
     re.IGNORECASE,
 )
+_QUOTED = r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')"
+_PASSWORDS = r"(?:passwords|passphrases|passcodes|passw[oö]rter|contraseñas)\\?[\"']?\s?[:=]"
+_IN_BRACKETS = re.compile(
+    rf"{_PASSWORDS}\s?\[(?P<items>(?:\s*(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}})\s*,?){{1,200}})\]", re.IGNORECASE
+)
+_UNDER_EACH_OTHER = re.compile(
+    rf"{_PASSWORDS}[ \t]*\n(?P<items>(?:[ \t]*-[ \t]+(?:{_QUOTED}|[^\s\"'#:]{{1,200}})[ \t]*(?:\n|\Z)){{1,500}})",
+    re.IGNORECASE,
+)
+_ITEM = re.compile(r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]+)(?P=quote)|(?P<bare>[^\s\"',-][^\s\"',]*)")
+_SET_BY_NAME = re.compile(
+    rf"(?:set|put|add|append|update|with)\w{{0,20}}\(\s?[\"'](?P<name>{_SECRET_NAME})[\"'],\s?(?P<quote>[\"'])"
+    r"(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)",
+    re.IGNORECASE,
+)
 
 
 def structured(text: str) -> Iterator[Hit]:
@@ -32,9 +47,13 @@ def structured(text: str) -> Iterator[Hit]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_ELEMENT, _NAMED):
+    for pattern in (_ELEMENT, _NAMED, _SET_BY_NAME):
         for match in pattern.finditer(text):
             yield match.span("secret")
+    for pattern in (_IN_BRACKETS, _UNDER_EACH_OTHER):
+        for passwords in pattern.finditer(text):
+            for item in _ITEM.finditer(text, *passwords.span("items")):
+                yield item.span(item.lastgroup or 0)
     kind = _MANIFEST.search(text)
     while kind:
         end = text.find("\n---", kind.end())

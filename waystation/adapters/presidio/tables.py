@@ -1,26 +1,53 @@
-"""Secrets in a column of a table, under a heading that names them. For the whole text: a table may be long."""
+"""Secrets, phones and cards in a column of a table, under a heading that names them. For the whole text: a table may be
+long.
+"""
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from waystation.adapters.presidio.formats import Hit
-from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, lower
-from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.adapters.presidio.labels import ACCESS, CARD, KEY, PASSWORD, PHONE, lower
+from waystation.adapters.presidio.stand_ins import UNLIKE_A_WORD, is_stand_in
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
-_HEADING = re.compile(rf"[\"'*_`\s]*(?:{_NAME}|(?P<short>pass|pw)|(?P<code>pin|cv[vc]2?))[\"'*_`\s]*")
-_ANY_NAME = re.compile(rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?)\b|{ACCESS}|{KEY}")
+_HEADING = re.compile(
+    rf"[\"'*_`\s]*(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
+    rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)[\"'*_`\s]*"
+)
+_ANY_NAME = re.compile(
+    rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?|pass[ _-]word)\b|{ACCESS}|{KEY}"
+    r"|phone|fax|mobil|telef|\btel\b|handy|card|kart"
+)
 _SEPARATORS = "|\t;,"
-_FIELD_NAME = re.compile(r"[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+'")
+_FIELD_NAME = re.compile(r"\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*")
+"""Two words count where no blank is before them, as there is behind a comma of a sentence."""
 _RULE = re.compile(r"[\s|:+=-]+")
 _CODE = re.compile(r"\d{3,8}")
-_LEAST_KEY = re.compile(r"(?=[^\s]*\d)(?=[^\s]*[A-Za-z])\S{6,}")
+_LEAST_KEY = re.compile(rf"(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}", re.IGNORECASE)
+_PHONE = re.compile(r"(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d")
+"""A few digits without a sign may be a count, of calls from mobiles, say."""
+_CARD = re.compile(r"\d(?:[ -]?\d){12,18}")
 _ANYTHING = re.compile(r"(?=..)\S+(?: \S+){0,5}")
+
+
+_FITS = MappingProxyType(
+    {
+        "password": ("SECRET", _ANYTHING),
+        "short": ("SECRET", _ANYTHING),
+        "key": ("SECRET", _LEAST_KEY),
+        "code": ("SECRET", _CODE),
+        "phone": ("PHONE", _PHONE),
+        "card": ("CARD", _CARD),
+    }
+)
+"""By the group of the heading: what the column holds, and the form of it."""
 
 
 class _Column(NamedTuple):
     number: int
+    type: str
     fits: re.Pattern[str]
 
 
@@ -46,11 +73,10 @@ def _end_of_line(text: str, position: int) -> int:
 
 def _columns(heading: str, separator: str) -> list[_Column]:
     names = heading.split(separator)
-    if separator in ",;" and not all(_FIELD_NAME.fullmatch(name.strip()) for name in names):
+    if separator in ",;" and not all(_FIELD_NAME.fullmatch(name) for name in names):
         return []
-    fits = {"password": _ANYTHING, "short": _ANYTHING, "key": _LEAST_KEY, "code": _CODE}
-    found = ((number, _HEADING.fullmatch(name)) for number, name in enumerate(names))
-    return [_Column(number, fits[name.lastgroup or ""]) for number, name in found if name]
+    found = ((number, _HEADING.fullmatch(name.replace("_", " "))) for number, name in enumerate(names))
+    return [_Column(number, *_FITS[name.lastgroup or ""]) for number, name in found if name]
 
 
 def _goes_on(text: str, start: int, separator: str) -> bool:
@@ -77,8 +103,8 @@ def _cells_below(
 
 
 def _cells(cells: Sequence[str], columns: Sequence[_Column], position: int) -> Iterator[Hit]:
-    for number, fits in columns:
+    for number, type_, fits in columns:
         value = cells[number].strip().strip("\"'`")
         if fits.fullmatch(value) and not is_stand_in(value):
             start = position + sum(len(cell) + 1 for cell in cells[:number]) + cells[number].index(value)
-            yield Hit("SECRET", start, start + len(value), 0.9)
+            yield Hit(type_, start, start + len(value), 0.9)

@@ -22,3 +22,6 @@ PLACES = frozenset(_text("places.txt").splitlines())
 
 NO_SECRETS = _words("no_secrets.txt")
 """What stands behind `password:` or `the password is` without being one: types, states, and words of manuals."""
+
+PROSE = NO_SECRETS | _words("words_of_prose.txt")
+"""Words of which one shows that several behind `password:` are a sentence or a heading, and no phrase."""

@@ -11,11 +11,14 @@ from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import audit
 from waystation.adapters.store.tasks import require_task
 from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.document_changes import KeptUpdate
 from waystation.domain.task import Approval, AuditEntry, Refusal, short_hash
 from waystation.domain.telling import Telling
 
 TOLD = "told-"
-"""The ids of tellings begin so: agents look for them at every turn, and for nothing else."""
+"""The ids of tellings begin so: agents look for them at every turn."""
+UPDATED = "documents-"
+"""And those of updates of the documents, for which they look as well."""
 _ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
@@ -25,7 +28,7 @@ class SqlAudit(StorePart):
     @writing
     async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
         """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
-        row = {"task_id": task_id, "entry_id": _entry_id(entry), "body": entry.model_dump_json()}
+        row = {"task_id": task_id, "entry_id": entry_id(entry), "body": entry.model_dump_json()}
         await require_task(connection, task_id)
         await add_once(connection, audit, row)
 
@@ -44,7 +47,8 @@ class SqlAudit(StorePart):
         return tuple(sorted(map(Telling.model_validate_json, bodies), key=lambda telling: telling.number))
 
 
-def _entry_id(entry: AuditEntry) -> str:
+def entry_id(entry: AuditEntry) -> str:
+    """By which the same entry twice is one."""
     match entry:
         case Approval():
             return short_hash("approval", entry.request_id, entry.decision)
@@ -54,3 +58,5 @@ def _entry_id(entry: AuditEntry) -> str:
             return short_hash("edit", entry.agent, entry.id, entry.state)
         case Telling():
             return f"{TOLD}{entry.number}"
+        case KeptUpdate():
+            return f"{UPDATED}{entry.number}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Table, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import TOLD
+from waystation.adapters.store.audit import TOLD, UPDATED
 from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.part import StorePart, writing
 from waystation.adapters.store.schema import (
@@ -71,7 +71,8 @@ class SqlForking(StorePart):
             return False
         copying, own = _Copying(connection), {"task_id": row.ref.task_id}
         await copying.copy(documents, documents.c.task_id == source, own)
-        await copying.copy(audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(TOLD), own)
+        for kind in (TOLD, UPDATED):
+            await copying.copy(audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
             await _copy_run(connection, f"{source}/{agent}", row.ref.task_id, agent)
         return True

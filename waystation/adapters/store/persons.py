@@ -71,7 +71,7 @@ class SqlPersons(StorePart):
             await _replace(connection, cell, text)
         for one in held:
             if one.is_document and one.blob in moved:
-                now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob])}
+                now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob]), "source": ""}
                 mine = (documents.c.blob == one.blob, documents.c.task_id.in_(one.task_ids))
                 await connection.execute(update(documents).where(*mine).values(now))
         await _drop(connection, set(moved))

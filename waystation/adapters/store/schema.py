@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Dialect,
@@ -17,11 +18,12 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
 )
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0009"
+REVISION = "0010"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -137,6 +139,9 @@ documents = Table(
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
+    # Content hash of the file, so that an unchanged one is not read again.
+    Column("source", String, nullable=False, server_default=""),
+    Column("removed", Boolean, nullable=False, server_default=false()),
 )
 
 runs = Table(

@@ -23,6 +23,7 @@ from waystation.adapters.store.sealed import PLAIN, AtRest
 from waystation.adapters.store.tasks import SqlTasks
 from waystation.adapters.store.texts import SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts
+from waystation.adapters.store.updates import SqlUpdates
 from waystation.adapters.store.upgrading import open_schema
 from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.store.work import SqlWork
@@ -44,6 +45,7 @@ class SqlStore(
     SqlForking,
     SqlPlans,
     SqlAudit,
+    SqlUpdates,
     SqlBills,
     SqlForgetting,
     SqlPersons,

@@ -26,6 +26,7 @@ def described(source: SourceDocument) -> Document:
         blob=content_hash(source.text),
         lines=max(1, len(source.text.splitlines())),
         characters=len(source.text),
+        source=source.source,
     )
 
 
@@ -34,19 +35,19 @@ async def add_texts(connection: AsyncConnection, by_hash: Iterable[tuple[str, st
     await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in by_hash])
 
 
-async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document]) -> None:
-    """Give the task these documents, whose texts are there."""
+async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
+    """Give the task these documents, whose texts are there, from this position on."""
     if added:
-        rows = [{"task_id": task_id, "position": n, **document.model_dump()} for n, document in enumerate(added)]
+        rows = [{"task_id": task_id, "position": n, **document.model_dump()} for n, document in enumerate(added, first)]
         await connection.execute(insert(documents), rows)
 
 
 async def documents_of(connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
     """A task's documents in the order in which they were given."""
-    columns = (documents.c.name, documents.c.blob, documents.c.lines, documents.c.characters)
+    columns = [documents.c[name] for name in Document.model_fields]
     listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
-    rows = (await connection.execute(listed)).all()
-    return tuple(Document(name=row.name, blob=row.blob, lines=row.lines, characters=row.characters) for row in rows)
+    rows = (await connection.execute(listed)).mappings().all()
+    return tuple(Document.model_validate(dict(row)) for row in rows)
 
 
 class SqlTexts(StorePart):

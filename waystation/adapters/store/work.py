@@ -59,3 +59,10 @@ class SqlWork(StorePart):
         handed_in = select(deliverables.c.body).where(deliverables.c.run_id == run_id)
         body: str | None = (await connection.execute(handed_in)).scalar_one_or_none()
         return None if body is None else _DELIVERABLE.validate_json(body)
+
+    @reading
+    async def deliverables(self, connection: AsyncConnection, task_id: str) -> dict[str, Deliverable]:
+        """What all agent runs of a task handed in, by run id."""
+        handed_in = select(deliverables.c.run_id, deliverables.c.body).where(deliverables.c.task_id == task_id)
+        rows = (await connection.execute(handed_in)).all()
+        return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}

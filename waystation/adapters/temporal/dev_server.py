@@ -18,7 +18,7 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
 from waystation.adapters.temporal import die_with_parent
-from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect
+from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
 from waystation.domain.errors import Unreachable
 
 HOST = "127.0.0.1"
@@ -148,7 +148,7 @@ async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, 
         async with asyncio.timeout(START_SECONDS):
             while process.poll() is None:
                 try:
-                    client = await connect(target)
+                    client = await connect(target, runtime=quiet_runtime())
                     await client.count_workflows()
                 except (Unreachable, RPCError):
                     await asyncio.sleep(POLL_SECONDS)

@@ -12,11 +12,18 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.connect import RPC_TIMEOUT
 from waystation.domain.errors import BadInput
-from waystation.domain.forgetting import ForgetOrder, Forgotten
-from waystation.domain.names import FORGET_WORKFLOW, RETENTION_WORKFLOW, WORKFLOWS_QUEUE, remembering_id, retention_id
+from waystation.domain.forgetting import CarriedOut, ForgetOrder
+from waystation.domain.names import (
+    FORGET_WORKFLOW,
+    RETENTION_WORKFLOW,
+    WORKFLOWS_QUEUE,
+    notices_id,
+    remembering_id,
+    retention_id,
+)
 
 
-async def carry_out(client: Client, order: ForgetOrder, summary: str) -> Forgotten:
+async def carry_out(client: Client, order: ForgetOrder, summary: str) -> CarriedOut:
     """Have the workers carry the order out, and wait for it. Where the same order is under way, it is carried out
     after that, and finds what that has left: what went is counted once.
 
@@ -28,7 +35,7 @@ async def carry_out(client: Client, order: ForgetOrder, summary: str) -> Forgott
             order,
             id=order.workflow_id,
             task_queue=WORKFLOWS_QUEUE,
-            result_type=Forgotten,
+            result_type=CarriedOut,
             static_summary=summary,
         )
     except WorkflowAlreadyStartedError:
@@ -52,9 +59,34 @@ async def keep_retention(client: Client, store_id: str) -> None:
 
 
 async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
-    """Delete the workflow histories of tasks; how many the server still had. It deletes them a moment later."""
-    ids = [workflow_id for task_id in task_ids for workflow_id in (task_id, remembering_id(task_id))]
-    return sum([await delete_history(client, workflow_id) for workflow_id in ids])
+    """Delete every execution of these tasks, of their subagents and notices, and of what brought their documents into
+    memory; how many the server still had. It deletes them a moment later. Raises RPCError.
+    """
+    return sum([await _delete_all_of(client, task_id) for task_id in task_ids])
+
+
+async def _delete_all_of(client: Client, task_id: str) -> int:
+    """The list of executions lags behind the server: the newest ones of the ids that are known are asked for."""
+    listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(task_id))}
+    newest = {(name, await _newest_run(client, name)) for name in (task_id, remembering_id(task_id))}
+    found = {(workflow_id, run_id) for workflow_id, run_id in listed | newest if run_id is not None}
+    return sum([await delete_history(client, *execution) for execution in sorted(found)])
+
+
+def _executions_of(task_id: str) -> str:
+    """The task's own, its subagents' (their ids begin with the task's), its notices', and its documents'."""
+    beginnings = (task_id, notices_id(task_id), remembering_id(task_id))
+    return " OR ".join(f'WorkflowId STARTS_WITH "{beginning}"' for beginning in beginnings)
+
+
+async def _newest_run(client: Client, workflow_id: str) -> str | None:
+    """None: the server knows no such workflow."""
+    try:
+        return (await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)).run_id
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
 
 
 async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:

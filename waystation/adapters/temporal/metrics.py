@@ -6,6 +6,7 @@ Labels are names of models, kinds and statuses: never ids, so that their number 
 from temporalio.common import MetricMeter
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 
+from waystation.adapters.temporal.core_logs import plain_logging
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable
 from waystation.domain.privacy import Place
@@ -28,7 +29,7 @@ def prometheus_runtime(host: str, port: int) -> Runtime:
         bind_address=address, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
     )
     try:
-        return Runtime(telemetry=TelemetryConfig(metrics=config))
+        return Runtime(telemetry=TelemetryConfig(logging=plain_logging(), metrics=config))
     except ValueError as error:
         raise BadInput(f"metrics cannot be served at {address}: {error}") from error
 
@@ -41,6 +42,7 @@ class TemporalMeter:
         self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
         self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
         self._calls = meter.create_counter("waystation_model_calls", "Model calls")
+        self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
         self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
         self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
         self._redactions = meter.create_counter("waystation_redactions", "Private stretches replaced")
@@ -61,6 +63,7 @@ class TemporalMeter:
         }
         for kind, tokens in kinds.items():
             self._tokens.add(tokens, {**labels, "kind": kind})
+        self._searches.add(used.searches, {"model": charge.model})
         if charge.cost_micro_usd is None:
             self._unpriced.add(1, labels)
         else:

@@ -19,18 +19,7 @@ from waystation.adapters.temporal.connect import RPC_TIMEOUT
 from waystation.adapters.temporal.forgetting import delete_history
 from waystation.domain.errors import BadInput
 from waystation.domain.names import ERASE_WORKFLOW, WORKFLOWS_QUEUE
-from waystation.domain.persons import Erasure, PersonOrder
-from waystation.domain.task import short_hash
-from waystation.domain.value import Value
-
-
-class SeenHistory(Value):
-    """A workflow whose history has what was looked for."""
-
-    workflow_id: str
-    run_id: str
-    closed: bool
-    count: int
+from waystation.domain.persons import Erasure, PersonOrder, SeenHistory
 
 
 async def carry_out(client: Client, order: PersonOrder) -> Erasure:
@@ -42,7 +31,7 @@ async def carry_out(client: Client, order: PersonOrder) -> Erasure:
         return await client.execute_workflow(
             ERASE_WORKFLOW,
             order,
-            id=f"erase-{short_hash(order.tenant, order.wanted)}",
+            id=order.workflow_id,
             task_queue=WORKFLOWS_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             result_type=Erasure,
@@ -51,6 +40,20 @@ async def carry_out(client: Client, order: PersonOrder) -> Erasure:
     except WorkflowFailureError as error:
         reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
         raise BadInput(f"the workers could not erase: {reason}") from error
+
+
+async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
+    """What the last order of this id did; one that is under way is waited for. None: the server has none that was
+    carried out. Raises RPCError.
+    """
+    try:
+        return await client.get_workflow_handle(workflow_id, result_type=Erasure).result()
+    except WorkflowFailureError:
+        return None
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
 
 
 async def histories_with(client: Client, own: Collection[str], count: Callable[[str], int]) -> tuple[SeenHistory, ...]:
@@ -69,9 +72,9 @@ async def histories_with(client: Client, own: Collection[str], count: Callable[[
     return tuple(found)
 
 
-async def delete_closed(client: Client, seen: Collection[SeenHistory]) -> int:
-    """Delete those that are closed; how many the server still had. It deletes them a moment later."""
-    return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen if one.closed])
+async def delete_seen(client: Client, seen: Collection[SeenHistory]) -> int:
+    """Delete these; how many the server still had. It deletes them a moment later. Raises RPCError."""
+    return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen])
 
 
 async def running(client: Client, workflow_id: str) -> bool:

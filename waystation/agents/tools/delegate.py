@@ -9,7 +9,7 @@ from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, Typed
 from waystation.domain.citations import citations_in
 from waystation.domain.delegation import HandedBack
 from waystation.domain.plan import Role
-from waystation.domain.projection import SOON
+from waystation.domain.projection import FIRST, SOON
 from waystation.ports import WorkStore
 
 TITLE_CHARACTERS = 60
@@ -40,7 +40,7 @@ class Delegate(TypedTool[DelegateInput]):
         "in one reply and they work side by side. You get back what each found, with its sources."
     )
     permission = "delegate"
-    urgency = {"executing": SOON, "reflecting": SOON}
+    urgency = {"executing": FIRST, "reflecting": SOON}
     input_model = DelegateInput
 
     def __init__(self, work: WorkStore) -> None:

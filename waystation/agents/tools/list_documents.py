@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.documents import REMOVED, Document
 from waystation.domain.procedures import evidence
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentStore
@@ -31,13 +32,15 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
         """One line a document, and where to go on."""
         documents = evidence(await self._documents.documents(at.run.task_id))
         start = arguments.first - 1
-        lines = [
-            f"{document.name} ({document.lines:,} lines, {document.characters:,} characters)"
-            for document in documents[start : start + arguments.count]
-        ]
+        lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = page(lines, at.page_characters)
         shown = start + len(taken)
         if not taken:
             return f"There are {len(documents)} documents; none from number {arguments.first} on."
         rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
         return "\n".join([*taken, *rest])
+
+
+def _line(document: Document) -> str:
+    size = f"{document.lines:,} lines, {document.characters:,} characters"
+    return f"{document.name} ({REMOVED if document.removed else size})"

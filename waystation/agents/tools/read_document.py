@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.documents import Document, named
+from waystation.domain.documents import REMOVED, Document, named
 from waystation.domain.procedures import evidence, is_procedure
 from waystation.domain.projection import FIRST, urgent
 from waystation.ports import DocumentStore
@@ -66,11 +66,13 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     """The document of that name.
 
     Raises:
-        ToolRefused: there is none; names the closest ones.
+        ToolRefused: there is none, which names the closest ones; or it was removed.
     """
     if document := named(name, documents):
         if is_procedure(document.name):
             raise ToolRefused(f"{document.name} is a procedure, and no evidence to read or cite; read_skill shows it.")
+        if document.removed:
+            raise ToolRefused(f"{document.name} was {REMOVED}: it is no evidence any more. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
     hint = f"Did you mean {', '.join(close)}?" if close else "list_documents names them all."

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from waystation.agents.tools.read_document import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.agents.web_pages import kept_pages
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.domain.work import Note
 from waystation.ports import DocumentStore, WorkStore
@@ -33,14 +34,20 @@ class TakeNote(TypedTool[TakeNoteInput]):
 
     async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
         """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
-        document = find(arguments.document, await self._documents.documents(at.run.task_id))
-        if not arguments.first_line <= arguments.last_line <= document.lines:
+        name, lines = await self._source(arguments.document, at)
+        if not arguments.first_line <= arguments.last_line <= lines:
             raise ToolRefused(
-                f"Lines {arguments.first_line}-{arguments.last_line} are not in {document.name}, "
-                f"which has {document.lines} lines."
+                f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
             )
-        found = arguments.model_copy(update={"document": document.name})
+        found = arguments.model_copy(update={"document": name})
         note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
         await self._work.add_note(at.fence, at.run.task_id, note)
         notes = await self._work.notes(at.run.task_id, at.run.run_id)
         return f"note {len(notes)} kept"
+
+    async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
+        """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
+        if fetched := kept_pages(at.transcript.messages).get(name):
+            return name, len((await self._documents.get_text(fetched.blob)).splitlines())
+        document = find(name, await self._documents.documents(at.run.task_id))
+        return document.name, document.lines

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from waystation.adapters.conversation.request_body import RequestBody
+from waystation.agent_terms import OUTPUT_RESERVE
 from waystation.cli.amounts import parse_tokens
 from waystation.domain.compaction.policy import Policy, Strategy
 from waystation.domain.compaction.tokens import Measure, fixed_tokens
@@ -11,7 +12,6 @@ from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, 
 from waystation.domain.presets import Wishes
 from waystation.domain.profiles import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, profile_of, wishes_of
 from waystation.settings import Settings
-from waystation.terms import OUTPUT_RESERVE
 
 READING = frozenset(
     {"read", "get", "list", "search", "find", "view", "fetch", "query", "grep", "glob", "ls", "cat", "show", "open"}

@@ -22,7 +22,7 @@ ValueArgument = Annotated[
 ]
 TypeOption = Annotated[
     str | None,
-    typer.Option("--type", help="What placeholders call it, like PERSON: for a value that the rules do not recognise."),
+    typer.Option("--type", help="What placeholders call it, like PHONE: for a value that the rules do not recognise."),
 ]
 MOST_PLACES = 5
 """Ids of tasks or workflows that are listed beside a count."""
@@ -59,8 +59,9 @@ def say_limits(found: Found) -> None:
     """What was not looked for, and where."""
     if not found.recognised:
         say(
-            "no rule recognises this value by itself: it was looked for as it is written, and by the placeholders "
-            "whose originals have it; --type PERSON (or another type) also looks for its own placeholder"
+            "no rule recognises this value by itself: it was looked for as it is written, as "
+            f"{' and '.join(found.types)}, and by the placeholders whose originals have it; "
+            "--type looks for it as another type"
         )
     if found.finding:
         say(found.finding)

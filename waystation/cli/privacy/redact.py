@@ -32,7 +32,7 @@ def redact(
         Policy | None, typer.Option("--policy", help="How much is replaced; by default what the settings say.")
     ] = None,
     place: Annotated[
-        Place,
+        str,
         typer.Option(
             "--place", help=f"Where the text would go (docs/privacy.md): {', '.join(PLACES)}.", metavar="PLACE"
         ),
@@ -53,7 +53,7 @@ def redact(
         return
     if place not in PLACES:
         raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
-    found = asyncio.run(_redacted(read_text(file), place, policy, Settings()))
+    found = asyncio.run(_redacted(read_text(file), Place(place), policy, Settings()))
     for note in redaction_notes(found):
         say(note)
     if as_json:

@@ -50,4 +50,10 @@ def _demands(message: Message) -> Iterator[str]:
     if is_stand_in(message):
         yield from entries(message, DEMANDED)
         return
-    yield from (sentence for sentence, demands in sentences(message.text) if demands)
+    # What people tell a task at work is meant for all that is to come, in whatever words.
+    heeded = message.told > 0
+    yield from (
+        sentence
+        for sentence, demands in sentences(message.text)
+        if demands or (heeded and len(sentence) <= MOST_CHARACTERS)
+    )

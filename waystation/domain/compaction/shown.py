@@ -68,6 +68,8 @@ def shown(transcript: Transcript) -> ShownTranscript:
                 id=message.id,
                 role=message.role,
                 blocks=message.blocks,
+                told=message.told,
+                updates=message.updates,
                 hidden_by=hiding.get(message.id),
                 masked_by={call: masks[call] for call in _answered(message) if call in masks},
                 pinned=message.id in pins,

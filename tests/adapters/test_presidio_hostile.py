@@ -1,0 +1,33 @@
+"""Texts that make careless patterns try every way to split them: each is read in one go, or the time limit ends it."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from waystation.adapters.presidio.private_keys import private_keys
+from waystation.adapters.presidio.signed import signed
+from waystation.adapters.presidio.sql import inserted
+
+LONG = 100_000
+INSERT = "insert into t (a, password) values "
+BEGIN = "-----BEGIN PRIVATE KEY-----\n"
+TEXTS: list[tuple[Callable[[str], Iterable[object]], str]] = [
+    (inserted, f"{INSERT}({' ' * LONG}"),
+    (inserted, f"{INSERT}({chr(39) * LONG}"),
+    (inserted, INSERT + "(1,'x')," * (LONG // 8)),
+    (inserted, f"{INSERT}({'a(' * LONG}"),
+    (private_keys, BEGIN * (LONG // len(BEGIN))),
+    (private_keys, BEGIN + ("MHcCAQEEIB" * 4 + " ") * (LONG // 40)),
+    (private_keys, "-" * LONG),
+    (private_keys, f"-----BEGIN {'A ' * LONG}"),
+    (lambda text: signed(text, 0, len(text)), f"Author: {'Ada-' * LONG}"),
+    (lambda text: signed(text, 0, len(text)), f"A{'é' * LONG}"),
+    (lambda text: signed(text, 0, len(text)), "Ada Lovelace " * (LONG // 13)),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", range(len(TEXTS)))
+def test_a_text_that_is_made_to_be_slow_is_read(number: int) -> None:
+    find, text = TEXTS[number]
+    assert len(list(find(text))) <= 1

@@ -1,0 +1,121 @@
+"""Documents that change while their task works, on both databases: put in place once, kept and forgotten as a whole."""
+
+from datetime import timedelta
+
+import pytest
+
+from tests.adapters.test_store_forgetting import ended
+from tests.store_contract.values import NOON, request, row
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.schema import texts
+from waystation.adapters.store.texts import described
+from waystation.domain.document_changes import DocumentSet, DocumentsUpdate, KeptUpdate
+from waystation.domain.documents import Document
+from waystation.domain.errors import StoreError, UnknownTask
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.persons import ERASED, PersonOrder, Sought
+from waystation.domain.task import SourceDocument, TaskRow
+
+A = SourceDocument(name="a.md", text="Ada Lovelace wrote this.", source="f" * 64)
+B = SourceDocument(name="b.md", text="High water at noon.")
+NEWER = SourceDocument(name="a.md", text="Ada Lovelace wrote more.", source="e" * 64)
+
+
+async def begun(store: SqlStore, name: str = "first") -> TaskRow:
+    task = row(request(name))
+    task = task.model_copy(update={"ref": task.ref.model_copy(update={"store_id": await store.store_id()})})
+    await store.register(task, [A, B])
+    return task
+
+
+async def given(
+    store: SqlStore, task: TaskRow, number: int, *documents: SourceDocument, missing: tuple[str, ...] = ()
+) -> KeptUpdate:
+    """As the client and the task's workflow do it."""
+    for one in documents:
+        await store.put_text(one.text)
+    listed = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
+    blob = await store.put_text(listed.model_dump_json())
+    update = DocumentsUpdate(number=number, given=blob, by="Ada", updated_at=NOON + timedelta(minutes=number))
+    return await store.update_documents(task.ref.task_id, update, listed)
+
+
+def seen(documents: tuple[Document, ...]) -> list[tuple[str, str, bool]]:
+    return [(one.name, one.blob[:4], one.removed) for one in documents]
+
+
+async def test_new_versions_take_the_places_of_old_ones_new_documents_come_last_and_removed_ones_stay(
+    store: SqlStore,
+) -> None:
+    task = await begun(store)
+    new = SourceDocument(name="0.md", text="New.")
+    kept = await given(store, task, 1, NEWER, new, missing=("b.md",))
+    documents = await store.documents(task.ref.task_id)
+    blobs = [described(one).blob[:4] for one in (NEWER, B, new)]
+    assert seen(documents) == [("a.md", blobs[0], False), ("b.md", blobs[1], True), ("0.md", blobs[2], False)]
+    assert documents[0].source == NEWER.source
+    assert (kept.changed, kept.added, kept.removed, kept.text) == (1, 1, 1, "1 changed, 1 added, 1 removed")
+    assert await store.document_updates(task.ref.task_id) == (kept,)
+    assert await store.audit_trail(task.ref.task_id) == (kept,)
+
+
+async def test_an_update_that_is_carried_out_twice_is_carried_out_once(store: SqlStore) -> None:
+    task = await begun(store)
+    first = await given(store, task, 1, NEWER)
+    await given(store, task, 2, A)
+    assert await given(store, task, 1, NEWER) == first
+    assert [one.number for one in await store.document_updates(task.ref.task_id)] == [1, 2]
+    assert (await store.documents(task.ref.task_id))[0].blob == described(A).blob
+
+
+async def test_other_tasks_keep_their_documents(store: SqlStore) -> None:
+    task, other = await begun(store), await begun(store, "other")
+    await given(store, task, 1, NEWER, missing=("b.md",))
+    assert await store.documents(other.ref.task_id) == (described(A), described(B))
+
+
+async def test_documents_of_an_unknown_task_are_not_updated(store: SqlStore) -> None:
+    task = await begun(store)
+    unknown = task.model_copy(update={"ref": task.ref.model_copy(update={"task_id": "task-0"})})
+    with pytest.raises(UnknownTask):
+        await given(store, unknown, 1, NEWER)
+
+
+async def test_a_forgotten_task_takes_its_earlier_versions_along_but_not_those_of_others(store: SqlStore) -> None:
+    task = await begun(store)
+    await given(store, task, 1, NEWER)
+    last = SourceDocument(name="a.md", text="Ada Lovelace wrote nothing.")
+    await given(store, task, 2, last)
+    other = await begun(store, "other")
+    await store.finish(task.ref.task_id, ended(task, await store.put_text("# Report")))
+    order = ForgetOrder(
+        store_id=task.ref.store_id, tenant=task.ref.tenant, task_ids=(task.ref.task_id,), everything=True
+    )
+    await store.forget(order)
+    for gone in (NEWER, last):
+        with pytest.raises(StoreError):
+            await store.get_text(described(gone).blob)
+    assert [await store.get_text(one.blob) for one in await store.documents(other.ref.task_id)] == [A.text, B.text]
+    async with store.database.read() as connection:
+        left = (await connection.execute(texts.select())).all()
+    assert len(left) == 2, "nor is the list left of what was given"
+
+
+async def test_a_person_is_erased_from_versions_before_as_well_and_the_file_is_read_again(
+    store: SqlStore,
+) -> None:
+    task = await begun(store)
+    await given(store, task, 1, NEWER)
+    order = PersonOrder(store_id=task.ref.store_id, tenant=task.ref.tenant, wanted="", placeholders=())
+    await store.erase(order, Sought("Ada Lovelace", ()))
+    (update,) = await store.document_updates(task.ref.task_id)
+    (change,) = update.changes
+    assert [await store.get_text(blob) for blob in (change.before, change.after)] == [
+        f"{ERASED} wrote this.",
+        f"{ERASED} wrote more.",
+    ]
+    newest = (await store.documents(task.ref.task_id))[0]
+    assert (newest.blob, newest.source) == (change.after, "")
+    for gone in (A, NEWER):
+        with pytest.raises(StoreError):
+            await store.get_text(described(gone).blob)

@@ -1,0 +1,138 @@
+"""Documents change while agents work: each hears once which, and where; tools and the report go by the new versions."""
+
+from tests.agents.office import DOCUMENTS, NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.test_agent_loop import READ, SUBMIT
+from tests.agents.test_librarian import Shelf, shelf
+from tests.agents.test_publisher import hand_in, published
+from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.store.texts import described
+from waystation.agents.recollection import Recollection
+from waystation.agents.rewinder import Rewinder
+from waystation.domain.compaction.constraints import user_words
+from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
+from waystation.domain.leg import Finished, TurnLimit
+from waystation.domain.messages import Message
+from waystation.domain.task import SourceDocument
+from waystation.domain.work import ReportDraft
+from waystation.testing import ScriptedModel, scripted_reply
+
+NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
+READ_AGAIN = scripted_reply(use("read_document", "c5", name="harbour.md"))
+QUOTED = ReportDraft(
+    title="The harbour",
+    summary='It "silted up within ten years" [harbour.md:2-2] and "was filled in by hand" [harbour.md:1-1].',
+)
+
+
+async def update(office: Office, number: int, *documents: SourceDocument, missing: tuple[str, ...] = ()) -> None:
+    for one in documents:
+        await office.store.put_text(one.text)
+    given = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
+    asked = DocumentsUpdate(number=number, given="0" * 64, updated_at=NOON)
+    await office.store.update_documents(TASK, asked, given)
+
+
+async def news(office: Office) -> list[Message]:
+    return [message for message in (await office.transcript()).messages if message.updates]
+
+
+async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_version(office: Office) -> None:
+    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    assert isinstance(await office.leg(ScriptedModel([READ])), TurnLimit)
+    await update(office, 1, NEWER)
+    second = ScriptedModel([READ_AGAIN])
+    await office.leg(second, 2)
+    assert isinstance(await office.leg(ScriptedModel([SUBMIT]), 3), Finished)
+    (heard,) = await news(office)
+    assert (heard.id, heard.updates) == ("m4", 1)
+    assert "- changed: harbour.md (lines 2-3; 3 lines now)" in heard.text
+    assert [message.id for message in second.requests[0].messages] == ["m1", "m2", "m3", "m4"]
+    assert heard.of_the_platform
+    assert user_words([heard]) == (), "no wish of the user"
+    results = [result.content for message in (await office.transcript()).messages for result in message.tool_results]
+    assert "It silted up within ten years." in results[0]
+    assert "2| It was dredged." in results[1]
+
+
+async def test_updates_in_quick_succession_are_one_message_of_what_they_did_together(office: Office) -> None:
+    lamp = SourceDocument(name=f"lamp {SECRET}.md", text="Lit.\n")
+    await update(office, 1, NEWER, lamp)
+    await update(office, 2, SourceDocument(name="harbour.md", text="Gone.\n"), missing=("keeper.md",))
+    await office.leg(ScriptedModel([SUBMIT]))
+    (heard,) = await news(office)
+    assert heard.updates == 2
+    assert "- changed: harbour.md (line 1; 1 lines now)\n- removed: keeper.md\n" in heard.text
+    assert f"- added: lamp {SECRET_PLACEHOLDER}.md (1 lines)" in heard.text
+    assert SECRET not in heard.text
+
+
+async def test_an_update_that_changed_nothing_or_was_undone_says_nothing(office: Office) -> None:
+    await update(office, 1, NEWER)
+    await update(office, 2, SourceDocument(name="harbour.md", text=(await first_text(office))))
+    await office.leg(ScriptedModel([SUBMIT]))
+    assert await news(office) == []
+
+
+async def first_text(office: Office) -> str:
+    (update, *_) = await office.store.document_updates(TASK)
+    return await office.store.get_text(update.changes[0].before)
+
+
+async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -> None:
+    office.terms = office.terms.model_copy(update={"turn_limit": 1})
+    await office.leg(ScriptedModel([READ]))
+    await update(office, 1, NEWER)
+    await office.leg(ScriptedModel([READ_AGAIN]), 2)
+    await Rewinder(office.store, office.store, office.store, office.archive).rewind(
+        office.run_ref(), "m3", "edit-1", keep=True
+    )
+    await office.leg(ScriptedModel([SUBMIT]), 3)
+    assert [message.id for message in await news(office)] == ["m4", "m7"]
+
+
+async def test_numbers_stay_where_documents_are_removed_and_tools_say_so(office: Office) -> None:
+    await update(office, 1, SourceDocument(name="lamp.md", text="The lamp was lit.\n"), missing=("harbour.md",))
+    listed = await office.call(use("list_documents"))
+    assert listed.splitlines()[0] == "harbour.md (removed while the task ran)"
+    assert [line.split(" (")[0] for line in listed.splitlines()] == ["harbour.md", "keeper.md", "lamp.md"]
+    read = await office.call(use("read_document", name="harbour.md"))
+    assert read == ("ERROR harbour.md was removed while the task ran: it is no evidence any more. Go on without it.")
+    third = use("search_documents", query="lamp lit", first_document=3, last_document=3)
+    assert "[lamp.md:1-1]" in await office.call(third)
+
+
+async def test_an_index_that_is_there_follows_the_documents(office: Office) -> None:
+    search = Bm25DocumentSearch(office.store)
+    assert [hit.name for hit in await search.search(TASK, "silted key", 9)] == ["harbour.md", "keeper.md"]
+    lamp = SourceDocument(name="lamp.md", text="The lamp was lit.\n")
+    await update(office, 1, NEWER, lamp, missing=("keeper.md",))
+    assert await search.search(TASK, "key", 9) == ()
+    assert [hit.name for hit in await search.search(TASK, "dredged", 9)] == ["harbour.md"]
+    assert [hit.name for hit in await search.search(TASK, "lamp", 9, range(3, 4))] == ["lamp.md"]
+
+
+async def test_a_citation_that_held_in_the_version_before_is_said_to_be_outdated_and_not_invented(
+    office: Office,
+) -> None:
+    await hand_in(office, "writing", QUOTED)
+    await update(office, 1, NEWER)
+    _, report = await published(office)
+    assert "[harbour.md:2-2]: the document changed while the task ran; it held in the version before" in report
+    assert "[harbour.md:1-1]: the quoted words do not stand there" in report
+    await update(office, 2, missing=("harbour.md",))
+    _, report = await published(office)
+    assert "[harbour.md:2-2]: the document was removed while the task ran; it held before" in report
+    assert "[harbour.md:1-1]: there is no such document" in report
+
+
+async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the_task(office: Office) -> None:
+    earlier = await shelf(office, "task-2", *DOCUMENTS)
+    await earlier.remember()
+    recollection = Recollection(office.memory, office.embedder, office.redactor, office.store, office.store)
+    await update(office, 1, NEWER, missing=("keeper.md",))
+    assert await recollection.find(office.run_ref(), "harbour silted up within ten years") == ()
+    own = Shelf(office)
+    office.memory.passages.clear()
+    await own.remember()
+    assert [passage.document for passage in own.in_memory] == ["harbour.md"]
+    assert "It was dredged." in own.in_memory[0].text

@@ -1,0 +1,71 @@
+"""How hard an agent's model works, through the loop: what its calls ask for, what they may cost, what stays signed."""
+
+import pytest
+
+from tests.agents.full_context import compressed, summary
+from tests.agents.office import Office, use
+from tests.agents.test_agent_loop_budget import first_request
+from tests.unit.histories import prose
+from waystation.domain.amount import Limit
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.policy import Strategy
+from waystation.domain.leg import AllowanceSpent, ContextFull, Finished
+from waystation.domain.messages import Thinking
+from waystation.testing import ScriptedModel, scripted_reply
+
+STAYS: dict[Strategy, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}
+"""Whether a strategy leaves loops at the end as they are."""
+FINDING = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
+SUBMIT = scripted_reply(use("submit_findings", findings=[FINDING]))
+
+
+def thinking(office: Office, tokens: int) -> Office:
+    """As the terms of a task that sets so many tokens of each reply aside."""
+    changes = {"effort": "high", "thinking": tokens, "max_output": tokens + 4_000, "output_floor": tokens + 256}
+    office.terms = office.terms.model_copy(update=changes)
+    return office
+
+
+async def test_every_call_of_an_agent_asks_for_its_effort_and_thinking(office: Office) -> None:
+    model = ScriptedModel([scripted_reply(use("list_documents")), SUBMIT])
+    assert isinstance(await thinking(office, 2_048).leg(model), Finished)
+    assert [(call.effort, call.thinking, call.max_output) for call in model.requests] == [("high", 2_048, 6_048)] * 2
+
+
+async def test_a_call_that_has_no_room_for_its_thinking_and_a_reply_is_not_made(office: Office) -> None:
+    counted = await office.model.count_tokens(await first_request(thinking(office, 2_048), left=9_999))
+    office.limit = Limit(tokens=counted + 2_048 + 256 - 700)
+    model = ScriptedModel([SUBMIT])
+    stopped = await office.leg(model)
+    assert isinstance(stopped, AllowanceSpent)
+    assert model.calls == 0
+    office.limit = office.limit.raised(stopped.needed)
+    assert isinstance(await office.leg(model, 2), Finished)
+    assert model.requests[0].max_output >= 2_048 + 256
+
+
+@pytest.mark.parametrize("strategy", STAYS)
+async def test_what_a_model_signed_stays_with_its_loop_as_it_was_or_goes_with_it(
+    office: Office, strategy: Strategy
+) -> None:
+    office.terms = office.terms.model_copy(update={"strategy": strategy, "turn_limit": 40})
+    thoughts = [
+        Thinking(thinking=f"  Thought {n}: Größe …\n\u2028{prose(1_500)}", signature=f"c2ln{n:02}+/==")
+        for n in range(30)
+    ]
+    replies = [scripted_reply(thought, use("list_documents", f"c{n}")) for n, thought in enumerate(thoughts)]
+    full = await office.leg(ScriptedModel(replies))
+    assert isinstance(full, ContextFull)
+    outcome = await compressed(office, ScriptedModel([summary()]))
+    assert outcome.status is Status.COMPRESSED
+    model = ScriptedModel([SUBMIT])
+    assert isinstance(await office.leg(model, 2), Finished)
+    (sent,) = (request.messages for request in model.requests)
+    assert violations(sent) == ()
+    kept = [message for message in sent if message.role == "assistant" and message.tool_uses]
+    said = [reply.blocks for reply in replies]
+    assert [message.blocks for message in kept if message.blocks not in said] == []
+    signed = [block for message in sent for block in message.blocks if isinstance(block, Thinking)]
+    assert signed == [block for message in kept for block in message.blocks if isinstance(block, Thinking)]
+    assert (STAYS[strategy], len(kept) < full.standing.totals.turns) == (len(kept) > 0, True)

@@ -1,0 +1,61 @@
+"""Everything is killed while a person is asked about a call: the question stays, and its call is made once."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.end_to_end.harbours import ASKED, write_harbours
+from tests.end_to_end.messages_server import serving
+from tests.end_to_end.scripted_agents import ScriptedServer
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
+from tests.end_to_end.test_killed_platform import kill_everything, platform
+from tests.end_to_end.transcripts import made
+from waystation.adapters.offline.replies import call
+
+LETTERS = Path(__file__).with_name("letter_server.py")
+WHOM = "the keeper of Nordvik"
+SEND = call("letters__send", to=WHOM)
+
+
+def inbox(shell: Shell) -> list[dict[str, Any]]:
+    """What waits for an answer."""
+    listed = shell.run("approvals", "--json")
+    assert listed.returncode == 0, listed.stderr
+    return [entry["approval"] for entry in json.loads(listed.stdout)]
+
+
+@pytest.mark.timeout(600)
+def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_call_is_made_once(
+    tmp_path: Path,
+) -> None:
+    documents, config, sent = write_harbours(tmp_path / "harbours"), tmp_path / "mcp.json", tmp_path / "sent.txt"
+    letters = {"command": sys.executable, "args": [str(LETTERS), str(sent)]}
+    config.write_text(json.dumps({"mcpServers": {"letters": letters}}), encoding="utf-8")
+    script = {"research-1": [[SEND]]}
+    with (
+        serving(ScriptedServer(delay=0.0, scripts=script)) as server,
+        platform(tmp_path / "home", server, WAYSTATION_TOOL_SERVERS=str(config)) as shell,
+    ):
+        task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
+        until(lambda: shell.json("show", task)["phase"] == "paused", 240, "the question")
+        before = inbox(shell)
+        kill_everything(shell.home)
+        assert not sent.exists()
+        assert shell.run("up").returncode == 0
+
+        assert inbox(shell) == before
+        (asked,) = before
+        assert WHOM in asked["action"]["text"]
+        answers = [shell.run("approve", task, "--request", asked["request_id"], "--by", "Ada") for _ in range(2)]
+        assert shell.answer_until_over(task) == "done"
+        assert [answer.returncode == 0 for answer in answers] == [True, False]
+        assert f"refused: {asked['request_id']} was already approved" in answers[1].stderr
+
+        assert sent.read_text() == f"{WHOM}\n"
+        (result,) = [one for one in made(shell, task, "research-1") if one.tool == SEND.name]
+        assert f"sent to {WHOM}" in result.text
+        assert [one["decision"] for one in shell.json("show", task)["approvals"]] == ["approved"]
+        assert_no_committed_turn_was_asked_again(server, shell)

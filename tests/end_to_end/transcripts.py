@@ -1,0 +1,31 @@
+"""What agents said and were told, as `waystation transcript … --json` prints it."""
+
+from typing import NamedTuple
+
+from pydantic import TypeAdapter
+
+from tests.end_to_end.shell import Shell
+from waystation.domain.compaction.shown import ShownTranscript
+from waystation.domain.messages import Message
+
+
+class Made(NamedTuple):
+    """A call and its result."""
+
+    tool: str
+    text: str
+    is_error: bool
+
+
+def said(shell: Shell, task: str, agent: str) -> tuple[Message, ...]:
+    """The messages of an agent, in order."""
+    printed = shell.json("transcript", task, "--agent", agent)
+    return TypeAdapter(ShownTranscript).validate_python(printed).messages
+
+
+def made(shell: Shell, task: str, agent: str) -> list[Made]:
+    """The calls of an agent that have results, in order."""
+    messages = said(shell, task, agent)
+    results = {result.tool_use_id: result for message in messages for result in message.tool_results}
+    calls = [call for message in messages for call in message.tool_uses if call.id in results]
+    return [Made(call.name, results[call.id].content, results[call.id].is_error) for call in calls]

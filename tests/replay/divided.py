@@ -1,0 +1,74 @@
+"""The task of which histories are recorded beside the usual one: all that can come to pass in one comes to pass in it.
+
+Its researcher delegates, and asks before it writes a letter; a subagent asks for money; people tell it something and
+give it a document again; its plan is revised, and its report is sent back once.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from temporalio.client import Client, WorkflowHandle
+
+from tests.crew import NOTE, Call, Gate
+from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
+from tests.letters import SendLetter
+from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
+from tests.post import letter
+from tests.running import Counter, opened_parts, until, working
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.tables.engine import DuckDbTables
+from waystation.client_documents import kept, read_again
+from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
+from waystation.domain.task import TaskProgress
+from workers.tools import Reach
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
+SCRIPTS = {
+    "harbours": [[delegate("beacons", 60), delegate("bars", 20)], [NOTE, letter()], [HAND_IN]],
+    "harbours.1": [*[[NOTE]] * 60, [HAND_IN]],
+}
+HELD = Call("tides", 3)
+
+
+@dataclass
+class WholeCrew(DelegatingCrew, OverseenCrew):
+    """Delegates by its scripts, revises and reviews."""
+
+
+@asynccontextmanager
+async def divided(client: Client, folder: Path, redactor: PresidioRedactor) -> AsyncGenerator[Counter]:
+    """The platform on which that task has come to its end."""
+    gate = Gate(HELD)
+    crew = WholeCrew(before=gate, scripts=SCRIPTS, revisions=[ADDED], reviews=[FAULTY, GOOD])
+    async with opened_parts(folder, redactor, crew) as plain:
+        parts = replace(plain, reach=Reach(tables=DuckDbTables(), web=(SendLetter(),)))
+        async with working(client, parts):
+            counter = Counter(client, parts.store)
+            terms = overseen(given=delegating(budget=60_000, agent_budget=30_000))
+            await counter.submit(under=terms.model_copy(update={"remembered_characters": 1_000}))
+            await gate.reached.wait()
+            await _told(counter, folder)
+            gate.opened.set()
+            await until(lambda: _answered(counter.task()))
+            yield counter
+
+
+async def _told(counter: Counter, folder: Path) -> None:
+    """Words of a person's, and a newer version of the document."""
+    await counter.task().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
+    (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
+    again = await read_again(counter.store, counter.task().id, [folder / "pilot.md"], remove_missing=False)
+    await counter.task().signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again), "by": "Ada"})
+
+
+async def _answered(task: Task) -> bool:
+    """Say yes to whatever is asked; whether the task is over."""
+    progress = await task.query(TaskWorkflow.progress)
+    for approval in progress.approvals:
+        if approval.decision == "pending":
+            await task.signal(APPROVE_BUDGET, {"request_id": approval.request_id, "by": "Ada"})
+    return progress.phase.over

@@ -1,0 +1,191 @@
+"""Models by role, and how hard they work: from the settings to the terms that a task is submitted under."""
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from waystation.cli.main import sentence
+from waystation.cli.submit import tell_terms
+from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput
+from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL
+from waystation.domain.pricing import PRICES
+from waystation.domain.task import TaskRequest, TaskTerms
+from waystation.settings import Settings
+from waystation.terms import task_terms, warnings_about
+
+SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-1")
+    return tmp_path
+
+
+def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskTerms:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **(asked or {})})
+    return task_terms(request, Settings.model_validate(given), PRICES, date(2026, 11, 21))
+
+
+def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
+    under = terms()
+    assert (under.agent.model, under.agent.effort, under.agent.thinking) == (SONNET, None, None)
+    assert (under.by_role, under.models) == ({}, {})
+    same = terms(model_writing=SONNET, effort="high", effort_writing="high")
+    assert (same.by_role, same.agent_of("writing").effort) == ({}, "high")
+
+
+def test_each_role_has_its_model_and_what_follows_from_that() -> None:
+    under = terms(model_research=HAIKU, model_writing=OPUS)
+    assert under.models == {"research": HAIKU, "analysis": SONNET, "writing": OPUS}
+    shares = {role: under.agent_of(role).trigger * 100 // 50_000 for role in under.models}
+    assert shares == {"research": 60, "analysis": 75, "writing": 80}
+    writers = {role: under.agent_of(role).condense_model for role in under.models}
+    assert writers == {"research": HAIKU, "analysis": CONDENSE_MODEL, "writing": OPUS}
+    priced = {price.model for role in under.models for price in under.agent_of(role).prices}
+    assert priced == {SONNET, OPUS, HAIKU}
+
+
+def test_a_role_has_the_window_that_its_model_takes() -> None:
+    roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
+    under = terms(roomy, model_analysis=COUNTING, window_cap=500_000)
+    assert (under.agent.window, under.agent_of("analysis").window) == (500_000, 160_000)
+
+
+def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_nothing() -> None:
+    under = terms(effort="high", effort_writing="max", effort_analysis="default", thinking="adaptive")
+    efforts = [under.agent_of(role).effort for role in ("research", "analysis", "writing")]
+    assert efforts == ["high", None, "max"]
+    assert {under.agent_of(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
+    assert (under.agent.max_output, under.agent_of("writing").max_output) == (8_000, 12_500)
+
+
+def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> None:
+    agent = terms(agent_model=COUNTING, thinking="16k").agent
+    assert (agent.thinking, agent.max_output, agent.output_floor) == (16_000, 24_000, 16_256)
+    roomy: dict[str, object] = {"agent_budget": {"tokens": 1_000_000}, "budget": {"tokens": 9_000_000}}
+    large = terms(roomy, agent_model=COUNTING, thinking=32_000).agent
+    assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 40_000)
+
+
+def test_the_offline_model_is_asked_for_neither() -> None:
+    under = terms(offline=True, model_writing=OPUS, effort="max", thinking="off")
+    assert (under.agent.model, under.agent.effort, under.agent.thinking) == (OFFLINE_MODEL, None, None)
+    assert under.by_role == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"model_writing": COUNTING, "effort": "high"},
+            f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT_WRITING to one of "
+            "default, or choose another model in WAYSTATION_MODEL_WRITING",
+        ),
+        (
+            {"thinking_analysis": "off"},
+            f"{SONNET}, the model of analysis, does not take thinking off: set WAYSTATION_THINKING_ANALYSIS to one of "
+            "adaptive, default, or choose another model in WAYSTATION_MODEL_ANALYSIS",
+        ),
+        (
+            {"model_research": HAIKU, "thinking_research": "off", "effort": "max"},
+            f"{HAIKU}, the model of research, does not take effort max with thinking off: set "
+            "WAYSTATION_EFFORT_RESEARCH to one of low, medium, high, default, or choose another model in "
+            "WAYSTATION_MODEL_RESEARCH",
+        ),
+    ],
+)
+def test_what_a_model_does_not_take_is_refused_at_submit(given: dict[str, object], words: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        terms(**given)
+    assert str(refusal.value) == words
+
+
+def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
+    agent = terms(agent_model="somebody-elses-1", effort="max", thinking=20_000).agent
+    assert (agent.effort, agent.thinking) == ("max", 20_000)
+
+
+@pytest.mark.parametrize(
+    ("asked", "thinking", "least"),
+    [
+        ({}, 25_001, "25000 or less"),
+        ({"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}, 32_001, "32000 or less"),
+        ({"budget": {"micro_usd": 600_000}}, 5_001, "5000 or less"),
+        ({"agent_budget": {"tokens": 4_000}}, 2_000, "default"),
+    ],
+    ids=["a quarter of the tokens", "half of the longest reply", "a quarter of the dollars", "not even the least"],
+)
+def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
+    asked: dict[str, object], thinking: int, least: str
+) -> None:
+    with pytest.raises(BadInput, match=f"set WAYSTATION_THINKING_RESEARCH to {least}, or give a larger --agent-budget"):
+        terms(asked, agent_model=COUNTING, thinking=thinking)
+    if least != "default":
+        assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).agent.thinking == thinking - 1
+
+
+@pytest.mark.parametrize("role", ["research", "analysis", "writing"])
+def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limited(role: str) -> None:
+    with pytest.raises(BadInput, match="needs models with known prices, and somebody-elses-1 has none"):
+        terms({"budget": {"micro_usd": 2_000_000}}, **{f"model_{role}": "somebody-elses-1"})
+    priced = {f"model_{one}": OPUS for one in ("research", "analysis", "writing")}
+    assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", **priced).agent.model == OPUS
+
+
+def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
+    warnings = " ".join(warnings_about(terms(model_writing="somebody-elses-1")))
+    assert warnings.count("The model somebody-elses-1 is not known here") == 1
+
+
+def test_the_environment_and_the_config_file_give_them_by_flat_names(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own_home / "config.toml").write_text(
+        f'model_writing = "{OPUS}"\neffort_writing = "max"\nthinking_research = 4096\nmodel_research = "{COUNTING}"'
+    )
+    monkeypatch.setenv("WAYSTATION_EFFORT_WRITING", "low")
+    monkeypatch.setenv("WAYSTATION_THINKING_RESEARCH", "4k")
+    settings = Settings()
+    assert settings.working("writing") == (OPUS, "low", None)
+    assert settings.working("research") == (COUNTING, None, 4_000)
+    assert settings.working("analysis") == (SONNET, None, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        ("THINKING", "1000", "adaptive, off, default, or 1,024 tokens or more, like 4k"),
+        ("THINKING_WRITING", "hard", "adaptive, off, default, or 1,024 tokens or more, like 4k"),
+        ("EFFORT_ANALYSIS", "much", "'low', 'medium', 'high', 'xhigh', 'max' or 'default'"),
+    ],
+)
+def test_what_is_neither_is_refused_with_what_may_be_given(
+    name: str, given: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"WAYSTATION_{name}", given)
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 (its words are asserted)
+        Settings()
+    assert f"WAYSTATION_{name}: " in sentence(refused.value)
+    assert words in sentence(refused.value)
+
+
+def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
+    request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
+    tell_terms(Settings.model_validate(given), request, 1)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, effort="high")[0].endswith(
+        f"model {SONNET}, effort high, summaries by {CONDENSE_MODEL} (profile sonnet)"
+    )
+    lines = told(capsys, model_writing=OPUS, effort_writing="max", model_analysis=COUNTING, thinking_analysis="4k")
+    assert lines[1:3] == [
+        f"Other for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 50,000, "
+        "full at 30,000 (profile haiku).",
+        f"Other for writing: model {OPUS}, effort max; window 50,000, full at 40,000 (profile opus).",
+    ]

@@ -1,0 +1,141 @@
+"""Documents of a task change while it works: its agents hear of it at their next turns, once, and read what is new."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowHandle
+
+from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
+from tests.running import Counter, at_work, until
+from tests.workflows_live.history import events, everything_written
+from tests.workflows_live.test_live_fork import done, fork
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.client_documents import GivenAgain, kept, nothing_new, read_again, require_at_work
+from waystation.domain.document_changes import DocumentSet
+from waystation.domain.documents import Document
+from waystation.domain.errors import BadInput
+from waystation.domain.messages import Message
+from waystation.domain.names import APPROVE_BUDGET, UPDATE_DOCUMENTS
+from waystation.domain.task import TaskPhase, TaskProgress
+from workflows.task import TaskWorkflow
+
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+STEPS = [step.id for step in CREW_PLAN.steps]
+NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\nThe buoy is adrift.\n"
+
+
+def folder_with(folder: Path, **texts: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text)
+    return folder
+
+
+async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> GivenAgain:
+    """As the client does it."""
+    again = await read_again(counter.store, task.id, [folder], remove_missing=remove_missing)
+    before = len((await task.query(TaskWorkflow.progress)).updates)
+    await task.signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again), "by": "Ada"})
+
+    async def taken() -> bool:
+        updates = (await task.query(TaskWorkflow.progress)).updates
+        return len(updates) > before and all(one.kept for one in updates)
+
+    await until(taken)
+    return again
+
+
+async def news(counter: Counter, task_id: str, agent: str) -> list[Message]:
+    return [message for message in (await counter.store.load(f"{task_id}/{agent}")).messages if message.updates]
+
+
+async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_what_is_new(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 3), Call("tides", 3))
+    folder = folder_with(tmp_path / "docs", pilot=NEWER, buoys="The buoys of the bar.\n")
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        again = await give(counter, task, folder)
+        same = await read_again(counter.store, task.id, [folder], remove_missing=False)
+        settled = nothing_new(same, await task.query(TaskWorkflow.progress))
+        gate.opened.set()
+        ended = await task.result()
+        heard = {agent: await news(counter, task.id, agent) for agent in STEPS}
+        report = await counter.store.get_text(str(ended.report))
+        written = everything_written(await events(task))
+        forked = await fork(counter, "weigh")
+        second = await done(counter, forked)
+        in_fork = {agent: await news(counter, forked.ref.task_id, agent) for agent in STEPS}
+        documents = [await counter.store.documents(one) for one in (task.id, forked.ref.task_id)]
+    assert [(change.name, change.kind) for change in again.changes] == [("pilot.md", "changed"), ("buoys.md", "added")]
+    assert settled
+    assert ended.phase is TaskPhase.DONE
+    assert [one.text for one in ended.updates] == ["1 changed, 1 added"]
+    assert {agent: len(told) for agent, told in heard.items()} == dict.fromkeys(STEPS, 1)
+    assert "- changed: pilot.md (lines 2-3; 3 lines now)\n- added: buoys.md (1 lines)" in heard["harbours"][0].text
+    assert "Its documents changed while it ran: 1 changed, 1 added" in report
+    assert "buoys" not in written
+    assert second.updates == ended.updates
+    assert documents[0] == documents[1]
+    assert [one.name for one in documents[0]] == ["pilot.md", "buoys.md"]
+    assert {agent: len(told) for agent, told in in_fork.items()} == dict.fromkeys(STEPS, 1)
+
+
+async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_it_goes_on(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    folder = folder_with(tmp_path / "docs", pilot=NEWER)
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=tight())
+        task = counter.task()
+
+        async def asked() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
+
+        await until(asked)
+        calls, spent = len(crew.calls), (await task.query(TaskWorkflow.progress)).budget
+        await give(counter, task, folder)
+        quiet = (len(crew.calls), (await task.query(TaskWorkflow.progress)).budget) == (calls, spent)
+        waiting = await news(counter, task.id, "harbours")
+        for request in ("harbours-1", "tides-1"):
+            await task.signal(APPROVE_BUDGET, {"request_id": request, "tokens": 10_000})
+        await task.result()
+        after = await news(counter, task.id, "harbours")
+    assert quiet
+    assert waiting == []
+    assert [message.updates for message in after] == [1]
+
+
+async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours", 1))
+    async with at_work(server, tmp_path, redactor, Crew(before=gate)) as counter:
+        await counter.submit(under=terms())
+        task = counter.task()
+        await gate.reached.wait()
+        before = await counter.store.documents(task.id)
+        nowhere = Document(name="pilot.md", blob="1" * 64, lines=1, characters=1)
+        lost = await counter.store.put_text(DocumentSet(documents=(nowhere,)).model_dump_json())
+        for sent in ({}, {"documents": "all"}, {"documents": "0" * 64}, {"documents": lost}):
+            await task.signal(UPDATE_DOCUMENTS, sent)
+
+        async def refused() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).refusals) == 4
+
+        await until(refused)
+        progress = await task.query(TaskWorkflow.progress)
+        after = await counter.store.documents(task.id)
+        gate.opened.set()
+        ended = await task.result()
+        row = await counter.store.task(task.id)
+    assert before == after
+    assert progress.updates == ended.updates == ()
+    reasons = [refusal.reason for refusal in progress.refusals]
+    assert sum("send documents with `waystation documents`" in reason for reason in reasons) == 2
+    with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
+        require_at_work(row, ended)

@@ -1,0 +1,33 @@
+"""A task that is cancelled before it has begun ends like any other: with a report, and known to have ended."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+
+from tests.crew import Crew, terms
+from tests.running import opened_parts, working
+from tests.workflows_live.moving import admitted
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.names import WORKFLOWS_QUEUE
+from waystation.domain.task import TaskPhase
+from workflows.task import TaskWorkflow
+
+
+@pytest.mark.parametrize("forked", [False, True])
+async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_report(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, *, forked: bool
+) -> None:
+    crew = Crew()
+    async with opened_parts(tmp_path, redactor, crew) as parts:
+        start = (await admitted(parts.store, terms())).model_copy(update={"forked": forked})
+        task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
+        await task.cancel()
+        async with working(server, parts):
+            with pytest.raises(WorkflowFailureError):
+                await task.result()
+        row = await parts.store.task(start.ref.task_id)
+        assert row.ended_at is not None
+        assert row.progress is not None
+        assert row.progress.phase is TaskPhase.CANCELLED
+        assert crew.calls == []

@@ -1,0 +1,58 @@
+"""Nothing of a forgotten task is on the Temporal server: each execution of its subagents goes with its own."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
+from tests.running import SESSION, TENANT, Counter, opened_parts, until, working
+from waystation.client import Client
+from waystation.client_forget import Selection, forget, selected
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+
+
+@pytest.fixture
+def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+async def executions(server: TemporalClient, task_id: str) -> list[str]:
+    """Workflow ids, one for each execution of a task that the server knows."""
+    return sorted([found.id async for found in server.list_workflows() if task_id in found.id])
+
+
+async def test_no_execution_of_a_forgotten_task_or_its_subagents_is_left(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    # Who delegates ends its execution, and works on in another one of the same id.
+    deep = {
+        "harbours": [[delegate("beacons", 60)], [HAND_IN]],
+        "harbours.1": [[delegate("bars", 50)], [HAND_IN]],
+    }
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}), DelegatingCrew(scripts=deep)) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        await counter.submit(under=delegating())
+        await counter.task().result()
+        task_id = counter.task().id
+
+        async def all_listed() -> bool:
+            return await executions(server, task_id) == kept
+
+        subagents = [f"{task_id}/harbours.1", f"{task_id}/harbours.1", f"{task_id}/harbours.1.1"]
+        kept = [task_id, *subagents]
+        await until(all_listed)
+
+        task_ids = await selected(client, settings, Selection(session=SESSION))
+        assert (await forget(settings, task_ids, everything=True)).histories == len(kept)
+
+        async def none_listed() -> bool:
+            return await executions(server, task_id) == []
+
+        await until(none_listed)

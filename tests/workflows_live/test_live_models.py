@@ -1,0 +1,68 @@
+"""Each role works with its own model, from the terms of a task through its subagents to its bill."""
+
+from pathlib import Path
+
+from temporalio.client import Client
+
+from tests.crew import CREW_PRICE, FINDING, Call, Move
+from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
+from tests.running import at_work
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.task import TaskPhase, TaskTerms
+from waystation.domain.thinking import THINKING_PART, Working
+
+ASIDE = 1_500
+ANALYST = Working("analyst", "max", ASIDE)
+SCRIBE = Working("scribe", None, "adaptive")
+SCRIPTS: dict[str, list[list[Move]]] = {
+    "harbours": [[delegate("beacons"), delegate("tides", role="analysis")], [HAND_IN]],
+    "harbours.2": [[("submit_analysis", {"conclusions": [FINDING]})]],
+}
+
+
+def by_role(**working: Working) -> TaskTerms:
+    """Terms under which these roles work in another way than the others do."""
+    given = delegating(budget=90_000, agent_budget=30_000)
+    agents = {
+        role: given.agent.model_copy(
+            update={
+                **own._asdict(),
+                "max_output": ASIDE + 200,
+                "output_floor": ASIDE + 50,
+                "prices": (*given.agent.prices, CREW_PRICE.model_copy(update={"model": own.model})),
+            }
+        )
+        for role, own in working.items()
+    }
+    return given.model_copy(update={"by_role": agents})
+
+
+async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it_did(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = DelegatingCrew(scripts=SCRIPTS)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=by_role(analysis=ANALYST, writing=SCRIBE))
+        progress = await counter.task().result()
+        bill = await counter.store.bill(counter.task().id)
+    assert progress.phase is TaskPhase.DONE
+    assert (progress.model, progress.models) == (
+        "crew",
+        {"research": "crew", "analysis": "analyst", "writing": "scribe"},
+    )
+    roles = {step.id: step.role for step in progress.steps}
+    models = {"plan": "crew"} | {step: progress.models[role] for step, role in roles.items()}
+    assert {line.agent: line.model for line in bill.lines} == models
+    assert (models["harbours.1"], models["harbours.2"]) == ("crew", "analyst")
+    assert {line.model: line.cost_micro_usd is None for line in bill.lines} == {
+        "crew": True,
+        "analyst": False,
+        "scribe": False,
+    }
+    asked = {call.step: (heard.effort, heard.thinking) for call, heard in crew.heard.items()}
+    (part,) = (step.limit.amount.tokens // THINKING_PART for step in progress.steps if step.id == "harbours.2")
+    assert asked["tides"] == asked["harbours.1"] == (None, None)
+    assert (asked["weigh"], asked["harbours.2"]) == (("max", ASIDE), ("max", part))
+    assert asked["write"] == (None, "adaptive")
+    assert crew.heard[Call("harbours.2", 1)].max_output == part + 200
+    assert part < ASIDE

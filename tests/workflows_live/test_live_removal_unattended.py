@@ -1,0 +1,103 @@
+"""An order whose command is gone is carried out all the same: it leaves nothing outside the store either."""
+
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import Crew
+from tests.running import TENANT, Counter, opened_parts, until, working
+from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest, known_by_placeholder, parts_with_vault
+from waystation.client import Client
+from waystation.client_erase import last_receipt, order_for
+from waystation.client_persons import searching
+from waystation.domain.forgetting import CarriedOut, ForgetOrder
+from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
+from waystation.domain.persons import ERASED, Whereabouts
+from waystation.domain.task import tenant_hash
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+
+
+@pytest.fixture
+def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+def report_of(settings: Settings, task_id: str, text: str) -> Path:
+    """A report in the workers' home folder, as a command that followed the task left it."""
+    settings.reports_folder.mkdir()
+    file = settings.reports_folder / f"{task_id}.md"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+async def histories_of(server: TemporalClient, task_id: str) -> list[str]:
+    return [found.id async for found in server.list_workflows() if found.id in {task_id, remembering_id(task_id)}]
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_forgetting_without_its_command_takes_histories_and_reports_where_every_word_is_meant(
+    server: TemporalClient, tmp_path: Path, settings: Settings, everything: bool
+) -> None:
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit()).task_id
+        await counter.task().result()
+        file = report_of(settings, task_id, "What was found.")
+        order = ForgetOrder(
+            store_id=await parts.store.store_id(),
+            tenant=tenant_hash(TENANT),
+            task_ids=(task_id,),
+            everything=everything,
+        )
+        handle = await server.start_workflow(
+            FORGET_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE, result_type=CarriedOut
+        )
+        done = await handle.result()
+        assert file.exists() is not everything
+        assert (done.files, done.histories >= 1) == (int(everything), everything)
+
+        async def none_listed() -> bool:
+            return await histories_of(server, task_id) == []
+
+        if everything:
+            await until(none_listed)
+        else:
+            assert task_id in await histories_of(server, task_id)
+
+
+async def test_erasing_without_its_command_rewrites_reports_deletes_histories_and_keeps_a_receipt(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with (
+        parts_with_vault(settings, Crew()) as parts,
+        working(server, parts, settings=settings),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
+        await counter.task().result()
+        await known_by_placeholder(parts, settings)
+        file = report_of(settings, task_id, f"By {NAME}.\n")
+        await until(lambda: at_rest(client, settings))
+        async with searching(settings, NAME, "PERSON") as search:
+            assert await last_receipt(search) is None
+            order = await order_for(search, await search.found(), histories=True)
+        assert task_id in {one.workflow_id for one in order.doomed}
+        await server.start_workflow(ERASE_WORKFLOW, order, id=order.workflow_id, task_queue=WORKFLOWS_QUEUE)
+
+        # Whoever gives the order again learns what the first one did, although the vault knows the value no more.
+        async with searching(settings, NAME, "PERSON") as search:
+            receipt = await last_receipt(search)
+        assert receipt is not None
+        assert (receipt.files, receipt.histories_deleted) == (1, len(order.doomed))
+        assert {Whereabouts.REQUEST, Whereabouts.DOCUMENT} <= set(receipt.found)
+        assert len(receipt.known_as) == len(order.placeholders)
+        assert file.read_text(encoding="utf-8") == f"By {ERASED}.\n"
+
+        async def none_listed() -> bool:
+            return await histories_of(server, task_id) == []
+
+        await until(none_listed)

@@ -1,0 +1,95 @@
+"""Private keys in PEM and PGP armour, also where something stands before each line, and fragments of them.
+
+A log, a quotation or a listing with line numbers keeps all but the key. For the whole text: a key may be longer than a
+chunk.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from waystation.adapters.presidio.formats import Hit
+
+Span = tuple[int, int]
+_MARKER = re.compile(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
+_PRIVATE = re.compile(r"(?:.* )?PRIVATE KEY(?: BLOCK)?")
+_REACH = 40_000
+"""Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
+_LINE = re.compile(r"(?:\\[nr])*(?P<line>(?:(?!\\[nr])[^\r\n])+)")
+_A_CHARACTER = re.compile(r"[^\W_]")
+_BETWEEN = re.compile(r"(?:\s|\\[nr])*")
+_CHARACTERS = "[A-Za-z0-9+/=]"
+_AFTER = r"[\"'`,;|+*\\\s]{0,12}\Z"
+_BODY = re.compile(
+    rf"(?<!{_CHARACTERS})(?P<key>(?:{_CHARACTERS}{{40,}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}})"
+    rf"(?: {_CHARACTERS}+)*){_AFTER}"
+)
+_TAIL = re.compile(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_CUT_OFF = re.compile(rf"[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_NO_BODY = re.compile(r"[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*")
+"""Lines that may stand in the block beside the key: empty ones, and headers."""
+
+
+def private_keys(text: str) -> Iterator[Hit]:
+    """Every private key, as one secret where only white space is between its lines, else line by line."""
+    markers = list(_MARKER.finditer(text))
+    private = [number for number, marker in enumerate(markers) if _PRIVATE.fullmatch(marker["of"])]
+    body = {span for number in private for span in _beside(text, markers, number)}
+    for start, end in _joined(text, body, [markers[number].span() for number in private]):
+        yield Hit("SECRET", start, end, 1.0)
+
+
+def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[Span]:
+    """The lines of the key that follow where it begins, or precede where it ends."""
+    marker = markers[number]
+    if marker["which"] == "BEGIN":
+        next_marker = markers[number + 1].start() if number + 1 < len(markers) else len(text)
+        return _key_lines(_lines(text, marker.end(), min(next_marker, marker.end() + _REACH)))
+    last_marker = markers[number - 1].end() if number else 0
+    return _key_lines(_lines(text, max(last_marker, marker.start() - _REACH), marker.start())[::-1])
+
+
+def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
+    """Lines that are not empty and where they begin, without what stands before a marker on its own line."""
+    lines = [
+        (line["line"], line.start("line"))
+        for line in _LINE.finditer(text, start, end)
+        if _A_CHARACTER.search(line["line"])
+    ]
+    if lines and end < len(text) and lines[-1][1] + len(lines[-1][0]) == end and not _BODY.search(lines[-1][0]):
+        lines.pop()
+    return lines
+
+
+def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[Span]:
+    """From the marker on, up to the first line that is none of a key."""
+    for number, (line, offset) in enumerate(lines):
+        found = _BODY.search(line) or _short(lines, number)
+        if found:
+            yield offset + found.start("key"), offset + found.end("key")
+        elif not _NO_BODY.fullmatch(line):
+            return
+
+
+def _short(lines: Sequence[tuple[str, int]], number: int) -> re.Match[str] | None:
+    """The last line of a key, at the marker of its end; or what is left of a line where the text is cut off."""
+    line = lines[number][0]
+    if number == 0 and len(lines) > 1 and _BODY.search(lines[1][0]):
+        return None if _NO_BODY.fullmatch(line) else _TAIL.search(line)
+    if number == len(lines) - 1 and number and _BODY.search(lines[number - 1][0]):
+        return _CUT_OFF.match(line)
+    return None
+
+
+def _joined(text: str, body: set[Span], markers: Sequence[Span]) -> Iterator[Span]:
+    """Lines and markers with only white space between them as one; markers alone are no secret."""
+    start = end = 0
+    has_body = False
+    for piece in sorted({*body, *markers}):
+        if not _BETWEEN.fullmatch(text, end, max(end, piece[0])) or not end:
+            if has_body:
+                yield start, end
+            start, has_body = piece[0], False
+        end = max(end, piece[1])
+        has_body = has_body or piece in body
+    if has_body:
+        yield start, end

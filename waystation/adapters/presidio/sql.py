@@ -1,0 +1,38 @@
+"""Passwords in rows that SQL inserts: the columns are named once, and the values come in their order."""
+
+import re
+from collections.abc import Iterator
+
+from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.labels import PASSWORD
+from waystation.adapters.presidio.stand_ins import is_stand_in
+
+_INSERT = re.compile(
+    r"\b(?:insert|replace)\s+(?:ignore\s+)?into\s+[^\s(]{1,200}\s*\((?P<columns>[^()]{1,2000})\)\s*values\s*(?=\()",
+    re.IGNORECASE,
+)
+_PASSWORD = re.compile(
+    rf"[\"'`\[\s]*[\w.-]*?(?:{PASSWORD})[\w.-]*[\"'`\]\s]*|[\"'`\[\s]*(?:pass|pw)[\"'`\]\s]*", re.IGNORECASE
+)
+_VALUE = r"(?:\s*'(?:[^'\\]|''|\\.)*'\s*|\s*\"(?:[^\"\\]|\\.)*\"\s*|[^,()'\"]*(?:\([^()]*\)\s*)?)"
+_ROW = re.compile(rf"\s*,?\s*\({_VALUE}(?:,{_VALUE})*\)")
+_CELL = re.compile(rf"[(,]({_VALUE})")
+_WRITTEN = re.compile(r"\s*N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*", re.DOTALL)
+
+
+def inserted(text: str) -> Iterator[Hit]:
+    """Every password among the values, where it is written out."""
+    for insert in _INSERT.finditer(text):
+        columns = [bool(_PASSWORD.fullmatch(name)) for name in insert["columns"].split(",")]
+        row = _ROW.match(text, insert.end()) if any(columns) else None
+        while row:
+            yield from _passwords(text, row, columns)
+            row = _ROW.match(text, row.end())
+
+
+def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[Hit]:
+    begin = text.index("(", row.start())
+    for is_password, cell in zip(columns, _CELL.finditer(text, begin, row.end()), strict=False):
+        value = _WRITTEN.fullmatch(text, *cell.span(1)) if is_password else None
+        if value and not is_stand_in(value["secret"]):
+            yield Hit("SECRET", *value.span("secret"), 0.9)

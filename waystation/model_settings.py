@@ -1,0 +1,75 @@
+"""Settings of the models: which of them works, by role and by purpose, and how hard."""
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
+from waystation.domain.plan import Role
+from waystation.domain.thinking import Effort, Thinking, Working
+from waystation.written import WrittenEffort, WrittenThinking
+
+AS_PROVIDED: Literal["default"] = "default"
+"""As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
+
+
+class ModelSettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`."""
+
+    agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
+    model_research: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that research; by default agent_model."
+    )
+    model_analysis: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that analyse; by default agent_model."
+    )
+    model_writing: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that write; by default agent_model."
+    )
+    condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
+    plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
+    review_model: str | None = Field(
+        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
+    )
+
+    effort: WrittenEffort = Field(
+        default=AS_PROVIDED,
+        description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
+    )
+    effort_research: WrittenEffort | None = Field(default=None, description="The same for agents that research.")
+    effort_analysis: WrittenEffort | None = Field(default=None, description="The same for agents that analyse.")
+    effort_writing: WrittenEffort | None = Field(default=None, description="The same for agents that write.")
+
+    thinking: WrittenThinking = Field(
+        default=AS_PROVIDED,
+        description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
+        "default for what the provider does.",
+    )
+    thinking_research: WrittenThinking | None = Field(default=None, description="The same for agents that research.")
+    thinking_analysis: WrittenThinking | None = Field(default=None, description="The same for agents that analyse.")
+    thinking_writing: WrittenThinking | None = Field(default=None, description="The same for agents that write.")
+
+    def working(self, role: Role) -> Working:
+        """The model of a role and how hard it works, as it is set for the role or for all."""
+        match role:
+            case "research":
+                own = (self.model_research, self.effort_research, self.thinking_research)
+            case "analysis":
+                own = (self.model_analysis, self.effort_analysis, self.thinking_analysis)
+            case "writing":
+                own = (self.model_writing, self.effort_writing, self.thinking_writing)
+        model, effort, thinking = own
+        return Working(
+            model=model or self.agent_model,
+            effort=_effort(effort or self.effort),
+            thinking=_thinking(thinking or self.thinking),
+        )
+
+
+def _effort(written: WrittenEffort) -> Effort | None:
+    return None if written == AS_PROVIDED else written
+
+
+def _thinking(written: WrittenThinking) -> Thinking | None:
+    return None if written == AS_PROVIDED else written
