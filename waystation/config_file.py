@@ -11,6 +11,8 @@ from pydantic.fields import FieldInfo
 from waystation.domain.errors import BadInput
 
 CONFIG_NAME = "config.toml"
+PREFIX = "WAYSTATION_"
+"""Of the variables of the environment."""
 NOT_IN_A_FILE = {
     "home": "it says where the file is found",
     "config": "it says where the file is found",
@@ -51,7 +53,7 @@ def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
     """The variables that give a setting, the strongest first."""
     if isinstance(field.validation_alias, AliasChoices):
         return tuple(str(choice) for choice in field.validation_alias.choices)
-    return (f"WAYSTATION_{name.upper()}",)
+    return (f"{PREFIX}{name.upper()}",)
 
 
 def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:

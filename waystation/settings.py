@@ -5,6 +5,7 @@ How Temporal is reached is not here: the standard `TEMPORAL_*` variables and pro
 
 import os
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from pydantic_settings import (
 )
 
 from waystation.agent_settings import AgentSettings
-from waystation.config_file import CONFIG_NAME, read_config, variables_of
+from waystation.config_file import CONFIG_NAME, PREFIX, read_config, variables_of
 from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
@@ -54,7 +55,7 @@ class Settings(
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="WAYSTATION_",
+        env_prefix=PREFIX,
         frozen=True,
         env_ignore_empty=True,
         populate_by_name=True,
@@ -235,6 +236,18 @@ def variable_given(name: str) -> str | None:
     field = Settings.model_fields.get(name)
     given = _environment()
     return next((variable for variable in variables_of(name, field) if variable in given), None) if field else None
+
+
+def unknown_variables() -> tuple[str, ...]:
+    """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
+    variables = (name for field in Settings.model_fields.items() for name in variables_of(*field))
+    known = {name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX)}
+    given = {name.removeprefix(PREFIX) for name in _environment() if name.startswith(PREFIX)}
+    close = {name: get_close_matches(name, known, n=1) for name in sorted(given - known)}
+    return tuple(
+        f"{PREFIX}{name} is no setting, and does nothing" + (f": did you mean {PREFIX}{meant[0]}?" if meant else ".")
+        for name, meant in close.items()
+    )
 
 
 def config_file_given() -> Path:

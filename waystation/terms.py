@@ -14,7 +14,8 @@ from waystation.domain.pricing import Price, prices_of
 from waystation.domain.profiles import profile_of
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import refuse_ceiling, refuse_idle, refuse_other_units, refuse_unpriced
-from waystation.settings import Settings
+from waystation.model_settings import ModelSettings
+from waystation.settings import Settings, variable_given
 
 FEW_TURNS = 5
 SMALL_HARD_BUDGET = 10_000
@@ -91,7 +92,16 @@ def _part_for_an_agent(chosen: Choices) -> Limit:
 
 def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
-    return tuple(dict.fromkeys(sentence for role in ROLES for sentence in _adjustments(request, settings, role)))
+    sentences = (sentence for role in ROLES for sentence in _adjustments(request, settings, role))
+    return tuple(dict.fromkeys((*_of_no_use(settings), *sentences)))
+
+
+def _of_no_use(settings: Settings) -> Iterator[str]:
+    """Settings of models that do not work here."""
+    given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set]
+    if settings.uses_offline_model and given:
+        named = ", ".join(variable_given(name) or f"{name} in the config file" for name in given)
+        yield f"The built-in offline model does the work. Not used: {named}."
 
 
 def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterator[str]:

@@ -17,7 +17,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.payloads import data_converter, require_key_of
 from waystation.ports import Meter
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 from waystation.stores import opened_store
 from workers.address import address_of
 from workers.health import Health, served_health
@@ -32,6 +32,8 @@ from workers.stopping import stop_on_signals
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:
     """Run this process's workers until a signal, then let the legs reach a turn boundary. Raises as below."""
     stop_on_signals()
+    for sentence in unknown_variables():
+        say(sentence)
     try:
         async with running_workers(settings):
             say("workers run; Ctrl-C stops")

@@ -17,7 +17,7 @@ def file(folder: Path) -> str:
 def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["tools", "--servers", file(tmp_path)]) == 0
+    assert run(["tools", "--servers", file(tmp_path)]) == 3
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
         "shop",
@@ -31,7 +31,7 @@ def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
 
 
 def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["tools", "--servers", file(tmp_path), "--json"]) == 0
+    assert run(["tools", "--servers", file(tmp_path), "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
     assert [(tool["name"], tool["asks"]) for tool in found["tools"]] == [
         ("shop__echo", False),
@@ -39,3 +39,20 @@ def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFix
         ("shop__put", True),
     ]
     assert {"server": "gone", "tool": ""}.items() <= found["hidden"][-1].items()
+
+
+def test_servers_that_all_tell_their_tools_are_no_failure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"shop": workshop(allow=["echo"])}}), encoding="utf-8")
+    assert run(["tools", "--servers", str(path)]) == 0
+    assert "hidden" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("servers", [{}, {"shop": {"command": "x", "disabled": True}}])
+def test_a_file_that_names_no_server_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], servers: dict[str, object]
+) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    assert run(["tools", "--servers", str(path)]) == 0
+    assert capsys.readouterr().out == "nothing: the file has no tool server that is not disabled\n"

@@ -81,6 +81,8 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
             "mcpServers.web.env.KEY: it should be a valid string",
         ),
         ({"command": "x", "timeout": 0}, "mcpServers.web.timeout: it should be more than 0"),
+        ({"command": "x", "start_timeout": 601}, "mcpServers.web.start_timeout: it should be at most 600"),
+        ({"command": "x", "args": "--port 1"}, "mcpServers.web.args: it should be a list"),
         (
             {"command": "${HERE}/x"},
             "mcpServers.web: the variable HERE is not set: set it, or write ${HERE:-a default}",

@@ -13,7 +13,7 @@ OBJECT: dict[str, JsonValue] = {"type": "object"}
 def server(*allow: str, ask: Ask = "writes") -> Server:
     place = Program(command="x", arguments=(), environment={}, folder=Path("/"))
     roles = ("research",)
-    return Server(name="shop", place=place, allow=allow or ("*",), ask=ask, timeout_s=1, roles=roles)
+    return Server(name="shop", place=place, allow=allow or ("*",), ask=ask, timeout_s=1, start_s=1, roles=roles)
 
 
 def tool(name: str = "buy", schema: dict[str, JsonValue] = OBJECT, *, reads: bool | None = None) -> Tool:

@@ -152,6 +152,7 @@ async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_othe
         gone={"command": "no-such-program"},
         mute={"command": sys.executable, "args": ["-c", "print('hello')"]},
         nowhere={"command": sys.executable, "cwd": "/no/such/folder"},
+        slow={"command": sys.executable, "args": ["-c", "import time; time.sleep(60)"], "start_timeout": 0.5},
     )
     async with aclosing(servers):
         found = await servers.tools()
@@ -160,6 +161,7 @@ async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_othe
         ("gone", ""): "the program of the tool server gone is not there, or may not be run",
         ("mute", ""): "the tool server mute ended at its start, or does not speak the protocol",
         ("nowhere", ""): "the folder (cwd) of the tool server nowhere is not there",
+        ("slow", ""): "the tool server slow did not answer within 0.5 s after its start (start_timeout)",
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pytest
 
 from waystation.adapters.temporal.connect import find_target, workflow_link
@@ -63,7 +64,20 @@ def test_a_run_is_alive_until_its_server_has_ended(sleeper: subprocess.Popen[byt
 def test_another_process_with_the_same_pid_is_not_ours(sleeper: subprocess.Popen[bytes]) -> None:
     mark = ProcessMark.of(sleeper.pid)
     assert mark.find() is not None
-    assert mark.model_copy(update={"created": mark.created - 60}).find() is None
+    assert mark.model_copy(update={"uptime": mark.uptime - 60}).find() is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sets the clock through what Linux tells of the machine's start")
+@pytest.mark.parametrize("seconds", [-3600, -1, 1, 0.3, 86_400])
+def test_a_process_is_still_the_same_after_the_clock_was_set(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    mark, began = ProcessMark.of(sleeper.pid), psutil.boot_time()
+    created = psutil.Process(sleeper.pid).create_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: began + seconds)
+    assert psutil.Process(sleeper.pid).create_time() == pytest.approx(created + seconds)
+    assert mark.find() is not None
+    assert mark == ProcessMark.of(sleeper.pid)
 
 
 def test_the_run_file_of_a_later_run_is_not_removed(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

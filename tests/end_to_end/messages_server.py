@@ -95,11 +95,25 @@ class WithoutCache(MessagesServer):
 class HeldServer(MessagesServer):
     """Answers only while it is let: nothing that an agent is at ends behind a test's back."""
 
+    holds_after: int = 0
+    """So many turns are answered before it has to be let: at least, since some may be under way then."""
     goes_on: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        if self.holds_after:
+            self.goes_on.set()
 
     def pause(self) -> None:
         """Think until it may go on."""
         self.goes_on.wait()
+        super().pause()
+
+    def count(self, body: bytes, began: float) -> None:
+        """Keep that a turn was answered, and hold after the last one that is free."""
+        super().count(body, began)
+        if 0 < self.holds_after <= len(self.answered):
+            self.goes_on.clear()
+            self.holds_after = 0
 
 
 Served = TypeVar("Served", bound=MessagesServer)

@@ -59,7 +59,14 @@ class Shell:
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """A command that goes on in the background."""
         with log.open("ab") as file:
-            return subprocess.Popen([*WAYSTATION, *arguments], cwd=ROOT, env=self._env, stdout=file, stderr=file)
+            return subprocess.Popen(
+                [*WAYSTATION, *arguments],
+                cwd=ROOT,
+                env={**self._env, "PYTHONFAULTHANDLER": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+            )
 
     def json(self, *arguments: str) -> dict[str, Any]:
         done = self.run(*arguments, "--json")
@@ -109,6 +116,16 @@ def until(found: Callable[[], bool], seconds: float, what: str) -> None:
     while not found():
         assert time.monotonic() < deadline, f"waited {seconds} s in vain: {what}"
         time.sleep(POLL)
+
+
+def ended(process: subprocess.Popen[bytes], log: Path, seconds: float = 120) -> int:
+    """The exit code of a command that ends by itself. One that does not is made to say where it is."""
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        process.wait(10)
+        raise AssertionError(f"it goes on after {seconds} s: {log.read_text()[-6000:]}") from None
 
 
 def end(process: subprocess.Popen[bytes]) -> int:

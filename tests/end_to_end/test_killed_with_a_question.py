@@ -2,13 +2,14 @@
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.end_to_end.harbours import ASKED, write_harbours
-from tests.end_to_end.messages_server import serving
+from tests.end_to_end.messages_server import HeldServer, serving
 from tests.end_to_end.scripted_agents import ScriptedServer
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
 from tests.end_to_end.test_killed_platform import kill_everything, platform
@@ -18,6 +19,11 @@ from waystation.adapters.offline.replies import call
 LETTERS = Path(__file__).with_name("letter_server.py")
 WHOM = "the keeper of Nordvik"
 SEND = call("letters__send", to=WHOM)
+
+
+@dataclass
+class Agents(HeldServer, ScriptedServer):
+    """Make the scripted calls, and think only while they are let."""
 
 
 def inbox(shell: Shell) -> list[dict[str, Any]]:
@@ -36,9 +42,10 @@ def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_
     config.write_text(json.dumps({"mcpServers": {"letters": letters}}), encoding="utf-8")
     script = {"research-1": [[SEND]]}
     with (
-        serving(ScriptedServer(delay=0.0, scripts=script)) as server,
+        serving(Agents(delay=0.0, scripts=script)) as server,
         platform(tmp_path / "home", server, WAYSTATION_TOOL_SERVERS=str(config)) as shell,
     ):
+        server.goes_on.set()
         task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
         until(lambda: shell.json("show", task)["phase"] == "paused", 240, "the question")
         before = inbox(shell)
@@ -49,7 +56,9 @@ def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_
         assert inbox(shell) == before
         (asked,) = before
         assert WHOM in asked["action"]["text"]
+        server.goes_on.clear()
         answers = [shell.run("approve", task, "--request", asked["request_id"], "--by", "Ada") for _ in range(2)]
+        server.goes_on.set()
         assert shell.answer_until_over(task) == "done"
         assert [answer.returncode == 0 for answer in answers] == [True, False]
         assert f"refused: {asked['request_id']} was already approved" in answers[1].stderr

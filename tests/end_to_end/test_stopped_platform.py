@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.shell import Shell, until
+from tests.end_to_end.shell import Shell, ended, until
 from tests.end_to_end.survey import QUESTION, write_survey
 
 
@@ -18,8 +18,9 @@ def test_who_follows_a_task_while_the_platform_is_stopped_is_told_how_it_goes_on
         watching = shell.start("watch", task, log=log)
         until(lambda: f"{task} is paused" in log.read_text(), 360, "the pause")
     finally:
-        shell.run("down")
-    assert watching.wait(120) == 3
+        stopped = shell.run("down")
+    assert stopped.stderr == "stopped; tasks go on where they were after `waystation up`\n"
+    assert ended(watching, log) == 3
     lines = log.read_text().splitlines()
     assert lines[-1] == (
         f"waystation: the platform was stopped, and {task} is safe: `waystation up`, then `waystation watch {task}`, "

@@ -18,11 +18,9 @@ def test_agents_hear_it_once_word_for_word_when_everything_is_killed_right_after
     tmp_path: Path,
 ) -> None:
     documents = write_survey(tmp_path / "survey")
-    with serving(HeldServer(delay=0.0)) as server, platform(tmp_path / "home", server) as shell:
-        server.goes_on.set()
+    with serving(HeldServer(delay=0.0, holds_after=2)) as server, platform(tmp_path / "home", server) as shell:
         task = str(shell.json("submit", QUESTION, "--docs", str(documents), "--detach")["task_id"])
         until(lambda: len(server.answered) >= 2, 180, "two turns of an agent")
-        server.goes_on.clear()
         working = [step["id"] for step in shell.json("show", task)["steps"] if step["state"] != "done"]
 
         told = shell.run("tell", task, WORDS, "--by", "Ada")

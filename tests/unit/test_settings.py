@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from waystation.cli.main import run
 from waystation.domain.amount import Limit
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 
 
 def test_the_environment_beats_the_default_and_an_argument_beats_the_environment(
@@ -95,3 +96,24 @@ def test_settings_do_not_change() -> None:
 
 def test_every_setting_says_what_it_is_for() -> None:
     assert [name for name, field in Settings.model_fields.items() if not field.description] == []
+
+
+def test_a_variable_that_is_no_setting_is_named_with_what_was_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert unknown_variables() == ()
+    for name in ("WAYSTATION_BUGDET", "waystation_zzz", "WAYSTATION_ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "s3cret")
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("WAYSTATION_OFFLINE", "true")
+    told = (
+        "WAYSTATION_BUGDET is no setting, and does nothing: did you mean WAYSTATION_BUDGET?",
+        "WAYSTATION_ZZZ is no setting, and does nothing.",
+    )
+    assert unknown_variables() == told
+    (tmp_path / "note.md").write_text("The bar shifts in autumn.")
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    assert run(["submit", "What?", "--docs", str(tmp_path / "note.md")]) == 3
+    assert capsys.readouterr().err.startswith("\n".join(told))
+    run(["doctor"])
+    assert f"--   settings: {' '.join(told)}" in capsys.readouterr().out

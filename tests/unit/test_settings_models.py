@@ -13,7 +13,7 @@ from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL
 from waystation.domain.pricing import PRICES
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.settings import Settings
-from waystation.terms import task_terms, warnings_about
+from waystation.terms import adjustments, task_terms, warnings_about
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
 
@@ -189,3 +189,14 @@ def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.Captur
         "full at 30,000 (profile haiku).",
         f"Other for writing: model {OPUS}, effort max; window 50,000, full at 40,000 (profile opus).",
     ]
+
+
+def test_the_offline_model_says_which_settings_of_models_it_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = TaskRequest(question="What?", session="s", request_id="r")
+    assert adjustments(asked, Settings(offline=True)) == ()
+    monkeypatch.setenv("WAYSTATION_EFFORT", "max")
+    monkeypatch.setenv("WAYSTATION_MODEL_WRITING", OPUS)
+    assert adjustments(asked, Settings(offline=True)) == (
+        "The built-in offline model does the work. Not used: WAYSTATION_MODEL_WRITING, WAYSTATION_EFFORT.",
+    )
+    assert adjustments(asked, Settings(offline=False)) == ()

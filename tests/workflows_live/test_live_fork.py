@@ -21,9 +21,9 @@ SETTINGS = Settings(offline=True, revisions=0, reviews=0)
 FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
 
 
-async def fork(counter: Counter, step: str, **changes: object) -> TaskRow:
+async def fork(counter: Counter, step: str, of: str | None = None, **changes: object) -> TaskRow:
     """As the client does it: store the fork, then hand it to the session."""
-    first = await counter.store.task(task_id_of(request()))
+    first = await counter.store.task(of or task_id_of(request()))
     wish = ForkWish.model_validate({"step": step, "request_id": "second", **changes})
     return await register_fork(SETTINGS, counter.store, first, wish)
 
@@ -67,6 +67,25 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
     assert {note.run_id for note in notes} == {f"{row.ref.task_id}/{step}" for step in ("harbours", "tides")}
     assert len(notes) == 2 * [name for name, _ in MOVES["submit_findings"]].count("take_note")
     assert "citations were checked against the documents, and hold." in report
+
+
+async def test_a_fork_of_a_fork_names_who_paid_for_what(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=terms())
+        first = (await counter.task().result()).task_id
+        second = (await done(counter, await fork(counter, "weigh"))).task_id
+        third = await done(counter, await fork(counter, "write", of=second, request_id="third"))
+        fourth = await done(counter, await fork(counter, "write", of=third.task_id, request_id="fourth"))
+    payers = {"harbours": first, "tides": first}
+    assert third.reused == Reused(task_id=second, agents=("harbours", "tides", "weigh"), payers=payers)
+    assert third.notes[:2] == (
+        f"Reused from {second}, paid in {first}: harbours, tides.",
+        f"Reused from {second}, where it was paid: weigh.",
+    )
+    assert fourth.reused is not None
+    assert fourth.reused.payers == {**payers, "weigh": second}
 
 
 async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_temporal_has_forgotten_it(

@@ -6,7 +6,7 @@ import typer
 
 from waystation.cli.console import say
 from waystation.cli.local import running_locally, stop_on_signals, while_alive
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 
 app = typer.Typer()
 
@@ -14,6 +14,8 @@ app = typer.Typer()
 @app.command()
 def dev() -> None:
     """Run a Temporal dev server with UI, and the workers, until Ctrl-C. Everything is kept in the home folder."""
+    for sentence in unknown_variables():
+        say(sentence)
     asyncio.run(_dev(Settings()))
 
 

@@ -25,7 +25,7 @@ from waystation.domain.names import QUEUES
 from waystation.domain.plan import ROLES
 from waystation.domain.value import Value
 from waystation.payloads import payload_codec, require_key_of
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 
 NAMED_PASSAGES = 5
 QDRANT_SECONDS = 3
@@ -65,6 +65,7 @@ def doctor(as_json: JsonOption = False) -> None:
 
 async def _checks(settings: Settings) -> tuple[Check, ...]:
     local = (
+        _variables(),
         _home(settings),
         _temporal_program(),
         await _store(settings),
@@ -75,6 +76,12 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         await _payloads(settings),
     )
     return (*local, _model(settings), _webhook(settings), *await _server(settings))
+
+
+def _variables() -> Check:
+    unknown = unknown_variables()
+    finding = " ".join(unknown) or "every WAYSTATION_ variable of the environment is a setting"
+    return Check(name="settings", ok=not unknown, finding=finding, needed=False)
 
 
 def _home(settings: Settings) -> Check:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from waystation.domain.amount import amount_text, dollars
 from waystation.domain.bill import Bill, BillLine
-from waystation.domain.fork import Reused
 from waystation.domain.request_text import counted
 
 HEADINGS = (
@@ -24,19 +23,13 @@ class _Section(NamedTuple):
 
 def bill_text(bill: Bill, width: int) -> str:
     """What a task has cost, for a terminal of this many columns."""
-    reused = [] if bill.reused is None else [_reused_text(bill.reused)]
+    reused = () if bill.reused is None else bill.reused.sentences(bill.reused.agents)
     if not bill.lines:
         return "\n".join(["nothing yet: no model was called", *reused])
     sections = _sections(bill)
     table = _table(sections)
     fits = max(len(line) for line in table) <= width
     return "\n".join([*(table if fits else _list(sections)), *_remarks(bill), *reused])
-
-
-def _reused_text(reused: Reused) -> str:
-    """What costs nothing here, and where it was paid."""
-    agents = ", ".join(reused.agents) or "nothing"
-    return f"reused from {reused.task_id}, where it was paid: {agents}"
 
 
 def _sections(bill: Bill) -> list[_Section]:

@@ -31,7 +31,7 @@ from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 from waystation.terms import task_terms
 
 app = typer.Typer()
@@ -131,7 +131,9 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
 
 
 def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None:
-    """Print every default and choice that the task will run by."""
+    """Print every default and choice that the task will run by, and what was meant as one."""
+    for sentence in unknown_variables():
+        say(sentence)
     terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
     chosen = choices(request, settings)
     say(

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from waystation.cli.console import print_json, print_text
+from waystation.cli.failures import OK, UNREACHABLE
 from waystation.cli.options import JsonOption
 from waystation.domain.foreign_tools import ForeignTools, ForeignToolSpec, HiddenTool
 
@@ -24,14 +25,15 @@ def tools(
 ) -> None:
     """Start or reach the tool servers of a config file, and list what they offer.
 
-    What a server says of its tools, also that one only reads, nobody has checked.
+    What a server says of its tools, also that one only reads, nobody has checked. Exit code 3 if one tells nothing.
     """
     found = asyncio.run(_found(file))
     if as_json:
         print_json(found)
-        return
-    for line in lines(found):
-        print_text(line)
+    else:
+        for line in lines(found):
+            print_text(line)
+    raise typer.Exit(UNREACHABLE if _silent(found) else OK)
 
 
 def lines(found: ForeignTools) -> Iterator[str]:
@@ -42,6 +44,14 @@ def lines(found: ForeignTools) -> Iterator[str]:
     if found.hidden:
         yield "hidden"
         yield from (f"  {_hidden(one)}" for one in found.hidden)
+    if not found.tools and not found.hidden:
+        yield "nothing: the file has no tool server that is not disabled"
+
+
+def _silent(found: ForeignTools) -> set[str]:
+    """The servers that told nothing of their tools."""
+    told = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
+    return {one.server for one in found.hidden} - told
 
 
 async def _found(file: Path) -> ForeignTools:

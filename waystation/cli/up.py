@@ -13,7 +13,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.cli.local import refuse_named_server, taken
 from waystation.domain.errors import Unreachable
-from waystation.settings import Settings
+from waystation.settings import Settings, unknown_variables
 
 START_SECONDS = 90
 POLL_SECONDS = 0.5
@@ -24,6 +24,8 @@ app = typer.Typer()
 @app.command()
 def up() -> None:
     """Start `waystation dev` in the background; it outlives this terminal. `waystation down` stops it."""
+    for sentence in unknown_variables():
+        say(sentence)
     run = asyncio.run(_up(Settings()))
     say(f"Temporal UI {run.ui_url}  server {run.address}")
 

@@ -1,5 +1,7 @@
 """How a task begins with finished steps of another one: those count as done, all others begin anew with new money."""
 
+from collections.abc import Iterable
+
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.budget import RunTotals
 from waystation.domain.delegation import step_of
@@ -22,11 +24,11 @@ def forked(ended: TaskState, origin: ForkedFrom, ref: TaskRef, terms: TaskTerms)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if step_of(agent) not in again}
     begun = TaskState(account=Account(limit=terms.budget), runs=kept)
     begun = begun.with_(tellings=ended.tellings, updates=ended.updates)
-    reused = Reused(task_id=origin.task_id, agents=tuple(kept))
-    steps = ", ".join(step.id for step in plan.steps if step.id in kept) or "no step"
-    note = f"Reused from {origin.task_id}, where it was paid: {steps}."
+    reused = Reused(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
+    steps = [step.id for step in plan.steps if step.id in kept]
+    notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
-    planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), (note,), terms.agent_budget)
+    planned = provided(begun, RunTotals(), terms).planned(remaining, RunTotals(), notes, terms.agent_budget)
     return planned.with_(plan=plan, reused=reused, oversight=_oversight(ended, again, plan))
 
 
@@ -49,6 +51,12 @@ def _finished(ended: TaskState, step_id: str) -> bool:
     """What was partial when its task was cancelled had not been finished: nobody was content with it."""
     run = ended.runs.get(step_id)
     return run is not None and run.phase == "delivered" and not (run.partial and ended.cancelled)
+
+
+def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
+    """Of what that task had not paid itself."""
+    earlier = ended.reused
+    return {} if earlier is None else {agent: earlier.payer(agent) for agent in kept if agent in earlier.agents}
 
 
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:

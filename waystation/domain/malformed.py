@@ -44,6 +44,8 @@ def _words(kind: str, message: str) -> str:
             return "there is no such field"
         case "model_type" | "dict_type":
             return "it should be a table of named values"
+        case "tuple_type":
+            return "it should be a list"
         case "too_short":
             return "it is empty"
         case _:

@@ -46,13 +46,15 @@ class Server(Value):
     ask: Ask = "writes"
     timeout_s: float
     """Of one call."""
+    start_s: float
+    """From its start, or the first message to it, to its handshake."""
     roles: tuple[AgentRole, ...]
     secrets: frozenset[str] = Field(default=frozenset(), repr=False)
     """Taken out of whatever the server says."""
 
 
 class _Entry(Input):
-    """A server as it is written. Ours are `allow`, `ask`, `timeout` and `roles`."""
+    """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout` and `roles`."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -67,6 +69,8 @@ class _Entry(Input):
     allow: tuple[str, ...] = ("*",)
     ask: Ask = "writes"
     timeout: float = Field(default=60, gt=0, le=600)
+    start_timeout: float = Field(default=60, gt=0, le=600)
+    """A server may have to fetch its own program first."""
     roles: tuple[AgentRole, ...] = Field(default=("research",), min_length=1)
 
     @model_validator(mode="after")
@@ -124,6 +128,7 @@ def _server(name: str, entry: _Entry, environment: Mapping[str, str]) -> Server:
         allow=entry.allow,
         ask=entry.ask,
         timeout_s=entry.timeout,
+        start_s=entry.start_timeout,
         roles=entry.roles,
         secrets=frozenset(expansion.secrets),
     )

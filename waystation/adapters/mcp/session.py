@@ -15,8 +15,6 @@ from waystation.adapters.mcp.config import Server
 from waystation.adapters.mcp.places import MESSAGE_BYTES, connected
 from waystation.domain.errors import ToolServerFailed
 
-START_S = 60.0
-"""A server may have to fetch its own program first."""
 BROKEN = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
 """What the SDK answers where the server did not: it is gone, knows the connection no more, or said too much."""
 LOGGERS = ("mcp", "client")
@@ -37,14 +35,16 @@ class Link:
     async def open(self) -> None:
         """Wait for the handshake. Raises ToolServerFailed."""
         try:
-            await asyncio.wait({self._opened, self._holder}, timeout=START_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {self._opened, self._holder}, timeout=self._server.start_s, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             if not self._opened.done():
                 self._holder.cancel()
         if not self._opened.done():
             await asyncio.wait({self._holder})
             error = None if self._holder.cancelled() else self._holder.exception()
-            raise ToolServerFailed(_why(self._server.name, error))
+            raise ToolServerFailed(_why(self._server, error))
 
     @property
     def is_usable(self) -> bool:
@@ -156,14 +156,15 @@ def _look_at(holder: asyncio.Task[None]) -> None:
         holder.exception()
 
 
-def _why(name: str, error: BaseException | None) -> str:
+def _why(server: Server, error: BaseException | None) -> str:
+    name = server.name
     match error:
         case ToolServerFailed():
             return str(error)
         case BaseExceptionGroup():
-            return _why(name, error.exceptions[0])
+            return _why(server, error.exceptions[0])
         case None:
-            return f"the tool server {name} did not answer within {START_S:g} s after its start"
+            return f"the tool server {name} did not answer within {server.start_s:g} s after its start (start_timeout)"
         case httpx2.HTTPError() | OSError():
             return f"the tool server {name} cannot be reached ({type(error).__name__})"
         case _:

@@ -11,24 +11,30 @@ from waystation.domain.value import Value
 
 
 class ProcessMark(Value):
-    """One process: pids are used again, so the time of its creation (seconds since 1970) belongs to it."""
+    """One process: pids are used again, so the moment of its start belongs to it."""
 
     pid: int
-    created: float
+    uptime: float
+    """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
 
     @classmethod
     def of(cls, pid: int) -> "ProcessMark":
         """The process that has this pid now. Raises psutil.NoSuchProcess."""
-        return cls(pid=pid, created=psutil.Process(pid).create_time())
+        return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
 
     def find(self) -> psutil.Process | None:
         """The process, unless it has ended."""
         try:
             found = psutil.Process(self.pid)
-            same = found.create_time() == self.created and found.status() != psutil.STATUS_ZOMBIE
+            same = _uptime(found) == self.uptime and found.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return None
         return found if same else None
+
+
+def _uptime(process: psutil.Process) -> float:
+    # Both come from the same clock. The kernel counts in hundredths.
+    return round(process.create_time() - psutil.boot_time(), 2)
 
 
 class RunFile(Value):
