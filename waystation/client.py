@@ -85,7 +85,7 @@ class Client:
         await self._store.aclose()
 
     async def _temporal(self) -> TemporalTasks:
-        if self._connected is None:
+        if self._connected is None or self._connected.has_ended:
             await require_key_of(self._store, self._settings)
             self._connected = await TemporalTasks.connect(
                 find_target(self._settings.run_file, self._settings.temporal_ui), data_converter(self._settings)

@@ -21,7 +21,7 @@ from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.run_file import read_run_file
+from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.domain.errors import BadInput, Unreachable
 
 DEFAULT_ADDRESS = "localhost:7233"
@@ -38,6 +38,13 @@ class Target(NamedTuple):
 
     profile: ClientConfigProfile
     ui_url: str | None
+    run: RunFile | None = None
+    """What runs the server, where that is a `waystation dev`."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was the server of a `waystation dev` that has ended: another one may listen there by now."""
+        return self.run is not None and not self.run.alive
 
     @property
     def address(self) -> str:
@@ -79,7 +86,7 @@ def find_target(run_file: Path, ui_url: str | None = None) -> Target:
     run = None if named_in_environment() else read_run_file(run_file)
     if run is not None and run.alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
-        return Target(profile=profile, ui_url=ui_url or run.ui_url)
+        return Target(profile=profile, ui_url=ui_url or run.ui_url, run=run)
     return Target(profile=_named_profile(), ui_url=ui_url)
 
 

@@ -99,6 +99,11 @@ class TemporalTasks:
         """
         return cls(await connect(target, converter, quiet_runtime(), person_identity()), target)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server has ended for good: its address says nothing more."""
+        return self._target.has_ended
+
     def link(self, task_id: str) -> str | None:
         """The task's page in the Temporal UI, where one is known."""
         return workflow_link(self._target, task_id)

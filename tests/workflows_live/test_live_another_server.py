@@ -1,0 +1,59 @@
+"""A platform was stopped, and another server listens at its address: nobody takes that one for it."""
+
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client as TemporalClient
+
+from tests.crew import Crew, tight
+from tests.running import TENANT, at_work, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
+from waystation.cli.following import follow
+from waystation.client import Client
+from waystation.domain.errors import Unreachable
+from waystation.domain.task import Approval
+from waystation.settings import Settings
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a_server_answers_there(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("TEMPORAL_ADDRESS", raising=False)
+    address, settings = server.service_client.config.target_host, Settings(tenant=TENANT)
+    asked: list[str] = []
+
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as platform:
+        mark = ProcessMark.of(platform.pid)
+
+        async def stop(_client: Client, _task: str, approval: Approval) -> None:
+            asked.append(approval.agent)
+            platform.kill()
+            platform.wait()
+
+        run = RunFile(address=address, namespace="default", ui_url="", server=mark, workers=mark, started=DAY)
+        write_run_file(settings.run_file, run)
+        async with at_work(server, tmp_path, redactor, Crew()) as counter, await Client.connect(settings) as client:
+            await counter.submit(under=tight())
+            task = counter.task().id
+
+            async def paused() -> bool:
+                return len((await client.progress(task)).progress.approvals) == 2
+
+            await until(paused)
+            with pytest.raises(Unreachable, match=f"the platform was stopped, and {task} is safe: `waystation up`"):
+                await follow(client, task, stop)
+            with pytest.raises(Unreachable, match="no Temporal server runs here, and none is named"):
+                await client.cancel(task)
+            again = ProcessMark.of(os.getpid())
+            write_run_file(settings.run_file, run.model_copy(update={"server": again, "workers": again}))
+            assert len((await client.progress(task)).progress.approvals) == 2
+    assert asked
