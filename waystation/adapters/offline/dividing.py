@@ -13,7 +13,7 @@ PARTS = 4
 PERCENT = 20
 """Of the budget, for each of them: what is left is for handing in."""
 LEAST_PART = 12_000
-"""Tokens: with less for each of them they would hand in before they have read anything."""
+"""Tokens: with less for each of them they would hand in, or ask for more, before they have read anything."""
 GOAL_CHARACTERS = 4_000
 _MORE = re.compile(r'expand with id "([^"]+)" shows all of them')
 _CONTINUES = re.compile(r"continues at character ([\d,]+)")
@@ -31,7 +31,7 @@ def dividing(view: View) -> Reply | None:
     if divided(view):
         return _expansion(view)
     many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
-    rich = view.budget_left is None or view.budget_left * PERCENT // 100 >= LEAST_PART
+    rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= LEAST_PART
     can = rich and "delegate" in view.tools and not view.exchanges and not view.gap
     return _delegation(view) if many and can else None
 

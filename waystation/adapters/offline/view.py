@@ -24,8 +24,7 @@ _NEED = re.compile(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
 _DOCUMENT = re.compile(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
 _PART = re.compile(r"documents (\d+) to (\d+) of the list")
 _STATUS = re.compile(r"\s*<status>.*</status>\s*", re.DOTALL)
-_BUDGET = re.compile(r"budget left ([\d,]+) tokens(?![^;\n<]*more is asked for)")
-"""Where more is asked for, a small rest is no reason to hand in."""
+_BUDGET = re.compile(r"budget left ([\d,]+) tokens(?P<asks>[^;\n<]*more is asked for)?")
 
 
 class Need(Value):
@@ -82,13 +81,21 @@ class View(Value):
     """Whether something may be hidden at all."""
     earlier: str = ""
     """Summaries of what is hidden."""
-    budget_left: int | None = None
+    budget_now: int | None = None
+    """What is left before somebody is asked; None where nothing is told in tokens."""
+    can_ask: bool = False
+    """More is asked for when that is spent."""
     tools: frozenset[str] = frozenset()
     max_tokens: int
 
     def calls(self, name: str) -> tuple[Exchange, ...]:
         """The visible calls of a tool, oldest first."""
         return tuple(exchange for exchange in self.exchanges if exchange.name == name)
+
+    @property
+    def budget_left(self) -> int | None:
+        """What is left for good. Where more is asked for, a small rest is no reason to hurry."""
+        return None if self.can_ask else self.budget_now
 
     @property
     def stalled(self) -> bool:
@@ -158,7 +165,8 @@ def view_of(request: MessagesRequest) -> View:
         after_gap=after_gap,
         gap=gap,
         earlier="\n".join(summaries),
-        budget_left=int(budget.group(1).replace(",", "")) if budget else None,
+        budget_now=int(budget.group(1).replace(",", "")) if budget else None,
+        can_ask=budget is not None and budget["asks"] is not None,
         tools=frozenset(tool.name for tool in request.tools),
         max_tokens=request.max_tokens,
     )
