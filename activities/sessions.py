@@ -1,8 +1,8 @@
 """The activity that looks after tasks which a session believes to be running."""
 
+from collections.abc import Awaitable, Callable
+
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.failures import reported
 from waystation.domain.amount import Amount
@@ -26,8 +26,9 @@ class Reconciled(Value):
 class SessionActivities:
     """Finds dead tasks: one that was terminated tells nobody, and would keep its reservation for ever."""
 
-    def __init__(self, client: Client, transcripts: TranscriptStore) -> None:
-        self._client, self._transcripts = client, transcripts
+    def __init__(self, runs: Callable[[str], Awaitable[bool]], transcripts: TranscriptStore) -> None:
+        """`runs`: whether the workflow of this id is open."""
+        self._runs, self._transcripts = runs, transcripts
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile(self, request: ReconcileRequest) -> Reconciled:
@@ -37,15 +38,6 @@ class SessionActivities:
             return Reconciled(
                 settled=tuple([Settlement(task_id=task_id, spent=await self._spent(task_id)) for task_id in over])
             )
-
-    async def _runs(self, task_id: str) -> bool:
-        try:
-            description = await self._client.get_workflow_handle(task_id).describe()
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return description.status is WorkflowExecutionStatus.RUNNING
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""

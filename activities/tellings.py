@@ -3,7 +3,7 @@
 from temporalio import activity
 
 from activities.failures import reported
-from waystation.domain.errors import StoreError, StoreUnavailable
+from waystation.domain.errors import TextMissing
 from waystation.domain.telling import MAX_TELLING, Telling
 from waystation.domain.told import Words
 from waystation.domain.value import Value
@@ -52,9 +52,7 @@ class TellingActivities:
     async def _fault(self, blob: str) -> str:
         try:
             text = await self._texts.get_text(blob)
-        except StoreUnavailable:
-            raise
-        except StoreError:
+        except TextMissing:
             return UNKNOWN
         if len(text) > MAX_TELLING:
             return f"the message has {len(text):,} characters; it may have {MAX_TELLING:,}"

@@ -5,7 +5,7 @@ from temporalio import activity
 
 from activities.failures import reported
 from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
-from waystation.domain.errors import StoreError, StoreUnavailable
+from waystation.domain.errors import TextMissing
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, TaskStore
 
@@ -51,8 +51,6 @@ class UpdateActivities:
             given = DocumentSet.model_validate_json(await self._texts.get_text(blob))
             for document in given.documents:
                 await self._texts.get_text(document.blob)
-        except StoreUnavailable:
-            raise
-        except (StoreError, ValidationError):
+        except (TextMissing, ValidationError):
             return None
         return given

@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -12,6 +13,7 @@ from tests.postgres import PostgresServer, running_postgres
 from waystation.adapters.temporal.connect import Target, connect
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
+from waystation.settings import Settings
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
 settings.load_profile("busy-machine")
@@ -24,6 +26,15 @@ def environment_without_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(FOREIGN):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def without_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """What commands find: a home folder that is not there yet, and a server that does not answer."""
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    return Settings()
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
-from tests.crew import NOTE, Call, Gate, Move
+from tests.crew import NOTE, Call, Move
 from tests.delegating import HAND_IN, DelegatingCrew
 from tests.letters import SendLetter
-from tests.running import Counter, opened_parts, until
+from tests.running import Counter, Task, opened_parts, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.domain.messages import ToolResult
@@ -19,7 +19,6 @@ from workers.parts import Parts
 from workers.tools import Reach
 from workflows.task import TaskWorkflow
 
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 PRIVATE = "ada.lovelace@example.com"
 
 
@@ -67,8 +66,7 @@ async def post(
     folder: Path,
     redactor: PresidioRedactor,
     scripts: Mapping[str, Sequence[Sequence[Move]]],
-    gate: Gate | None = None,
 ) -> AsyncGenerator[Post]:
-    crew = DelegatingCrew(scripts=scripts) if gate is None else DelegatingCrew(before=gate, scripts=scripts)
+    crew = DelegatingCrew(scripts=scripts)
     async with opened_parts(folder, redactor, crew) as parts:
         yield Post(server, parts, crew)

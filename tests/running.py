@@ -76,6 +76,19 @@ async def until(met: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(POLL)
 
 
+Task = WorkflowHandle[TaskWorkflow, TaskProgress]
+
+
+async def until_both_ask(task: Task) -> TaskProgress:
+    """Wait until both researchers of the crew have asked for money."""
+
+    async def asked() -> bool:
+        return len((await task.query(TaskWorkflow.progress)).approvals) == 2
+
+    await until(asked)
+    return await task.query(TaskWorkflow.progress)
+
+
 # ------------------------------------------------------------------------------------------------------- the server
 
 
@@ -252,7 +265,7 @@ class Counter:
         address = self.client.service_client.config.target_host
         return TemporalTasks(self.client, Target(profile=ClientConfigProfile(address=address), ui_url=None))
 
-    def task(self, request_id: str = "first") -> WorkflowHandle[TaskWorkflow, TaskProgress]:
+    def task(self, request_id: str = "first") -> Task:
         """The workflow of that request."""
         return self.client.get_workflow_handle_for(TaskWorkflow.run, task_id_of(request(request_id)))
 

@@ -18,6 +18,7 @@ from pydantic import JsonValue
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.client_agents import agents_of
 from waystation.client_answers import send
 from waystation.client_audit import AgentAudits, SearchedMemory, audits
 from waystation.client_context import AgentContext, contexts
@@ -32,9 +33,8 @@ from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.edits import EditInput
-from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.errors import Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
-from waystation.domain.plan import PLANNING_ID
 from waystation.domain.task import (
     SourceDocument,
     TaskProgress,
@@ -108,7 +108,7 @@ class Client:
         temporal = await self._temporal()
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
-        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
+        return await handed_in(self._settings, temporal, row, start_timeout)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
@@ -117,7 +117,7 @@ class Client:
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
-        return await handed_in(self._settings, self._store, temporal, row)
+        return await handed_in(self._settings, temporal, row)
 
     async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
         """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
@@ -216,11 +216,7 @@ class Client:
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
         require_words(task_id, (await self._own(task_id)).title)
-        plan = await self._store.plan(task_id)
-        started = [run_id.removeprefix(f"{task_id}/") for run_id in await self._store.run_ids(task_id)]
-        agents = list(dict.fromkeys((PLANNING_ID, *(step.id for step in plan.steps), *started))) if plan else []
-        if agent not in agents:
-            raise BadInput(f"{task_id} has no agent {agent!r}; it has {', '.join(agents) or 'none yet'}")
+        (agent,) = await agents_of(self._store, task_id, agent)
         return await self._store.load(f"{task_id}/{agent}")
 
     async def audits(

@@ -9,6 +9,7 @@ from waystation.agents.tools.read_notes import ReadNotes
 from waystation.agents.tools.read_skill import ReadSkill
 from waystation.agents.tools.recall import Recall
 from waystation.agents.tools.take_note import TakeNote
+from waystation.domain.compaction.history import current
 from waystation.domain.compaction.tokens import Measure, estimate_text
 from waystation.domain.errors import BadInput
 from waystation.domain.layers import Allocation, Layer, Part, allocate
@@ -97,5 +98,5 @@ def _reminder(row: TaskRow, steps: Sequence[StepProgress], step: StepProgress, t
         left=step.limit.after(step.spent),
         final=row.terms.agent.hard,
         team=team_of(steps, step.id),
-        failures=recent_failures(transcript.messages),
+        failures=recent_failures(current(transcript).messages),
     )

@@ -1,5 +1,7 @@
 """One person is erased: that no task has them that runs, what the workers carry out, and the receipt."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import datetime
 
 from temporalio.service import RPCError
@@ -67,10 +69,8 @@ async def require_at_rest(client: Client, settings: Settings, found: Found) -> N
             f"{', '.join(at_work[:5])} {verbs}: `waystation cancel {at_work[0]}` stops it, or wait until it has ended"
         )
     temporal = await reached(settings)
-    try:
+    async with _answering():
         remembered = [one for one in task_ids if await running(temporal, remembering_id(one))]
-    except RPCError as error:
-        raise _unanswered(error) from error
     if remembered:
         raise BadInput(
             f"the documents of {', '.join(remembered[:5])} are on their way into memory: try again when they are there"
@@ -84,10 +84,8 @@ async def erase(search: Search, found: Found, *, histories: bool) -> Receipt:
     """
     temporal = await reached(search.settings)
     order = await order_for(search, found, histories=histories)
-    try:
+    async with _answering():
         receipt = Receipt.of(await carry_out(temporal, order))
-    except RPCError as error:
-        raise _unanswered(error) from error
     # The workers have done those of their home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
     own_files = rewritten_reports(search.settings, in_files, search.sought)
@@ -100,20 +98,16 @@ async def last_receipt(search: Search) -> Receipt | None:
     Raises Unreachable without a server.
     """
     temporal = await reached(search.settings)
-    try:
+    async with _answering():
         done = await last_erasure(temporal, search.order_id)
-    except RPCError as error:
-        raise _unanswered(error) from error
     return None if done is None else Receipt.of(done)
 
 
 async def under_way(search: Search) -> bool:
     """Whether an order for this value is being carried out. Raises Unreachable without a server."""
     temporal = await reached(search.settings)
-    try:
+    async with _answering():
         return await running(temporal, search.order_id)
-    except RPCError as error:
-        raise _unanswered(error) from error
 
 
 async def order_for(search: Search, found: Found, *, histories: bool) -> PersonOrder:
@@ -133,8 +127,13 @@ async def order_for(search: Search, found: Found, *, histories: bool) -> PersonO
     )
 
 
-def _unanswered(error: RPCError) -> Unreachable:
-    return Unreachable(
-        f"the Temporal server does not answer ({error.status.name}): the order may be carried out all the same; giving "
-        "it again is safe"
-    )
+@asynccontextmanager
+async def _answering() -> AsyncGenerator[None]:
+    """Turns Temporal's errors into Unreachable."""
+    try:
+        yield
+    except RPCError as error:
+        raise Unreachable(
+            f"the Temporal server does not answer ({error.status.name}): the order may be carried out all the same; "
+            "giving it again is safe"
+        ) from error

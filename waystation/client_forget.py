@@ -8,7 +8,7 @@ from datetime import datetime
 from temporalio.service import RPCError
 
 from waystation.adapters.store import SqlStore
-from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
+from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.forgetting import carry_out
 from waystation.client import Client
 from waystation.domain.errors import BadInput, Unreachable
@@ -96,7 +96,7 @@ async def forget(settings: Settings, task_ids: tuple[str, ...], *, everything: b
         store_id=store_id, tenant=tenant_hash(settings.tenant), task_ids=task_ids, everything=everything
     )
     target = find_target(settings.run_file, settings.temporal_ui)
-    temporal = await connect(target, data_converter(settings), quiet_runtime(), person_identity())
+    temporal = await connect_as_person(target, data_converter(settings))
     try:
         done = await carry_out(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
     except RPCError as error:

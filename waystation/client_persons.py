@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
-from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
+from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.persons import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
 from waystation.domain.persons import WANTED, SeenHistory, Sought, Trace, Whereabouts, erasing_id, fingerprints
@@ -128,7 +128,7 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
 async def reached(settings: Settings) -> TemporalClient:
     """The server. Raises Unreachable."""
     target = find_target(settings.run_file, settings.temporal_ui)
-    return await connect(target, data_converter(settings), quiet_runtime(), person_identity())
+    return await connect_as_person(target, data_converter(settings))
 
 
 def _known(settings: Settings, kind: str) -> str:

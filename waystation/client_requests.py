@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
+from waystation.agents.checked import CitationCheck
 from waystation.agents.publisher import Publisher
 from waystation.client_looks import own_task
 from waystation.domain.budget import summed
@@ -18,8 +19,8 @@ from waystation.stores import key_of
 
 async def inbox(temporal: TemporalTasks, store: SqlStore, tenant: str) -> tuple[PendingApproval, ...]:
     """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
-    rows = [row for task_id in await temporal.waiting_tasks() if (row := await _row(store, tenant, task_id))]
-    found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows))
+    rows = await asyncio.gather(*(_row(store, tenant, task_id) for task_id in await temporal.waiting_tasks()))
+    found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
@@ -58,7 +59,8 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
 
     redactor = redactor_of(settings, await key_of(store, settings))
     try:
-        publisher = Publisher(transcripts=store, tasks=store, documents=store, work=store, redactor=redactor)
+        check = CitationCheck(store, store, store, redactor)
+        publisher = Publisher(tasks=store, documents=store, work=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:
         redactor.close()

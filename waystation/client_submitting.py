@@ -39,11 +39,11 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
 
 
 async def handed_in(
-    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+    settings: Settings, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     request, task_id = row.request, row.ref.task_id
-    start = await session_start(store, request.tenant, request.session)
+    start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
     await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)
     return Submitted(
         task_id=task_id,

@@ -3,8 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
+
+from waystation.written import shared
 
 
 class EmbedderSettings(BaseSettings):
@@ -45,6 +47,6 @@ class EmbedderSettings(BaseSettings):
     embedder_key: SecretStr | None = Field(default=None, description="Key of the embedder's server.")
     voyage_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=AliasChoices("VOYAGE_API_KEY", "WAYSTATION_VOYAGE_API_KEY"),
+        validation_alias=shared("VOYAGE_API_KEY"),
         description="The same, for voyage alone.",
     )

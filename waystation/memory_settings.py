@@ -2,8 +2,10 @@
 
 from typing import Literal
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings
+
+from waystation.written import shared
 
 
 class MemorySettings(BaseSettings):
@@ -11,12 +13,12 @@ class MemorySettings(BaseSettings):
 
     qdrant_url: str | None = Field(
         default=None,
-        validation_alias=AliasChoices("QDRANT_URL", "WAYSTATION_QDRANT_URL"),
+        validation_alias=shared("QDRANT_URL"),
         description="A Qdrant server or cluster; without one memory is embedded, and one process runs all workers.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=AliasChoices("QDRANT_API_KEY", "WAYSTATION_QDRANT_API_KEY"),
+        validation_alias=shared("QDRANT_API_KEY"),
         description="Key of the Qdrant server.",
     )
     qdrant_grpc_port: int = Field(default=6334, ge=0, le=65_535, description="Port of Qdrant's gRPC; 0 for REST alone.")

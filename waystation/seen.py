@@ -92,10 +92,13 @@ def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "unseen"]
+
+
 class Answer(Value):
     """What became of an approval, a denial or an edit that was sent."""
 
-    outcome: Literal["approved", "denied", "done", "waiting", "refused", "unseen"]
+    outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
     leg to end.
     """

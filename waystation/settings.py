@@ -29,17 +29,12 @@ from waystation.key_settings import KeySettings
 from waystation.memory_settings import MemorySettings
 from waystation.model_settings import ModelSettings
 from waystation.privacy_settings import PrivacySettings
-from waystation.written import SecretAddress, WrittenBudget, WrittenTokens
+from waystation.written import SecretAddress, WrittenBudget, WrittenTokens, shared
 
 HOME = Path("~/.waystation")
 
 DRIVERS = {"postgres": "postgresql+asyncpg", "postgresql": "postgresql+asyncpg", "sqlite": "sqlite+aiosqlite"}
 """Teams have one URL for programs in many languages, and it names another driver or none."""
-
-
-def _shared(name: str) -> AliasChoices:
-    """A setting that other tools read too, under their name or under ours."""
-    return AliasChoices(name, f"WAYSTATION_{name}")
 
 
 def _absolute(path: Path) -> Path:
@@ -84,12 +79,12 @@ class Settings(
     )
     anthropic_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=_shared("ANTHROPIC_API_KEY"),
+        validation_alias=shared("ANTHROPIC_API_KEY"),
         description="Key of the Messages API; without one the built-in offline model does the work.",
     )
     anthropic_base_url: str | None = Field(
         default=None,
-        validation_alias=_shared("ANTHROPIC_BASE_URL"),
+        validation_alias=shared("ANTHROPIC_BASE_URL"),
         description="Another endpoint that speaks the Messages API.",
     )
     offline: bool | None = Field(

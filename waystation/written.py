@@ -4,7 +4,7 @@ import re
 import shlex
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, HttpUrl, SecretStr, ValidationError
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, SecretStr, ValidationError
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
@@ -63,6 +63,11 @@ def _read_hook(written: str | None) -> str | None:
             "given is not shown, since it may hold a secret"
         )
     return read
+
+
+def shared(name: str) -> AliasChoices:
+    """A setting that other tools read too, under their name or under ours."""
+    return AliasChoices(name, f"WAYSTATION_{name}")
 
 
 def is_address(hook: str) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import connect, find_target, person_identity, quiet_runtime
+from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.memory import WorkersMemory
 from waystation.domain.errors import MemoryInUse
 from waystation.payloads import data_converter
@@ -24,6 +24,6 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
             memory: MemorySearch = await stack.enter_async_context(opened_memory(settings, embedder))
         except MemoryInUse:
             target = find_target(settings.run_file, settings.temporal_ui)
-            client = await connect(target, data_converter(settings), quiet_runtime(), person_identity())
+            client = await connect_as_person(target, data_converter(settings))
             memory = WorkersMemory(client, store.passages_with)
         yield memory

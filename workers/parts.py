@@ -14,6 +14,7 @@ from waystation.adapters.presidio.key import key_check
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
+from waystation.agents.checked import CitationCheck
 from waystation.agents.chronicler import Chronicler
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
@@ -160,6 +161,12 @@ class Parts:
         )
 
     @property
+    def citation_check(self) -> CitationCheck:
+        """What checks citations."""
+        store = self.store
+        return CitationCheck(store, store, store, self.redactor, self.vault)
+
+    @property
     def reviewer(self) -> Reviewer:
         """What reviews reports."""
         store = self.store
@@ -170,7 +177,7 @@ class Parts:
             tasks=store,
             work=store,
             redactor=self.redactor,
-            vault=self.vault,
+            check=self.citation_check,
         )
 
     @property
@@ -189,12 +196,11 @@ class Parts:
         store = self.store
         return Publisher(
             chronicler=self.chronicler,
-            transcripts=store,
             tasks=store,
             documents=store,
             work=store,
             redactor=self.redactor,
-            vault=self.vault,
+            check=self.citation_check,
         )
 
 

@@ -82,12 +82,13 @@ class Workshop:
 def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
-    ledger, sessions = LedgerActivities(store, store), SessionActivities(shop.client, store)
+    runs = partial(running, shop.client)
+    ledger, sessions = LedgerActivities(store, store), SessionActivities(runs, store)
     retention = RetentionActivities(
         days=shop.settings.retention_days,
         tasks=store,
         clock=utc_now,
-        runs=partial(running, shop.client),
+        runs=runs,
     )
     return Worker(
         shop.client,

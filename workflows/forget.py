@@ -5,6 +5,7 @@ from temporalio import workflow
 from activities.forgetting import ForgettingActivities
 from waystation.domain.forgetting import CarriedOut, ForgetOrder, Tidying
 from waystation.domain.names import FORGET_WORKFLOW
+from waystation.domain.request_text import counted
 from workflows.options import CONTEXT, named
 
 
@@ -15,7 +16,7 @@ class ForgetWorkflow:
     @workflow.run
     async def run(self, order: ForgetOrder) -> CarriedOut:
         """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
-        tasks = f"{len(order.task_ids)} task{'s' * (len(order.task_ids) != 1)}"
+        tasks = counted(len(order.task_ids), "task")
         found = await workflow.execute_activity_method(
             ForgettingActivities.forget, order, **named(CONTEXT, f"forget {tasks} in the store")
         )

@@ -1,15 +1,12 @@
 """A notice on its way: a workflow of its own, so that a task waits for no delivery and fails for none."""
 
-from contextlib import suppress
-
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.notices import NoticeActivities
 from waystation.domain.notices import Event, Notice
 from waystation.domain.task import Approval, TaskPhase
 from workflows.board import Board
+from workflows.detached import leave_to_child
 from workflows.options import NOTICE, named
 
 
@@ -48,17 +45,5 @@ def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:
 
 async def _tell(board: Board, notice: Notice) -> None:
     """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
-    if not board.start.notices:
-        return
-    with suppress(WorkflowAlreadyStartedError):
-        child = await workflow.start_child_workflow(
-            NoticeWorkflow.run,
-            notice,
-            id=notice.delivery_id,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-            static_summary=notice.summary,
-        )
-        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
-        child.add_done_callback(lambda done: done.cancelled() or done.exception())
+    if board.start.notices:
+        await leave_to_child(NoticeWorkflow.run, notice, notice.delivery_id, notice.summary)

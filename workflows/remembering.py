@@ -2,16 +2,13 @@
 neither steps nor report.
 """
 
-from contextlib import suppress
-
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from activities.documents import DocumentActivities
 from waystation.domain.names import remembering_id
 from waystation.domain.remembering import Remembering
 from workflows.board import Board
+from workflows.detached import leave_to_child
 from workflows.options import CONTEXT, named
 
 
@@ -36,15 +33,6 @@ async def remember_documents(board: Board) -> None:
     start = board.start
     if not (start.documents and start.terms.remembered_characters):
         return
-    with suppress(WorkflowAlreadyStartedError):
-        child = await workflow.start_child_workflow(
-            RememberWorkflow.run,
-            Remembering(ref=start.ref, most_characters=start.terms.remembered_characters),
-            id=remembering_id(start.ref.task_id),
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
-            static_summary=f"documents of {start.ref.task_id} into memory",
-        )
-        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
-        child.add_done_callback(lambda done: done.cancelled() or done.exception())
+    wanted = Remembering(ref=start.ref, most_characters=start.terms.remembered_characters)
+    summary = f"documents of {start.ref.task_id} into memory"
+    await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary)

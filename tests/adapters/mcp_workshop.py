@@ -2,9 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from pydantic import JsonValue
 
 from waystation.adapters.mcp.config import load_servers
@@ -24,6 +27,17 @@ def opened(folder: Path, environment: dict[str, str] | None = None, **servers: J
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return McpServers(load_servers(path, environment or {}))
+
+
+def living(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those of the processes that have not ended. Any may end while it is looked at."""
+    found: list[psutil.Process] = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 @dataclass

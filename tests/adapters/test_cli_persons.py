@@ -3,10 +3,10 @@
 import asyncio
 import json
 from io import BytesIO, TextIOWrapper
-from pathlib import Path
 
 import pytest
 
+from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.cli.failures import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
@@ -14,24 +14,12 @@ from waystation.cli.main import run
 from waystation.cli.privacy.erase import written
 from waystation.client_erase import Receipt
 from waystation.domain.persons import Whereabouts
-from waystation.domain.pricing import PRICES
 from waystation.domain.redaction import Original
-from waystation.domain.session import SessionStart
-from waystation.domain.task import (
-    SourceDocument,
-    TaskPhase,
-    TaskRef,
-    TaskRequest,
-    TaskRow,
-    session_hash,
-    task_id_of,
-    tenant_hash,
-)
+from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, tenant_hash
 from waystation.keyring import own_cipher, own_key
 from waystation.seen import as_stored
 from waystation.settings import Settings
 from waystation.stores import opened_store
-from waystation.terms import task_terms
 
 MAIL, NAME = "ada@example.com", "Ada Lovelace"
 REQUEST = TaskRequest(question=f"What does {MAIL} ask?", request_id="r1", session=f"letters of {NAME}")
@@ -41,16 +29,7 @@ async def keep_task(settings: Settings) -> str:
     """A task that is over, with a person in question, document and vault."""
     settings.home.mkdir()
     store = await opened_store(settings)
-    tenant = tenant_hash(REQUEST.tenant)
-    start = SessionStart(
-        store_id=await store.store_id(), tenant=tenant, session=session_hash(REQUEST.tenant, REQUEST.session)
-    )
-    row = TaskRow(
-        ref=TaskRef(**start.model_dump(include={"store_id", "tenant", "session"}), task_id=task_id_of(REQUEST)),
-        request=REQUEST,
-        terms=task_terms(REQUEST, settings, PRICES, utc_now().date()),
-        submitted_at=utc_now(),
-    )
+    tenant, row = tenant_hash(REQUEST.tenant), await row_of(store, REQUEST, settings)
     await store.register(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
     await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     key = own_key(settings)
@@ -66,11 +45,8 @@ async def keep_task(settings: Settings) -> str:
 
 
 @pytest.fixture
-def task_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    return asyncio.run(keep_task(Settings()))
+def task_id(without_server: Settings) -> str:
+    return asyncio.run(keep_task(without_server))
 
 
 def test_what_the_rules_recognise_is_counted_by_place(task_id: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -151,10 +127,7 @@ async def task_with(settings: Settings, kind: str, name: str) -> None:
     store = await opened_store(settings)
     made = placeholder(own_key(settings), tenant_hash(REQUEST.tenant), kind, name)
     request = REQUEST.model_copy(update={"question": f"Where is {made}?", "request_id": "r2"})
-    tenant, session = tenant_hash(request.tenant), session_hash(request.tenant, request.session)
-    ref = TaskRef(store_id=await store.store_id(), tenant=tenant, session=session, task_id=task_id_of(request))
-    terms = task_terms(request, settings, PRICES, utc_now().date())
-    await store.register(TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now()), ())
+    await store.register(await row_of(store, request, settings), ())
     await store.aclose()
 
 

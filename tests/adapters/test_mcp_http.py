@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from aiohttp.typedefs import Handler
 from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import SCRIPT, Bench, opened
 from tests.ports import free_port
+from tests.web_site import Answer, running_site
 from waystation.domain.errors import ToolServerFailed
 
 
@@ -94,16 +94,14 @@ async def test_a_server_that_nobody_runs_is_hidden_with_the_reason(tmp_path: Pat
 
 
 @asynccontextmanager
-async def answering(answer: Handler) -> AsyncGenerator[JsonValue]:
+async def answering(answer: Answer) -> AsyncGenerator[JsonValue]:
     """A server on loopback that answers so; its entry in a config file."""
-    application = web.Application()
-    application.router.add_post("/mcp", answer)
-    runner = web.AppRunner(application)
-    await runner.setup()
-    number = free_port()
-    await web.TCPSite(runner, "127.0.0.1", number).start()
-    yield {"url": f"http://127.0.0.1:{number}/mcp", "timeout": 20}
-    await runner.cleanup()
+
+    async def posted(request: web.Request) -> web.StreamResponse:
+        return await answer(request) if request.method == "POST" else web.Response(status=405)
+
+    async with running_site({"/mcp": posted}) as site:
+        yield {"url": site.url("/mcp"), "timeout": 20}
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])

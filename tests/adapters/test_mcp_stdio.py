@@ -2,17 +2,17 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.adapters.mcp_workshop import Bench, opened, workshop
+from tests.adapters.mcp_workshop import Bench, living, opened, workshop
+from tests.running import until
 from waystation.domain.errors import ToolServerFailed
 
-PATIENCE_S = 60.0
 HERE = Path(__file__).parents[2]
 WORKER = """
 import asyncio, sys
@@ -33,19 +33,23 @@ async def bench(tmp_path: Path) -> AsyncGenerator[Bench]:
         yield Bench(servers)
 
 
-async def until_gone(pids: Iterable[int]) -> None:
+async def until_gone(pids: Collection[int]) -> None:
     """Wait until none of the processes runs."""
-    async with asyncio.timeout(PATIENCE_S):
-        while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
-            await asyncio.sleep(0.05)
+
+    async def gone() -> bool:
+        return not living(pids)
+
+    await until(gone)
 
 
 async def written(pids: Path) -> list[int]:
     """Process ids, when a server has written both into the file."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not pids.exists() or len(found := pids.read_text(encoding="utf-8").split()) < 2:
-            await asyncio.sleep(0.05)
-    return [int(pid) for pid in found]
+
+    async def both() -> bool:
+        return pids.exists() and len(pids.read_text(encoding="utf-8").split()) == 2
+
+    await until(both)
+    return [int(pid) for pid in pids.read_text(encoding="utf-8").split()]
 
 
 async def test_a_server_says_what_it_has_and_does_what_it_is_asked(bench: Bench) -> None:
@@ -93,9 +97,10 @@ async def test_a_server_that_crashed_is_started_anew(bench: Bench) -> None:
 
 async def test_a_server_that_died_between_two_calls_is_started_anew_before_the_next(bench: Bench) -> None:
     pid = int((await bench.call("seen")).text.split()[0])
+    keeper = psutil.Process(pid).ppid()
     os.kill(pid, signal.SIGKILL)
-    await until_gone([pid])
-    await asyncio.sleep(0.2)  # the pipe's end has to arrive
+    await until_gone([pid, keeper])
+    await asyncio.sleep(0.2)  # the pipe has ended: the loop has to see it
     assert (await bench.call("keep", words="once")).text == "kept once"
 
 

@@ -5,10 +5,10 @@ from contextlib import aclosing
 import pytest
 
 from tests.adapters.conftest import store_clock
+from tests.adapters.test_store_forgetting import everything_in
 from tests.store_contract.values import NOON, TERMS, note, opened_run, passage, question, request, row, summary
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest, SqlStore, store_status
-from waystation.adapters.store.schema import metadata
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import WrongKey
 from waystation.domain.forgetting import ForgetOrder
@@ -71,15 +71,6 @@ async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) ->
     assert [one.text for one in await store.notes("task-1", run_id)] == [SAID]
     assert await store.deliverable(run_id) == Findings(findings=(), open_questions=(SAID,))
     assert await store.outcome(run_id, 1) is not None
-
-
-async def everything_in(store: SqlStore) -> str:
-    """Every row of every table, as the database has it."""
-    async with store.database.read() as connection:
-        rows = [
-            (await connection.exec_driver_sql(f"SELECT * FROM {table.name}")).all() for table in metadata.sorted_tables
-        ]
-    return "\n".join(map(str, rows))
 
 
 async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url: str) -> None:

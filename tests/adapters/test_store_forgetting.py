@@ -66,7 +66,7 @@ def order(kept: TaskRow, *, everything: bool) -> ForgetOrder:
 
 
 async def everything_in(store: SqlStore) -> str:
-    """Every row of every table."""
+    """Every row of every table, as the database has it."""
     async with store.database.read() as connection:
         rows = [
             (await connection.exec_driver_sql(f"SELECT * FROM {table.name}")).all() for table in metadata.sorted_tables

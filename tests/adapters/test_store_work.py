@@ -6,7 +6,7 @@ import pytest
 
 from tests.store_contract.values import note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
-from waystation.domain.errors import StoreError, VersionConflict
+from waystation.domain.errors import TextMissing, VersionConflict
 from waystation.domain.rewind import Rewind
 from waystation.domain.transcript import Rewound
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
@@ -20,7 +20,7 @@ async def test_a_text_is_found_by_its_content_hash_and_kept_once(store: SqlStore
 
 
 async def test_a_missing_text_is_an_error_that_names_its_hash(store: SqlStore) -> None:
-    with pytest.raises(StoreError, match=r"^no text with the content hash abc in this store$"):
+    with pytest.raises(TextMissing, match=r"^no text with the content hash abc in this store$"):
         await store.get_text("abc")
 
 

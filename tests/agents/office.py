@@ -8,6 +8,7 @@ from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.absent import NoEmbedder
 from waystation.adapters.store import SqlStore
 from waystation.agents.archive import Archive
+from waystation.agents.checked import CitationCheck
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
 from waystation.agents.loop import AgentLoop
@@ -189,7 +190,8 @@ class Office:
     @property
     def publisher(self) -> Publisher:
         store = self.store
-        return Publisher(transcripts=store, tasks=store, documents=store, work=store, redactor=self.redactor)
+        check = CitationCheck(store, store, store, self.redactor)
+        return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, check=check)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
         """Carry out a leg with this model."""

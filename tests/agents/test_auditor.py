@@ -18,7 +18,7 @@ async def audited(office: Office, *, with_memory: bool = True) -> tuple[Audit, .
     passages = await office.store.passages_of(office.task_id)
     recollection = office.recollection if with_memory else None
     auditor = Auditor(redactor=office.redactor, passages=passages, recollection=recollection)
-    return await auditor.audit(office.run_ref(), await office.transcript())
+    return await auditor.audit(office.ref, await office.transcript())
 
 
 def places(audit: Audit, kind: str) -> dict[str, str | None]:

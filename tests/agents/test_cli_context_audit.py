@@ -54,6 +54,18 @@ def home(worked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+async def delegated(store: Path) -> None:
+    """A subagent has said the same, and its context was compacted the same."""
+    async with opened(store) as office:
+        log, run = await office.transcript(), office.run_ref().model_copy(update={"step_id": "research-1.1"})
+        await office.store.open_run(run)
+        fence = await office.store.take_fence(run.run_id)
+        for message in log.messages:
+            await office.store.commit_message(fence, (await office.store.load(run.run_id)).version, message)
+        version = (await office.store.load(run.run_id)).version
+        await office.store.commit_compaction(fence, version, log.compactions[0], (), None)
+
+
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> Json:
     assert run([*arguments, "--json"]) == 0
     return TypeAdapter(Json).validate_json(capsys.readouterr().out)
@@ -169,6 +181,14 @@ def test_an_audit_asks_the_memory_that_agents_ask(home: Path, capsys: pytest.Cap
         report, said = audited(capsys, *AGENT)
     assert report.recall == "passages"
     assert said.startswith("Memory cannot be searched (a worker has it open).")
+
+
+def test_subagents_are_audited_like_agents_of_the_plan(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asyncio.run(delegated(home / "waystation.db"))
+    report, _ = audited(capsys, "task-1")
+    assert [one.agent for one in report.agents] == ["research-1", "research-1.1"]
+    assert audited(capsys, "task-1", "--agent", "research-1.1")[0].agents == report.agents[1:]
+    assert run(["transcript", "task-1", "--agent", "research-1.1"]) == 0
 
 
 def test_an_audit_is_a_table_with_examples_of_what_is_lost(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

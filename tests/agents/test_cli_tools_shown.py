@@ -79,3 +79,8 @@ def test_a_server_that_does_not_start_stands_there_with_the_reason(
 def test_an_unknown_agent_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["show", TASK, "--tools", "--agent", "cook"]) != 0
     assert "has no agent 'cook'" in capsys.readouterr().err
+
+
+def test_nothing_is_redacted_so_that_no_key_is_made(home: Path) -> None:
+    assert run(["show", TASK, "--tools"]) == 0
+    assert not (home / "key").exists()

@@ -6,6 +6,7 @@ from inline_snapshot import snapshot
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import TASK, Office, use
 from tests.unit.histories import prose
+from waystation.agents.rewinder import Rewinder
 from waystation.cli.render_context import context_text
 from waystation.client_context import RESULT_LAYERS, AgentContext, contexts
 from waystation.domain.amount import Amount, Limit
@@ -77,6 +78,16 @@ async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_office: Office) ->
     assert asked[Layer.SYSTEM] > 1_000
     assert asked[Layer.OBSERVATIONS] > 200
     assert found.allocation.got <= found.allocation.limit == 18_000
+
+
+async def test_failures_that_were_taken_back_are_in_no_reminder(bare_office: Office) -> None:
+    await worked(bare_office)
+    before = await context_of(bare_office)
+    store = bare_office.store
+    await Rewinder(store, store, store, bare_office.archive).rewind(bare_office.run_ref(), "m1", "edit-1", keep=True)
+    after = await context_of(bare_office)
+    asked = [{row.layer: row.asked for row in found.allocation.rows}[Layer.RUNTIME] for found in (before, after)]
+    assert asked[0] > asked[1] > 0
 
 
 async def test_before_its_first_leg_has_ended_an_agents_tools_are_not_known(bare_office: Office) -> None:

@@ -99,7 +99,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -
     await bare_office.open_task([EVIDENCE, REVIEW])
     agent = ScriptedModel([])
     run, terms = bare_office.run_ref(), bare_office.terms
-    toolbox = await bare_office.desk.toolbox_of(run, terms)
+    toolbox = await bare_office.desk.toolbox_of(run, terms, await bare_office.transcript())
     assert agent.calls == 0
     read = await toolbox.run(use("read_skill", name="research"), await bare_office.site())
     assert read.content == '<procedure name="research">\n# How to do the research\nStart at the end.\n</procedure>'
@@ -113,7 +113,7 @@ async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -
 
 
 async def test_without_procedures_there_is_no_tool_for_them(office: Office) -> None:
-    toolbox = await office.desk.toolbox_of(office.run_ref(), office.terms)
+    toolbox = await office.desk.toolbox_of(office.run_ref(), office.terms, await office.transcript())
     assert "read_skill" not in {spec.name for spec in toolbox.specs}
 
 

@@ -18,6 +18,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.store.vault import SqlVault
 from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.publisher import Publisher
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.task import SourceDocument
 
@@ -44,6 +45,12 @@ class NamedOffice:
         desk = replace(self.office.desk, redactor=self.redactor, vault=self.vault)
         result = await desk.toolbox("research").run(use(name, "c1", **arguments), site)
         return f"ERROR {result.content}" if result.is_error else result.content
+
+    @property
+    def publisher(self) -> Publisher:
+        publisher = self.office.publisher
+        check = replace(publisher.check, redactor=self.redactor, vault=self.vault)
+        return replace(publisher, redactor=self.redactor, check=check)
 
     async def redacted(self, text: str, place: Place = Place.TOOL_RESULT) -> str:
         (redacted,) = await self.redactor.redact([text], place, self.office.ref.tenant)
@@ -105,7 +112,7 @@ async def test_notes_and_citations_by_placeholder_hold(strict: NamedOffice) -> N
     await strict.call("take_note", text="She wrote notes.", document=name, first_line=2, last_line=2)
     (note,) = await strict.office.store.notes(TASK)
     assert note.document == DOCUMENTS[0].name
-    publisher = replace(strict.office.publisher, redactor=strict.redactor, vault=strict.vault)
+    publisher = strict.publisher
     report = await strict.office.store.get_text((await publisher.publish(strict.office.ref, PROGRESS)).report)
     assert f"She wrote notes. [{name}:2-2]" in report
     assert ADA not in report
@@ -138,6 +145,6 @@ async def test_under_standard_what_was_recalled_by_placeholder_is_opened_and_cit
     draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})
     fence = (await standard.office.site("writing")).fence
     await standard.office.store.hand_in(fence, TASK, draft)
-    publisher = replace(standard.office.publisher, redactor=standard.redactor, vault=standard.vault)
+    publisher = standard.publisher
     outcome = await publisher.publish(standard.office.ref, PROGRESS)
     assert (outcome.citations, outcome.failed) == (1, 0)

@@ -55,7 +55,7 @@ class LongWinded(Shout):
 
 
 async def box(office: Office, desk: Desk, step_id: str = "research-1") -> Toolbox:
-    return await desk.toolbox_of(office.run_ref(step_id), office.terms)
+    return await desk.toolbox_of(office.run_ref(step_id), office.terms, await office.transcript(step_id))
 
 
 def names(toolbox: Toolbox) -> set[str]:
@@ -79,7 +79,7 @@ async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare
     await bare_office.open_task([*DOCUMENTS, TABLE, SKILL])
     desk = replace(bare_office.desk, tables=DuckDbTables(), web=(LongWinded(),))
     terms = bare_office.terms.model_copy(update={"delegation": DelegationTerms()})
-    toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms)
+    toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
     assert toolbox.projection is not None
     assert toolbox.projection.hidden

@@ -24,7 +24,7 @@ async def reviewed(
 ) -> Reviewed:
     office.model = model
     store = office.store
-    reviewer = Reviewer(office.metered, store, store, store, store, office.redactor)
+    reviewer = Reviewer(office.metered, store, store, store, store, office.redactor, office.publisher.check)
     request = ReviewRequest(
         writer=office.run_ref("writing"),
         number=1,

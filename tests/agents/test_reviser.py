@@ -1,12 +1,13 @@
 import pytest
 from pydantic import JsonValue
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
-from waystation.agents.reviser import Reviser
+from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.agents.reviser import REASON_CHARACTERS, Reviser
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
 from waystation.domain.privacy import Place
 from waystation.domain.revising import Revised, RevisionRequest
+from waystation.domain.task import SourceDocument
 from waystation.domain.work import Analysis, Finding, Findings
 from waystation.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply
@@ -16,8 +17,8 @@ FOG: JsonValue = {"id": "fog", "role": "research", "title": f"Fog of {NAME}", "g
 USED: JsonValue = {"id": "analysis", "needs": ["research-1", "research-2", "fog"]}
 
 
-def revision(call_id: str = "r1", **arguments: object) -> ModelReply:
-    return scripted_reply(use("revise_plan", call_id, reason=f"Ask {NAME}.", **arguments))
+def revision(call_id: str = "r1", reason: str = f"Ask {NAME}.", **arguments: object) -> ModelReply:
+    return scripted_reply(use("revise_plan", call_id, reason=reason, **arguments))
 
 
 ADDED = revision(add=[FOG], change=[USED])
@@ -52,6 +53,25 @@ async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_ne
     assert revised.plan == second.plan.without_goals()
     assert (second.reason, second.plan.step("fog").title) == (f"Ask {NAME_PLACEHOLDER}.", f"Fog of {NAME_PLACEHOLDER}")
     assert await office.store.plan(TASK) == second.plan
+
+
+async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_without_the_name(
+    bare_office: Office,
+) -> None:
+    name = f"talk_with_{NAME.replace(' ', '_')}.md"
+    await bare_office.open_task((*DOCUMENTS, SourceDocument(name=name, text="Fog.")))
+    read: JsonValue = {"id": "fog", "role": "research", "title": f"Read {name}", "goal": "Read about fog."}
+    await made(bare_office, ScriptedModel([revision(reason=f"Nobody read {name}.", add=[read], change=[USED])]))
+    version = (await bare_office.store.plan_versions(TASK))[-1]
+    called = f"talk_with_{NAME_PLACEHOLDER}.md"
+    assert version.reason == f"Nobody read {called}."
+    assert version.plan.step("fog").title == f"Read {called}"
+
+
+async def test_a_long_reason_is_cut_before_a_placeholder_and_not_within(office: Office) -> None:
+    words = "x" * (REASON_CHARACTERS - 5)
+    await made(office, ScriptedModel([revision(reason=f"{words} {NAME}.", add=[FOG], change=[USED])]))
+    assert (await office.store.plan_versions(TASK))[-1].reason == words
 
 
 async def test_a_revision_that_was_made_is_given_again_without_a_call(office: Office) -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from waystation.adapters.store.texts import content_hash
 from waystation.agents.metered_search import MeteredSearch
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.fetch_page import FetchPage
@@ -84,7 +85,7 @@ async def fetch(office: Office, web: ShelfOfPages, call: ToolUse) -> str:
 
 async def test_a_page_is_shown_as_numbered_lines_under_its_source_and_time(office: Office) -> None:
     shown = await fetch(office, ShelfOfPages({PAGE: "It closed.\nIn 1821."}), use("fetch_page", url=PAGE))
-    blob = WebPage(url=PAGE, title="", lines=("It closed.", "In 1821."), retrieved=NOON).content_hash
+    blob = content_hash("It closed.\nIn 1821.")
     assert shown == (
         f'<web_page kept="{blob}" retrieved="2026-11-21T12:00:00+00:00" source="{PAGE}" lines="1-2 of 2">\n'
         "1| It closed.\n2| In 1821.\n</web_page>"

@@ -7,22 +7,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.end_to_end.messages_server import MessagesServer
+from waystation.client import Client
+from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
 """Run from the root, this is the code beside these tests, whatever is installed."""
-POLL = 1.0
-"""Seconds. A command costs as much processor time itself."""
+POLL, LOOK = 1.0, 0.2
+"""Seconds between two looks: by a command, which costs as much processor time itself, and by a client."""
 
 
 class PaidTurn(NamedTuple):
@@ -79,25 +83,38 @@ class Shell:
 
     def answer_until_over(self, task_id: str, add: str = "20k") -> str:
         """Approve whatever the task asks for until it has ended; returns its phase. `add`: what each request gets."""
-        phase = ""
+        deadline = time.monotonic() + 600
+        while True:
+            seen = self.until_task(task_id, over_or_asking, deadline - time.monotonic(), "the end of the task")
+            if seen.phase.over:
+                return seen.phase
+            for request in pending(seen):
+                done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
+                assert done.returncode == 0, done.stderr
 
-        def over() -> bool:
-            nonlocal phase
-            shown = self.json("show", task_id)
-            phase = str(shown["phase"])
-            for approval in cast("list[dict[str, Any]]", shown["approvals"]):
-                if approval["decision"] == "pending":
-                    request = str(approval["request_id"])
-                    done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
-                    assert done.returncode == 0, done.stderr
-            return phase in {"done", "partial", "failed", "cancelled"}
+    def until_task(self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
+        """Wait for a state of a task, and return it; fails with `what` where it does not come.
 
-        until(over, 600, "the end of the task")
-        return phase
+        In this process: a command for each look would take from the workers the processor that they need to get there.
+        """
+        with self.as_own():
+            return asyncio.run(_task_in_state(task_id, met, seconds, what))
+
+    @contextmanager
+    def as_own(self) -> Generator[None]:
+        """This process has the shell's settings until the block ends."""
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in self._own_env.items():
+                environment.setenv(name, value)
+            yield
 
     @property
     def _env(self) -> dict[str, str]:
-        return {**os.environ, "WAYSTATION_HOME": str(self.home), **self.settings}
+        return {**os.environ, **self._own_env}
+
+    @property
+    def _own_env(self) -> dict[str, str]:
+        return {"WAYSTATION_HOME": str(self.home), **self.settings}
 
     async def _paid_turns(self) -> list[PaidTurn]:
         url = self.settings.get("DATABASE_URL")
@@ -108,6 +125,31 @@ class Shell:
         finally:
             await engine.dispose()
         return [PaidTurn(run.split("/")[1], int(key.removeprefix("turn-")), _seconds(at)) for run, key, at in rows]
+
+
+def pending(seen: TaskProgress) -> list[str]:
+    """Ids of the requests that nobody has answered."""
+    return [approval.request_id for approval in seen.approvals if approval.decision == "pending"]
+
+
+def over_or_asking(seen: TaskProgress) -> bool:
+    return seen.phase.over or bool(pending(seen))
+
+
+def paused(seen: TaskProgress) -> bool:
+    return seen.phase is TaskPhase.PAUSED
+
+
+async def _task_in_state(task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
+    # Connected for each wait: after `waystation up` the server has another address.
+    async with await Client.connect(Settings()) as client:
+        try:
+            async with asyncio.timeout(seconds):
+                while not met(seen := (await client.progress(task_id)).progress):
+                    await asyncio.sleep(LOOK)
+        except TimeoutError:
+            raise AssertionError(f"waited {seconds:.0f} s in vain: {what}") from None
+        return seen
 
 
 def until(found: Callable[[], bool], seconds: float, what: str) -> None:

@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from tests.end_to_end.shell import Shell, until
+from tests.end_to_end.shell import Shell, paused
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from waystation.domain.task import TaskPhase
 from waystation.settings import Settings
 
 PRICES = """
@@ -44,7 +45,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         task = str(
             shell.json("submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "$0.50", "--detach")["task_id"]
         )
-        until(lambda: shell.json("show", task)["phase"] == "paused", 360, "the pause")
+        shell.until_task(task, paused, 360, "the pause")
         shown = shell.json("show", task)
         assert 0 < shown["budget"]["spent_usd"] <= shown["budget"]["limit_usd"] == 0.5
         assert task in shell.run("approvals").stdout
@@ -61,7 +62,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         lines = cast("list[dict[str, Any]]", bill["lines"])
         assert bill["total"]["cost_micro_usd"] == sum(line["cost_micro_usd"] for line in lines)
         shell.run("cancel", task)
-        until(lambda: shell.json("show", task)["phase"] == "cancelled", 240, "the end")
+        shell.until_task(task, lambda seen: seen.phase is TaskPhase.CANCELLED, 240, "the end")
         assert shell.json("cost", task)["total"]["cost_micro_usd"] == charged(shell.home)
         assert shell.json("show", task)["budget"]["spent_usd"] <= 0.75
     finally:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -12,11 +12,11 @@ import psutil
 import pytest
 from pydantic import JsonValue
 
-from tests.adapters.mcp_workshop import SCRIPT, workshop
+from tests.adapters.mcp_workshop import SCRIPT, living, workshop
 from tests.end_to_end.harbours import ASKED, write_harbours
 from tests.end_to_end.messages_server import serving
 from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, until
+from tests.end_to_end.shell import Shell, paused, until
 from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.transcripts import Made, made
 from waystation.adapters.offline.replies import Call, call
@@ -71,9 +71,12 @@ def started_by(shell: Shell, pids: Path) -> dict[ProcessMark, str]:
     """The processes that the workers have started and theirs, and those of the file that are still there."""
     run = read_run_file(shell.home / "run.json")
     assert run is not None
-    named = [psutil.Process(pid) for pid in map(int, pids.read_text().split()) if psutil.pid_exists(pid)]
-    found = [*psutil.Process(run.workers.pid).children(recursive=True), *named]
-    return {ProcessMark.of(one.pid): " ".join(one.cmdline()) for one in found}
+    found = [*psutil.Process(run.workers.pid).children(recursive=True), *living(map(int, pids.read_text().split()))]
+    started: dict[ProcessMark, str] = {}
+    for one in found:
+        with suppress(psutil.NoSuchProcess):
+            started[ProcessMark.of(one.pid)] = " ".join(one.cmdline())
+    return started
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +89,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Work]:
     with ExitStack() as stack:
         shell = stack.enter_context(platform(folder / "home", stack.enter_context(serving(server)), **settings))
         task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
-        until(lambda: shell.json("show", task)["phase"] == "paused", 240, "the question")
+        shell.until_task(task, paused, 240, "the question")
         (asked,) = cast("list[dict[str, Any]]", shell.json("show", task)["approvals"])
         called_before = any(one.tool == "shop__keep" for one in made(shell, task, "research-1"))
         done = shell.run("approve", task, "--request", asked["request_id"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.messages_server import HeldServer, MessagesServer, serving
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, paused, until
 from tests.end_to_end.survey import QUESTION, write_survey
 from waystation.adapters.temporal.run_file import read_run_file
 
@@ -49,7 +49,7 @@ def test_a_task_survives_kill_9_of_everything_in_the_middle_of_a_leg(tmp_path: P
         assert shell.run("show", task_id).returncode in {0, 3}
 
         assert shell.run("up").returncode == 0
-        until(lambda: shell.json("show", task_id)["phase"] == "paused", 360, "the pause")
+        shell.until_task(task_id, paused, 360, "the pause")
         assert task_id in shell.run("approvals").stdout
 
         assert shell.answer_until_over(task_id) in {"done", "partial"}

@@ -11,7 +11,7 @@ import pytest
 from tests.end_to_end.harbours import ASKED, write_harbours
 from tests.end_to_end.messages_server import HeldServer, serving
 from tests.end_to_end.scripted_agents import ScriptedServer
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, paused
 from tests.end_to_end.test_killed_platform import kill_everything, platform
 from tests.end_to_end.transcripts import made
 from waystation.adapters.offline.replies import call
@@ -47,7 +47,7 @@ def test_an_open_question_survives_kill_9_under_its_id_is_answered_once_and_its_
     ):
         server.goes_on.set()
         task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])
-        until(lambda: shell.json("show", task)["phase"] == "paused", 240, "the question")
+        shell.until_task(task, paused, 240, "the question")
         before = inbox(shell)
         kill_everything(shell.home)
         assert not sent.exists()

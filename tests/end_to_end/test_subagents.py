@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from tests.end_to_end.messages_server import WithoutCache, serving
-from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again, until
+from tests.end_to_end.shell import Shell, assert_no_committed_turn_was_asked_again
 from tests.end_to_end.stdlib import ASKED, write_stdlib
 from tests.end_to_end.test_killed_platform import kill_everything, platform
+from waystation.domain.task import TaskProgress
 
 DOCUMENTS = 500
 OPTIONS = ("--budget", "2000k", "--agent-budget", "500k", "--window", "16k", "--detach")
@@ -19,6 +20,10 @@ ADDED = "200k"
 
 def subagents(shown: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for step in cast("list[dict[str, Any]]", shown["steps"]) if "." in step["id"]]
+
+
+def four_subagents_at_work(seen: TaskProgress) -> bool:
+    return sum(step.legs > 0 for step in seen.steps if "." in step.id) >= 4
 
 
 def headings(report: str) -> list[str]:
@@ -37,7 +42,7 @@ def test_five_hundred_documents_are_read_by_subagents_and_kill_9_changes_nothing
     documents = write_stdlib(tmp_path / "stdlib", DOCUMENTS)
     with serving(WithoutCache(delay=0.0)) as server, platform(tmp_path / "home", server) as shell:
         task = submitted(shell, documents, "killed")
-        until(lambda: sum(step["legs"] > 0 for step in subagents(shell.json("show", task))) >= 4, 360, "four at work")
+        shell.until_task(task, four_subagents_at_work, 360, "four at work")
         kill_everything(shell.home)
         assert shell.run("up").returncode == 0
         assert shell.answer_until_over(task, ADDED) == "done"

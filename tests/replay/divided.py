@@ -9,23 +9,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tests.crew import NOTE, Call, Gate
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.letters import SendLetter
 from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
 from tests.post import letter
-from tests.running import Counter, opened_parts, until, working
+from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.client_documents import kept, read_again
 from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
-from waystation.domain.task import TaskProgress
 from workers.tools import Reach
 from workflows.task import TaskWorkflow
 
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
 SCRIPTS = {
     "harbours": [[delegate("beacons", 60), delegate("bars", 20)], [NOTE, letter()], [HAND_IN]],
@@ -53,7 +51,7 @@ async def divided(client: Client, folder: Path, redactor: PresidioRedactor) -> A
             await gate.reached.wait()
             await _told(counter, folder)
             gate.opened.set()
-            await until(lambda: _answered(counter.task()))
+            await until(lambda: answered(counter.task()))
             yield counter
 
 
@@ -65,7 +63,7 @@ async def _told(counter: Counter, folder: Path) -> None:
     await counter.task().signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again), "by": "Ada"})
 
 
-async def _answered(task: Task) -> bool:
+async def answered(task: Task) -> bool:
     """Say yes to whatever is asked; whether the task is over."""
     progress = await task.query(TaskWorkflow.progress)
     for approval in progress.approvals:

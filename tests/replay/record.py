@@ -17,20 +17,19 @@ from socket import gethostname
 
 from temporalio.client import WorkflowHistory
 
-from tests.replay.divided import divided
-from tests.running import KEY, SESSION, TENANT, Counter, at_work, dev_server, until
+from tests.replay.divided import answered, divided
+from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Limit
-from waystation.domain.names import APPROVE_BUDGET, remembering_id
+from waystation.domain.names import remembering_id
 from waystation.domain.pricing import PRICES
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings
 from waystation.terms import task_terms
 from workers.models import model_switch
 from workflows.remembering import RememberWorkflow
-from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 ASKED = TaskRequest(
@@ -54,16 +53,6 @@ def _document(coast: str) -> SourceDocument:
     return SourceDocument(name=f"{coast}.md", text="\n".join(lines))
 
 
-async def _granted(counter: Counter) -> bool:
-    """Grant what is asked for; whether the task is over."""
-    task = counter.task()
-    progress = await task.query(TaskWorkflow.progress)
-    for approval in progress.approvals:
-        if approval.decision == "pending":
-            await task.signal(APPROVE_BUDGET, {"request_id": approval.request_id, "by": "Ada"})
-    return progress.phase.over
-
-
 def _written(history: WorkflowHistory) -> str:
     """One event a line, without the name of the machine that recorded it."""
     events = [json.dumps(event) for event in history.to_json_dict()["events"]]
@@ -79,7 +68,7 @@ async def record(folder: Path) -> None:
         await counter.submit(
             ASKED, task_terms(ASKED, settings, PRICES, utc_now().date()), [_document(coast) for coast in COASTS]
         )
-        await until(lambda: _granted(counter))
+        await until(lambda: answered(counter.task()))
         progress = await counter.task().result()
         task, session = await counter.task().fetch_history(), await counter.session.fetch_history()
     redactor.close()

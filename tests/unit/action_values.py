@@ -5,7 +5,6 @@ from datetime import datetime
 from tests.unit.task_values import NOON, after_leg, standing, working
 from waystation.domain.action_requests import opened
 from waystation.domain.actions import ActionQuestion, question_on
-from waystation.domain.approvals import Standing
 from waystation.domain.leg import ActionsAsked
 from waystation.domain.messages import ToolUse
 from waystation.domain.task_state import TaskState
@@ -30,8 +29,3 @@ def asked_for(*questions: ActionQuestion, deadline: datetime | None = None) -> T
     for request in opened(state, AGENT, NOON, deadline):
         state = state.asked(request)
     return state
-
-
-def standing_of(state: TaskState) -> Standing:
-    """What an answer is held against."""
-    return Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)

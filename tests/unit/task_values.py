@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from waystation.domain import approvals
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
 from waystation.domain.ledger import Account
@@ -63,3 +64,8 @@ def asking(state: TaskState, *step_ids: str) -> TaskState:
         state = spent(state, step_id)
         state = state.asked(state.request_for(step_id, NOON))
     return state
+
+
+def standing_of(state: TaskState) -> approvals.Standing:
+    """What an answer is held against."""
+    return approvals.Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)

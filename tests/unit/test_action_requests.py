@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from pydantic import JsonValue
 
-from tests.unit.action_values import AGENT, asked_for, asking_for, question, standing_of
-from tests.unit.task_values import NOON, after_leg, asking, standing, working
+from tests.unit.action_values import AGENT, asked_for, asking_for, question
+from tests.unit.task_values import NOON, after_leg, asking, standing, standing_of, working
 from waystation.domain.action_requests import TAKEN_BACK, decided, opened, overtaken
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount

@@ -1,63 +1,8 @@
-import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
-from waystation.adapters.clock import utc_now
-from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.domain.budget import Usage
-from waystation.domain.pricing import PRICES
-from waystation.domain.session import SessionStart
-from waystation.domain.task import (
-    SourceDocument,
-    StepProgress,
-    TaskPhase,
-    TaskRef,
-    TaskRequest,
-    TaskRow,
-    session_hash,
-    task_id_of,
-    tenant_hash,
-)
-from waystation.seen import as_stored
-from waystation.settings import Settings
-from waystation.terms import task_terms
-
-
-async def keep_ended_task(settings: Settings) -> str:
-    settings.home.mkdir()
-    store = await SqlStore.open(settings.database_url, utc_now)
-    request = TaskRequest(question="Which?", request_id="r1")
-    start = SessionStart(
-        store_id=await store.store_id(),
-        tenant=tenant_hash(request.tenant),
-        session=session_hash(request.tenant, request.session),
-    )
-    row = TaskRow(
-        ref=TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request)),
-        request=request,
-        terms=task_terms(request, settings, PRICES, utc_now().date()),
-        submitted_at=utc_now(),
-    )
-    await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
-    steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)
-    over = as_stored(row, TaskPhase.PARTIAL).model_copy(
-        update={"steps": steps, "report": await store.put_text("# Report")}
-    )
-    await store.finish(row.ref.task_id, over)
-    await store.aclose()
-    return row.ref.task_id
-
-
-@pytest.fixture
-def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Id of a task that has ended, in a store whose server does not answer."""
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    return asyncio.run(keep_ended_task(Settings()))
 
 
 def test_a_task_that_has_ended_is_not_cancelled(ended: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,22 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_ended_task import keep_ended_task
 from waystation.cli.forget import told
 from waystation.cli.main import run
 from waystation.client_forget import Gone, remains
 from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.settings import Settings
 from waystation.stores import opened_store
-
-
-@pytest.fixture
-def ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Id of a task that has ended, in a store whose server does not answer."""
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    return asyncio.run(keep_ended_task(Settings()))
 
 
 @pytest.mark.parametrize("given", [[], ["--session", "s", "--all-of-tenant"]])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_ended_task import keep_ended_task
+from tests.ended_tasks import keep_ended_task
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
@@ -37,12 +37,9 @@ async def keep_report(settings: Settings) -> str:
 
 
 @pytest.fixture
-def task_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def task_id(without_server: Settings) -> str:
     """Id of a task that has ended with a report, whose key lies in the home folder."""
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    return asyncio.run(keep_report(Settings()))
+    return asyncio.run(keep_report(without_server))
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from waystation.domain.delegation import (
     DelegationTerms,
     SubagentNews,
     SubagentOrder,
-    carved,
     depth_of,
     may_delegate,
     parent_of,
@@ -169,7 +168,7 @@ def test_whatever_is_carved_and_spent_the_account_adds_up(limits: list[int], spe
 
 @given(st.integers(0, 10**9), st.integers(1, 100))
 def test_a_carved_limit_never_passes_what_is_left(left: int, percent: int) -> None:
-    carve = carved(Limit(tokens=left), percent)
+    carve = Limit(tokens=left).percent(percent)
     assert carve.micro_usd is None
     assert carve.tokens is not None
     assert 0 <= carve.tokens <= left

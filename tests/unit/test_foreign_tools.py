@@ -2,8 +2,11 @@ import re
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import JsonValue
 
+from waystation.domain.actions import question_on
 from waystation.domain.foreign_tools import ForeignName, ForeignToolSpec, framed, model_names, question
+from waystation.domain.messages import ToolUse
 
 SPEC = ForeignToolSpec(server="web", tool="fetch", name="web__fetch", description="", input_schema={})
 ODD = st.text(st.sampled_from("aB_-. é"), min_size=0, max_size=70)
@@ -65,4 +68,10 @@ def test_a_person_is_shown_all_that_would_be_sent() -> None:
 
 
 def test_a_person_sees_what_is_meant_to_be_unseen() -> None:
-    assert question(SPEC, {"to": "ada\u202e\u200bé"}).endswith('"to": "ada\\u202e\\u200bé"\n}')
+    arguments: dict[str, JsonValue] = {"to": "ada\u202e\u200bé"}
+    asked = question_on("m4", ToolUse(id="c1", name=SPEC.name, input=arguments), question(SPEC, arguments))
+    assert asked.text.endswith('"to": "ada\\u202e\\u200bé"\n}')
+
+
+def test_redaction_sees_through_what_is_meant_to_be_unseen() -> None:
+    assert "ada@example\u200b.org" in question(SPEC, {"to": "ada@example\u200b.org"})

@@ -1,12 +1,11 @@
 """Another tenant of the same store: none of its tasks is there, whatever is asked about it."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.test_cli_ended_task import keep_ended_task
+from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.client_restore import restored_for_owner
@@ -31,14 +30,10 @@ LOOKS: dict[str, Callable[[Client, str], Awaitable[object]]] = {
 
 
 @pytest.fixture
-def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def theirs(ended: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """Id of a task of the default tenant, looked at by another one; the server does not answer."""
-    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(tmp_path / "none.toml"))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
-    task_id = asyncio.run(keep_ended_task(Settings()))
     monkeypatch.setenv("WAYSTATION_TENANT", "other")
-    return task_id
+    return ended
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import cost_text
 from waystation.domain.document_changes import DocumentsUpdate
+from waystation.domain.fork import Reused
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.sent import Origin
 from waystation.domain.task import BudgetProgress, Refusal, TaskPhase
 from waystation.seen import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+COMPACTED = "research-1 compacted: COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions"
 
 
 def drawn(renderable: RenderableType, width: int = 120) -> str:
@@ -73,7 +76,7 @@ def test_what_happened_is_told_once_and_in_sentences() -> None:
     assert happened(None, PAUSED, NOON, 120) == snapshot(
         (
             "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
-            "research-1 compacted: COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions",
+            "1 earlier compaction",
             "Note: memory is down",
             "task-0123456789abcdef is paused",
             """\
@@ -93,6 +96,41 @@ research-1 asks for 30,000 tokens more
         )
     )
     assert happened(PAUSED, PAUSED, NOON, 120) == ()
+
+
+def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_it_is_told() -> None:
+    before = PAUSED.progress.model_copy(update={"compactions": ()})
+    assert happened(TaskView(progress=before), PAUSED, NOON, 120) == (COMPACTED,)
+    answered = ASKING.model_copy(update={"decision": "approved", "granted": Amount(tokens=30_000), "by": "ada"})
+    refused = Refusal(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
+    going_on = PAUSED.progress.model_copy(
+        update={"phase": TaskPhase.WORKING, "approvals": (answered,), "refusals": (refused, refused)}
+    )
+    assert happened(None, TaskView(progress=going_on), NOON, 120) == (
+        "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
+        "1 earlier compaction",
+        "Note: memory is down",
+        "task-0123456789abcdef is working",
+        "1 earlier answer",
+        "2 earlier refusals",
+    )
+
+
+def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
+    begun = PAUSED.progress.model_copy(update={"compactions": ()})
+    (made,) = PAUSED.progress.compactions
+    own = made.model_copy(update={"agent": "writing"})
+    reusing = PAUSED.progress.model_copy(
+        update={"compactions": (made, own), "reused": Reused(task_id="task-1", agents=(made.agent,))}
+    )
+    again = reusing.model_copy(update={"compactions": (made, own, made.model_copy(update={"tokens_before": 8_000}))})
+    assert happened(TaskView(progress=begun), TaskView(progress=reusing), NOON, 120) == (
+        "1 earlier compaction",
+        COMPACTED.replace("research-1", "writing"),
+    )
+    assert happened(TaskView(progress=reusing), TaskView(progress=again), NOON, 120) == (
+        COMPACTED.replace("9,100", "8,000"),
+    ), "the reused agent was rewound"
 
 
 def test_answers_and_refusals_are_told() -> None:

@@ -4,19 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, working
+from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, standing_of, working
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, approve, deny
+from waystation.domain.approvals import approve, deny
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
 from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import SHOWN_REFUSALS, TaskState
 from waystation.domain.work import Made
-
-
-def standing_of(state: TaskState) -> Standing:
-    return Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
 
 
 def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_again() -> None:

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.unit.task_values import NOON, asking, working
+from tests.unit.task_values import NOON, asking, standing_of, working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Standing, approve, authorised, deny
 from waystation.domain.task import Approval, Refusal, TaskPhase
@@ -12,10 +12,6 @@ from waystation.domain.task_state import TaskState
 from waystation.domain.unattended import IN_ADVANCE, TopUp, Unattended
 
 LATER = NOON + timedelta(days=7)
-
-
-def standing_of(state: TaskState) -> Standing:
-    return Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
 
 
 def expired(state: TaskState, request_id: str) -> TaskState:

@@ -1,10 +1,12 @@
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
-from tests.running import KEY, dev_server
+from tests.running import KEY, TENANT, dev_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.settings import Settings
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +21,17 @@ def redactor() -> Iterator[PresidioRedactor]:
 async def server() -> AsyncIterator[Client]:
     async with dev_server() as client:
         yield client
+
+
+@pytest.fixture
+def settings(server: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings under which everybody finds that server, and the store in this folder."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+    return Settings(home=tmp_path, tenant=TENANT)
+
+
+@pytest.fixture
+def outside(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The same with the store named by its address, as a client elsewhere names it."""
+    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{settings.home / 'waystation.db'}")
+    return Settings(home=settings.home, tenant=TENANT)

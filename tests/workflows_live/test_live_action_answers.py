@@ -8,7 +8,7 @@ from temporalio.client import Client as TemporalClient
 
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, letter, post
-from tests.running import TENANT, working
+from tests.running import until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.answers import Typed, answer_request
 from waystation.cli.render import message_text
@@ -16,15 +16,20 @@ from waystation.client import Client
 from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase
-from waystation.seen import Answer
+from waystation.seen import Answer, PendingApproval
 from waystation.settings import Settings
 
 
-@pytest.fixture
-def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
-    return Settings(home=tmp_path, tenant=TENANT)
+async def listed(client: Client) -> tuple[PendingApproval, ...]:
+    """The inbox, once it has anything: the server lists by search attributes, which it indexes later."""
+    found: list[PendingApproval] = []
+
+    async def any_listed() -> bool:
+        found[:] = await client.approvals()
+        return bool(found)
+
+    await until(any_listed)
+    return tuple(found)
 
 
 async def approve(client: Client, amount: Amount | None, task_id: str, request_id: str | None) -> Answer:
@@ -46,7 +51,7 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         await at.counter.submit()
         await at.asked()
         task, send = at.task.id, partial(approve, client, None)
-        (waiting,) = await client.approvals()
+        (waiting,) = await listed(client)
         with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
             await answer_request(client, Typed("approve", task, None, {}), send)
         told = capsys.readouterr().err

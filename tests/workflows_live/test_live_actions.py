@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from temporalio.client import Client
 
-from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS, Call, Gate
+from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, PRIVATE, letter, post
 from tests.running import dev_server, until, working
@@ -237,9 +237,7 @@ async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     scripts = {"harbours": [[NOTE], [letter()], [HAND_IN]]}
-    gate = Gate(Call("harbours", 2))
-    async with post(server, tmp_path, redactor, scripts, gate) as at, working(server, at.parts):
-        gate.opened.set()
+    async with post(server, tmp_path, redactor, scripts) as at, working(server, at.parts):
         await at.counter.submit()
         (request,) = await at.asked()
         await at.task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})

@@ -7,7 +7,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
-from tests.running import TENANT, Counter, at_work, until
+from tests.running import at_work, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.answers import Typed, answer_request
 from waystation.client import Client
@@ -15,24 +15,6 @@ from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.seen import Answer
 from waystation.settings import Settings
-from workflows.task import TaskWorkflow
-
-
-@pytest.fixture
-def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
-    return Settings(home=tmp_path, tenant=TENANT)
-
-
-async def until_asked(counter: Counter) -> str:
-    """Both researchers wait; returns the task's id."""
-
-    async def asked() -> bool:
-        return len((await counter.task().query(TaskWorkflow.progress)).approvals) == 2
-
-    await until(asked)
-    return counter.task().id
 
 
 async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:
@@ -55,7 +37,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
         await Client.connect(outside) as client,
     ):
         await counter.submit(under=tight())
-        task = await until_asked(counter)
+        task = (await until_both_ask(counter.task())).task_id
         typed = Typed("approve", task, None, {"--add": "9k"})
         with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
@@ -75,7 +57,7 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
         await Client.connect(outside) as client,
     ):
         await counter.submit(under=tight())
-        task = await until_asked(counter)
+        task = (await until_both_ask(counter.task())).task_id
         first = await answer_request(client, Typed("deny", task, "tides-1", {}), partial(deny, client, "Ada"))
         second = await answer_request(client, Typed("approve", task, "tides-1", {}), partial(approve, client, "Grace"))
         # One request is open now: it is the one that is meant.

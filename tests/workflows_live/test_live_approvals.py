@@ -2,18 +2,16 @@ from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
+from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
-from tests.running import Counter, at_work, dev_server, until
+from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.task import Approval, Refusal, TaskPhase, TaskProgress
+from waystation.domain.task import Approval, Refusal, TaskPhase
 from workflows.task import TaskWorkflow
-
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 
 MALFORMED: list[tuple[JsonValue, str]] = [
     ("yes", "the signal: Input should be a valid dictionary or instance of ApproveInput"),

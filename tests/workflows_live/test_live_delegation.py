@@ -2,11 +2,11 @@ import asyncio
 from pathlib import Path
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus
 
-from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS, Call, Crew, Gate
+from tests.crew import CALL_TOKENS, CREW_PLAN, NOTE, WORK_TOKENS, Call, Gate
 from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate, delegating, four
-from tests.running import Counter, at_work, dev_server, opened_parts, until, working
+from tests.running import Counter, Task, at_work, dev_server, opened_parts, until, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
@@ -15,7 +15,6 @@ from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow
 
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 FOUR = {"harbours": [four(), [HAND_IN]]}
 ONE = {"harbours": [[delegate("beacons")], [HAND_IN]]}
 LONG = [*[[NOTE]] * 30, [HAND_IN]]
@@ -219,6 +218,8 @@ async def test_a_task_continues_as_new_while_its_agents_delegate_and_nothing_is_
     ):
         await counter.submit(under=delegating())
         progress = await counter.task().result()
+        newest = (await events(counter.task()))[0].workflow_execution_started_event_attributes
+    assert newest.continued_execution_run_id
     assert progress.phase is TaskPhase.DONE
     assert progress.budget.spent == Amount(tokens=DELEGATING_TOKENS + 4 * SUBAGENT_TOKENS)
     assert len(crew.calls) == len(set(crew.calls))
@@ -245,7 +246,10 @@ async def test_an_edit_reaches_a_subagent_between_two_legs(
 async def test_agents_whose_task_has_no_terms_for_it_do_not_delegate(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
-    crew = Crew()
+    crew = DelegatingCrew()
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit()
         assert (await counter.task().result()).phase is TaskPhase.DONE
+    offered = {call: {tool.name for tool in asked.tools} for call, asked in crew.heard.items()}
+    assert {call.step for call in offered} == {"plan", *(step.id for step in CREW_PLAN.steps)}
+    assert [call for call, tools in offered.items() if "delegate" in tools] == []

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowHandle
 
 from tests.crew import SAID, Crew, terms
-from tests.running import TENANT, Counter, opened_parts, request, working
+from tests.running import Counter, opened_parts, request, working
 from waystation.agents.recollection import as_passages
 from waystation.client import Client
 from waystation.client_forget import Selection, forget, selected
@@ -24,12 +23,6 @@ from workflows.remembering import RememberWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")
-
-
-@pytest.fixture
-def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    return Settings(home=tmp_path, tenant=TENANT)
 
 
 def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[RememberWorkflow, Remembering]:

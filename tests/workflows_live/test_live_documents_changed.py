@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
-from tests.running import Counter, at_work, until
+from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -16,10 +16,9 @@ from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Message
 from waystation.domain.names import APPROVE_BUDGET, UPDATE_DOCUMENTS
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task import TaskPhase
 from workflows.task import TaskWorkflow
 
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 STEPS = [step.id for step in CREW_PLAN.steps]
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\nThe buoy is adrift.\n"
 
@@ -92,11 +91,7 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_i
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=tight())
         task = counter.task()
-
-        async def asked() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
-
-        await until(asked)
+        await until_both_ask(task)
         calls, spent = len(crew.calls), (await task.query(TaskWorkflow.progress)).budget
         await give(counter, task, folder)
         quiet = (len(crew.calls), (await task.query(TaskWorkflow.progress)).budget) == (calls, spent)

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, CREW_PLAN, REPLY_TOKENS, Call, Crew, Gate, terms, tight
-from tests.running import DOCUMENTS, Counter, at_work, dev_server, until
+from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -20,8 +20,6 @@ from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, Task
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow
-
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 
 SUMMARY_PROMPT = 50
 """Tokens of a request for a summary; the crew's other prompts have 400."""
@@ -58,13 +56,6 @@ def paused_terms() -> TaskTerms:
 
 async def progress_of(task: Task) -> TaskProgress:
     return await task.query(TaskWorkflow.progress)
-
-
-async def until_asked(task: Task) -> None:
-    async def asked() -> bool:
-        return len((await progress_of(task)).approvals) == 2
-
-    await until(asked)
 
 
 async def edited(task: Task, **edit: str) -> ContextEdit:
@@ -107,7 +98,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
     async with dev_server(cached=False) as server, at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=paused_terms(), documents=LONG)
         task = counter.task()
-        await until_asked(task)
+        await until_both_ask(task)
         before = await shown(counter, task)
         wish = await counter.store.put_text(WISH)
 
@@ -187,7 +178,7 @@ async def test_an_agent_that_was_edited_can_still_be_denied(
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
         task = counter.task()
-        await until_asked(task)
+        await until_both_ask(task)
         nothing = await edited(task, action="compact")
         assert (await edited(task, action="pin", message="m99")).reason == (
             "there is no message 'm99' in this conversation; there are: m1 to m11"

@@ -36,12 +36,6 @@ IN_CLEAR: Redactor = PlainRedactor({})
 """So that the name is in workflow histories, too."""
 
 
-@pytest.fixture
-def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    return Settings(home=tmp_path, tenant=TENANT)
-
-
 @asynccontextmanager
 async def parts_with_vault(settings: Settings, crew: Crew) -> AsyncGenerator[Parts]:
     async with opened_parts(settings.home, IN_CLEAR, crew) as parts:

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import SAID, Call, Crew, Gate
-from tests.running import SESSION, TENANT, Counter, opened_parts, request, working
+from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
@@ -25,12 +25,6 @@ from workers.parts import Parts
 QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
 ASKED = request(question=f"How is {QUESTION} crossed?")
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep {DOCUMENT} to starboard.\nThe bar carries two fathoms.\n"),)
-
-
-@pytest.fixture
-def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    return Settings(home=tmp_path, tenant=TENANT)
 
 
 async def remember(parts: Parts, run: RunRef, text: str) -> None:

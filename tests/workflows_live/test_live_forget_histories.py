@@ -2,21 +2,14 @@
 
 from pathlib import Path
 
-import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.running import SESSION, TENANT, Counter, opened_parts, until, working
+from tests.running import SESSION, Counter, opened_parts, until, working
 from waystation.client import Client
 from waystation.client_forget import Selection, forget, selected
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor
-
-
-@pytest.fixture
-def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    return Settings(home=tmp_path, tenant=TENANT)
 
 
 async def executions(server: TemporalClient, task_id: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
-from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
+from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client_sessions import ForkWish, register_fork
 from waystation.domain.amount import Limit
@@ -97,11 +97,7 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
             counter = Counter(server, parts.store)
             await counter.submit(under=tight())
             task = counter.task()
-
-            async def asked() -> bool:
-                return len((await task.query(TaskWorkflow.progress)).approvals) == 2
-
-            await until(asked)
+            await until_both_ask(task)
             await task.signal(TELL, {"text": "The bar shifts."})
             await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
 
@@ -131,11 +127,7 @@ async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
         await counter.submit(under=tight())
         with pytest.raises(BadInput, match="is not over: `waystation watch`"):
             await fork(counter, "weigh")
-
-        async def asked() -> bool:
-            return len((await counter.task().query(TaskWorkflow.progress)).approvals) == 2
-
-        await until(asked)
+        await until_both_ask(counter.task())
         await counter.task().signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel"})
         await counter.task().result()
         with pytest.raises(BadInput, match="has no step 'weight'; it has harbours, tides, weigh, write"):

@@ -6,17 +6,17 @@ from uuid import uuid4
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, ResetWorkflowExecutionRequest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
-from tests.running import Counter, at_work, dev_server, until
+from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.workflows_live.history import events
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.ledger import Account
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task import TaskPhase
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
@@ -29,7 +29,7 @@ async def account(counter: Counter) -> Account:
     return await counter.session.query(SessionWorkflow.account)
 
 
-async def set_back(client: Client, task: WorkflowHandle[TaskWorkflow, TaskProgress]) -> str:
+async def set_back(client: Client, task: Task) -> str:
     """To its beginning, as an operator would. Returns the new run's id."""
     finished = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     first = next(event.event_id for event in await events(task) if event.event_type == finished)
@@ -43,7 +43,7 @@ async def set_back(client: Client, task: WorkflowHandle[TaskWorkflow, TaskProgre
     return (await client.workflow_service.reset_workflow_execution(reset)).run_id
 
 
-async def lose(client: Client, task: WorkflowHandle[TaskWorkflow, TaskProgress]) -> None:
+async def lose(client: Client, task: Task) -> None:
     """Take it out of Temporal, running as it is."""
     execution = WorkflowExecution(workflow_id=task.id)
     await client.workflow_service.delete_workflow_execution(
@@ -68,19 +68,14 @@ async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
         await counter.limit(SESSION_LIMIT)
         await counter.submit(under=tight())
         task = counter.task()
-
-        async def both_are_asked_for() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
-
-        await until(both_are_asked_for)
-        before, called = await task.query(TaskWorkflow.progress), list(crew.calls)
+        before, called = await until_both_ask(task), list(crew.calls)
         run = await set_back(server, task)
 
         async def again() -> bool:
-            return (await task.describe()).run_id == run and await both_are_asked_for()
+            return (await task.describe()).run_id == run
 
         await until(again)
-        after = await task.query(TaskWorkflow.progress)
+        after = await until_both_ask(task)
         called_again = list(crew.calls)
         for asked in after.approvals:
             await task.signal(names.APPROVE_BUDGET, {"request_id": asked.request_id})

@@ -11,8 +11,8 @@ import pytest
 from temporalio.client import Client
 
 from tests.qdrant_server import QdrantStub, running_qdrant
-from tests.running import TENANT, Counter, opened_parts, working
-from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of, until_asked
+from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
+from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.patience import Patience
@@ -66,7 +66,7 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                     counter = Counter(server, parts.store)
                     await counter.submit(under=paused_terms(), documents=LONG)
                     task = counter.task()
-                    await until_asked(task)
+                    await until_both_ask(task)
                     assert await memory.count("pilots") == 0  # it is there, until now
                     stops(qdrant)
                     assert (await edited(task, action="compact")).state == "done"

@@ -10,6 +10,7 @@ import pytest
 from temporalio.api.workflowservice.v1 import ListActivityExecutionsRequest
 from temporalio.client import Client as TemporalClient
 
+from tests.running import until
 from tests.store_contract.values import opened_run, passage, summary
 from waystation.cli.main import run
 from waystation.domain.task import tenant_hash
@@ -60,10 +61,14 @@ async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_se
     assert (found["text"], found["kind"]) == (SAID, "conversation")
     code, out, _ = await printed(capsys, "search", "bar", "--since", "2999-01-01", "--json")
     assert (code, json.loads(out)) == (0, [])
-    listed = await server.workflow_service.list_activity_executions(
-        ListActivityExecutionsRequest(namespace=server.namespace)
-    )
-    assert [one.activity_id for one in listed.executions] == []
+
+    async def none_listed() -> bool:
+        listed = await server.workflow_service.list_activity_executions(
+            ListActivityExecutionsRequest(namespace=server.namespace)
+        )
+        return [one.activity_id for one in listed.executions] == []
+
+    await until(none_listed)
 
 
 @pytest.mark.usefixtures("workers")

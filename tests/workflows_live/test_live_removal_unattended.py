@@ -19,12 +19,6 @@ from waystation.settings import Settings
 from waystation.testing import PlainRedactor
 
 
-@pytest.fixture
-def settings(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    return Settings(home=tmp_path, tenant=TENANT)
-
-
 def report_of(settings: Settings, task_id: str, text: str) -> Path:
     """A report in the workers' home folder, as a command that followed the task left it."""
     settings.reports_folder.mkdir()

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import CALL_TOKENS, SAID, SHARE, Call, Crew, Gate, tight
-from tests.running import TENANT, Counter, at_work, dev_server, until
+from tests.running import TENANT, at_work, dev_server, until_both_ask
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.connect import person_identity
@@ -16,28 +16,9 @@ from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.outlook import Outlook
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task import TaskPhase
 from waystation.domain.work import Made
 from waystation.settings import Settings
-from workflows.task import TaskWorkflow
-
-
-async def until_asked(counter: Counter) -> TaskProgress:
-    """Both researchers wait."""
-
-    async def asked() -> bool:
-        return len((await counter.task().query(TaskWorkflow.progress)).approvals) == 2
-
-    await until(asked)
-    return await counter.task().query(TaskWorkflow.progress)
-
-
-@pytest.fixture
-def outside(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Settings of a client that finds that server and this store."""
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}")
-    return Settings(home=tmp_path, tenant=TENANT)
 
 
 async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
@@ -45,7 +26,7 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
-        progress = await until_asked(counter)
+        progress = await until_both_ask(counter.task())
         assert {approval.agent: approval.outlook for approval in progress.approvals} == dict.fromkeys(
             ("harbours", "tides"),
             Outlook(
@@ -78,7 +59,7 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
         with pytest.raises(BadInput, match=r"has no draft yet \(it is planning\): no agent has noted"):
             await client.draft(counter.task().id)
         gate.opened.set()
-        await until_asked(counter)
+        await until_both_ask(counter.task())
         draft = await client.draft(counter.task().id)
         assert (await client.progress(counter.task().id)).progress.report is None
         await counter.task().signal(DENY_BUDGET, {"request_id": "tides-1", "finish": "cancel"})
@@ -106,7 +87,7 @@ async def test_a_draft_can_be_read_while_no_worker_runs(
 ) -> None:
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
-        await until_asked(counter)
+        await until_both_ask(counter.task())
         task_id = counter.task().id
     async with await Client.connect(outside) as client:
         draft = await client.draft(task_id)
@@ -129,7 +110,7 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
             await Client.connect(Settings(home=tmp_path, tenant=TENANT)) as client,
         ):
             await counter.submit(under=tight())
-            await until_asked(counter)
+            await until_both_ask(counter.task())
             task = counter.task()
             somebody = await TemporalClient.connect(address, identity="7@elsewhere")
             await somebody.get_workflow_handle(task.id).signal(APPROVE_BUDGET, {"request_id": "tides-1", "by": "Eve"})
@@ -154,7 +135,7 @@ async def test_in_every_mode_it_is_noted_once_that_an_agent_has_nearly_spent_its
     ):
         await counter.submit(under=tight(mode))
         if mode is Mode.APPROVAL:
-            await until_asked(counter)
+            await until_both_ask(counter.task())
             for request_id in ("harbours-1", "tides-1"):
                 await counter.task().signal(APPROVE_BUDGET, {"request_id": request_id})
         progress = await counter.task().result()

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
-from tests.running import Counter, at_work, until
+from tests.running import Counter, at_work, until, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.edit import ContextEdit
@@ -81,11 +81,7 @@ async def test_a_task_that_was_cancelled_goes_on_also_with_steps_that_had_never_
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight())
         task = counter.task()
-
-        async def asked() -> bool:
-            return len((await progress_of(counter)).approvals) == 2
-
-        await until(asked)
+        await until_both_ask(task)
         await task.signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel", "by": "Ada"})
         first = await task.result()
         await counter.edit(BACK)
@@ -115,11 +111,7 @@ async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=tight())
         task = counter.task()
-
-        async def asked() -> bool:
-            return len((await progress_of(counter)).approvals) == 2
-
-        await until(asked)
+        await until_both_ask(task)
         before = await counter.store.notes(task.id, f"{task.id}/harbours")
         await task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client
 
 from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.running import Counter, at_work, until
+from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client_sessions import checked_words, with_tellings
@@ -16,12 +16,11 @@ from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Message
 from waystation.domain.names import APPROVE_BUDGET, TELL
-from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task import TaskPhase
 from waystation.domain.telling import Telling
 from waystation.seen import TaskView
 from workflows.task import TaskWorkflow
 
-Task = WorkflowHandle[TaskWorkflow, TaskProgress]
 WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."
 MORE = "And give depths in metres."
 STEPS = [step.id for step in CREW_PLAN.steps]
@@ -31,10 +30,15 @@ async def told(counter: Counter, task: Task, words: str, by: str = "Ada") -> Non
     """As the client does it."""
     before = len((await task.query(TaskWorkflow.progress)).tellings)
     await task.signal(TELL, {"message": await counter.store.put_text(words), "by": by})
+    await until_kept(task, before + 1)
+
+
+async def until_kept(task: Task, count: int) -> None:
+    """So many tellings are in the store: an agent's next turn hears them."""
 
     async def kept() -> bool:
         tellings = (await task.query(TaskWorkflow.progress)).tellings
-        return len(tellings) > before and all(one.text for one in tellings)
+        return len(tellings) >= count and all(one.text for one in tellings)
 
     await until(kept)
 
@@ -56,6 +60,7 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
         await gate.reached.wait()
         await told(counter, task, WORDS)
         await task.signal(TELL, {"text": MORE, "by": "Ben"})
+        await until_kept(task, 2)
         gate.opened.set()
         ended = await task.result()
         words = {agent: [message.text for message in await heard(counter, agent)] for agent in STEPS}
@@ -81,11 +86,7 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_it_when_it_g
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=tight())
         task = counter.task()
-
-        async def asked() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).approvals) == 2
-
-        await until(asked)
+        await until_both_ask(task)
         calls = len(crew.calls)
         await told(counter, task, WORDS)
         waiting = await heard(counter, "harbours")

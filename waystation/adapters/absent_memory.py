@@ -1,23 +1,17 @@
-"""What stands in where memory is only named, and never asked: it cannot be reached."""
+"""What stands in where memory and redaction are only named, and never asked: neither can be had."""
 
 from collections.abc import Sequence
 
-from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.errors import MemoryUnavailable, RedactionFailed
+from waystation.domain.memory import MemoryQuery, Recalled
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 
 WHY = "this process has none open"
 
 
 class NoMemory:
-    """Implements the port `Memory` without one. Every method but `aclose` raises MemoryUnavailable."""
-
-    async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:  # noqa: ARG002
-        """Raises MemoryUnavailable."""
-        raise MemoryUnavailable(WHY)
-
-    async def delete(self, passage_ids: Sequence[str]) -> None:  # noqa: ARG002
-        """Raises MemoryUnavailable."""
-        raise MemoryUnavailable(WHY)
+    """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
 
     async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:  # noqa: ARG002
         """Raises MemoryUnavailable."""
@@ -27,5 +21,10 @@ class NoMemory:
         """Raises MemoryUnavailable."""
         raise MemoryUnavailable(WHY)
 
-    async def aclose(self) -> None:
-        """Nothing is open."""
+
+class NoRedactor:
+    """Implements the port `Redactor` without one: no text gets by."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")

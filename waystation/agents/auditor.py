@@ -8,11 +8,11 @@ from waystation.domain.compaction.audit import Audit, Item, Redaction, Searched,
 from waystation.domain.compaction.history import current, stand_in
 from waystation.domain.compaction.summary import is_summary
 from waystation.domain.compaction.view import view
-from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message, Text
 from waystation.domain.passages import render, tool_names
 from waystation.domain.privacy import Place
+from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Masked, Transcript
 from waystation.ports import Redactor
 
@@ -29,14 +29,14 @@ class Auditor:
     _searched: dict[str, Searched] = field(default_factory=dict[str, Searched], init=False)
     """By passage id."""
 
-    async def audit(self, run: RunRef, transcript: Transcript) -> tuple[Audit, ...]:
+    async def audit(self, task: TaskRef, transcript: Transcript) -> tuple[Audit, ...]:
         """One audit for each compaction that stands in the agent's view.
 
         Raises RedactionFailed, and MemoryUnavailable where memory was given and does not answer.
         """
-        found = audits(transcript, await self._redaction(run.tenant, transcript))
+        found = audits(transcript, await self._redaction(task.tenant, transcript))
         lost = dict.fromkeys(item for audit in found for item in audit.lost)
-        recallable = frozenset([item for item in lost if await self._recalls(run, item)])
+        recallable = frozenset([item for item in lost if await self._recalls(task, item)])
         return tuple(audit.recalled(recallable) for audit in found)
 
     async def _redaction(self, tenant: str, transcript: Transcript) -> Redaction:
@@ -62,12 +62,12 @@ class Auditor:
         redacted = await self.redactor.redact([text for _, text in rendered], Place.COMPRESSED, tenant)
         return {message.id: item.text for (message, _), item in zip(rendered, redacted, strict=True)}
 
-    async def _recalls(self, run: RunRef, item: Item) -> bool:
+    async def _recalls(self, task: TaskRef, item: Item) -> bool:
         """Whether what agents recall by these very words has them. Nothing is asked that is in no passage."""
         kept = any(self._holds(passage, item) for passage in self.passages)
         if not kept or self.recollection is None:
             return kept
-        found = await self.recollection.find(run, item.text)
+        found = await self.recollection.find(task, item.text)
         return any(self._holds(passage, item) for excerpt in found for passage in excerpt.passages)
 
     def _holds(self, passage: Passage, item: Item) -> bool:

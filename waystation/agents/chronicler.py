@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from waystation.agents.archive import Archive, Drained
 from waystation.agents.document_names import NamingRedactor
 from waystation.agents.handed_over import HandedOver, handed_over
+from waystation.agents.tools.results import claim_line
 from waystation.domain.fork import Reused
 from waystation.domain.privacy import Place
 from waystation.domain.results import Results, result_passages, results_run
@@ -31,7 +32,7 @@ class Chronicler:
         """
         there = await handed_over(ref.task_id, self.tasks, self.work)
         found = [
-            (step, " ".join([finding.claim, *finding.citations]))
+            (step, claim_line(finding))
             for step, finding in _findings(there)
             if reused is None or step not in reused.agents
         ]
@@ -49,6 +50,5 @@ class Chronicler:
 
 def _findings(there: HandedOver) -> list[tuple[str, Finding]]:
     found = [(step, finding) for step, findings in there.findings.items() for finding in findings.findings]
-    analysts = [step.id for step in there.plan.steps if step.role == "analysis"]
-    weighed = there.analysis.conclusions if there.analysis is not None else ()
-    return [*found, *((analysts[-1], conclusion) for conclusion in weighed if analysts)]
+    weighed = [(step, conclusion) for step, analysis in there.analyses.items() for conclusion in analysis.conclusions]
+    return [*found, *weighed]

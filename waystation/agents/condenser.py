@@ -52,9 +52,10 @@ class Condenser:
         """
         transcripts = self.desk.transcripts
         await transcripts.open_run(request.run)
-        toolbox = await self.desk.toolbox_of(request.run, request.terms)
+        transcript = await transcripts.load(request.run.run_id)
+        toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
         wanted = Wanted(request, manual, toolbox.fixed_tokens(prompt(request.run.role)))
-        return await Job(self, wanted, toolbox.rereadable, await transcripts.load(request.run.run_id)).once()
+        return await Job(self, wanted, toolbox.rereadable, transcript).once()
 
 
 @dataclass

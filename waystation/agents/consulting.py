@@ -12,7 +12,7 @@ from waystation.agents.replies import redacted_reply
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.view import view
 from waystation.domain.leg import RunRef
-from waystation.domain.messages import Message, ToolResult, user_text
+from waystation.domain.messages import Message, refused_call, user_text
 from waystation.domain.pricing import Price
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Transcript
@@ -140,7 +140,7 @@ def _read(matter: Matter[T], message: Message) -> T:
 
 def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
     text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
-    results = tuple(ToolResult(tool_use_id=call.id, content=text, is_error=True) for call in message.tool_uses)
+    results = tuple(refused_call(call, text) for call in message.tool_uses)
     if results:
         return Message(id=message_id, role="user", blocks=results)
     return user_text(message_id, text)

@@ -10,14 +10,13 @@ from waystation.domain.amount import Limit, limit_text
 from waystation.domain.delegation import (
     DelegationTerms,
     SubagentOrder,
-    carved,
     may_delegate,
     number_of,
     subagent_id,
 )
 from waystation.domain.errors import StoreError
 from waystation.domain.leg import LegRequest
-from waystation.domain.messages import ToolResult, ToolUse
+from waystation.domain.messages import ToolResult, ToolUse, refused_call
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import cut
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
@@ -83,7 +82,7 @@ class _Batch:
         except ValidationError:
             return  # the tool itself says what is wrong with the arguments
         percent, most = wanted.budget_percent, self._terms.share
-        limit = carved(self._left, percent)
+        limit = self._left.percent(percent)
         if percent > most:
             self._refuse(call, f"Subagents may have at most {most} percent of what you have left together.")
         elif not _enough(limit):
@@ -95,7 +94,7 @@ class _Batch:
             )
 
     def _refuse(self, call: ToolUse, reason: str) -> None:
-        self.refused[call.id] = ToolResult(tool_use_id=call.id, content=reason, is_error=True)
+        self.refused[call.id] = refused_call(call, reason)
 
 
 def _numbered(transcript: Transcript) -> Iterable[tuple[ToolUse, int]]:

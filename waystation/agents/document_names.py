@@ -30,7 +30,7 @@ class DocumentNames:
         """The text with documents called as agents know them."""
         return self._private.sub(lambda name: self.shown[name[0]], text) if self._private else text
 
-    @property
+    @cached_property
     def as_shown(self) -> tuple[Document, ...]:
         """The documents under the names that agents know."""
         return tuple([one.model_copy(update={"name": self.shown[one.name]}) for one in self.documents])

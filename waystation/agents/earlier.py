@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.errors import StoreError, StoreUnavailable
+from waystation.domain.errors import TextMissing
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.task import TaskRow
@@ -49,9 +49,7 @@ class EarlierTasks:
             return None
         try:
             return await self.texts.get_text(row.progress.report)
-        except StoreUnavailable:
-            raise
-        except StoreError:  # it was forgotten
+        except TextMissing:  # it was forgotten
             return None
 
 

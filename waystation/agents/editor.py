@@ -13,7 +13,7 @@ from waystation.domain.compaction.pins import pin, unpin
 from waystation.domain.compaction.request import CompactionRequest, Manual
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.edits import MAX_INSTRUCTIONS
-from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
+from waystation.domain.errors import BadInput, TextMissing
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import Record, Transcript
 
@@ -35,14 +35,17 @@ class Editor:
                 case "compact":
                     return await self._compact(request)
                 case "pin":
-                    policy, measure = request.terms.policy, await self._measure(request)
-                    await self._commit(request, lambda log: pin(log, edit.message, policy, measure, edit.id))
+                    log = await self._opened(request)
+                    policy, measure = request.terms.policy, await self._measure(request, log)
+                    await self._commit(request, log, lambda: pin(log, edit.message, policy, measure, edit.id))
                 case "unpin":
-                    await self._commit(request, lambda log: unpin(log, edit.message, edit.id))
+                    log = await self._opened(request)
+                    await self._commit(request, log, lambda: unpin(log, edit.message, edit.id))
                 case "rewind":
                     await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep)
                 case "restore":
-                    await self._commit(request, lambda log: restore(log, edit.compaction, edit.id))
+                    log = await self._opened(request)
+                    await self._commit(request, log, lambda: restore(log, edit.compaction, edit.id))
         except BadInput as refused:
             return EditOutcome(state="refused", reason=str(refused))
         return EditOutcome(state="done")
@@ -68,9 +71,7 @@ class Editor:
         desk = self.condenser.desk
         try:
             text = await desk.documents.get_text(request.edit.instructions)
-        except StoreUnavailable:
-            raise
-        except StoreError:
+        except TextMissing:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
                 "which puts them there"
@@ -80,14 +81,17 @@ class Editor:
         (redacted,) = await desk.redactor_of(request.run).redact([text], Place.WISH, request.run.tenant)
         return redacted.text
 
-    async def _commit(self, request: EditRequest, record_of: Callable[[Transcript], Record]) -> None:
+    async def _opened(self, request: EditRequest) -> Transcript:
+        transcripts = self.condenser.desk.transcripts
+        await transcripts.open_run(request.run)
+        return await transcripts.load(request.run.run_id)
+
+    async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""
         transcripts, run_id = self.condenser.desk.transcripts, request.run.run_id
-        await transcripts.open_run(request.run)
-        transcript = await transcripts.load(run_id)
         if any(record.id == request.edit.id for record in transcript.records):
             return  # without a fence: it would be taken away from the leg that came after
-        record = record_of(transcript)
+        record = record_of()
         fence = await transcripts.take_fence(run_id)
         await transcripts.commit_compaction(fence, transcript.version, record, (), None)
 
@@ -96,8 +100,8 @@ class Editor:
         desk = self.condenser.desk
         return Rewinder(desk.transcripts, desk.tasks, desk.documents, self.condenser.archive)
 
-    async def _measure(self, request: EditRequest) -> Measure:
-        toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms)
+    async def _measure(self, request: EditRequest, transcript: Transcript) -> Measure:
+        toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms, transcript)
         return Measure(fixed=toolbox.fixed_tokens(prompt(request.run.role)), scale=request.scale)
 
 

@@ -14,29 +14,42 @@ class HandedOver:
 
     plan: Plan
     draft: ReportDraft
-    analysis: Analysis | None
+    analyses: dict[str, Analysis]
+    """By step id."""
     findings: dict[str, Findings]
     """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
     have found so far.
     """
 
+    @property
+    def analysis(self) -> Analysis | None:
+        """All of them as one, for who reads what was concluded and not by whom."""
+        made = self.analyses.values()
+        if not made:
+            return None
+        return Analysis(
+            conclusions=tuple(conclusion for one in made for conclusion in one.conclusions),
+            contradictions=tuple(text for one in made for text in one.contradictions),
+            gaps=tuple(text for one in made for text in one.gaps),
+        )
+
 
 async def handed_over(task_id: str, tasks: TaskStore, work: WorkStore) -> HandedOver:
     """Raises StoreError."""
     plan = await tasks.plan(task_id) or Plan(steps=())
-    draft, analysis, findings = ReportDraft(), None, dict[str, Findings]()
+    draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
     runs = await _runs(task_id, work)
     for step in plan.steps:
         match runs.handed_in.get(step.id):
             case ReportDraft() as written:
                 draft = written
             case Analysis() as weighed:
-                analysis = weighed
+                analyses[step.id] = weighed
             case Findings() as found:
                 findings[step.id] = found
             case None:
                 findings[step.id] = runs.so_far(step.id)
-    return HandedOver(plan, draft, analysis, findings)
+    return HandedOver(plan, draft, analyses, findings)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,14 @@
 """At a turn boundary an agent hears what people have told its task; what reads the task once hears it, too."""
 
 from waystation.agents.attempt import Attempt
+from waystation.agents.contract_text import task_parts
+from waystation.agents.document_names import document_names
 from waystation.domain.privacy import Place
+from waystation.domain.procedures import evidence
 from waystation.domain.redaction import redaction_notes
+from waystation.domain.task import TaskRef, TaskRow
 from waystation.domain.telling import as_message, heard
-from waystation.ports import DocumentStore, TaskStore
+from waystation.ports import DocumentStore, Redactor, TaskStore
 
 
 async def hear(attempt: Attempt) -> None:
@@ -20,6 +24,23 @@ async def hear(attempt: Attempt) -> None:
             (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
             attempt.notices.extend(redaction_notes(redacted))
             await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
+
+
+async def task_text(row: TaskRow, documents: DocumentStore, redactor: Redactor) -> str:
+    """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
+
+    Raises StoreError, RedactionFailed.
+    """
+    listed = await documents.documents(row.ref.task_id)
+    names = await document_names(listed, redactor, row.ref.tenant)
+    return task_parts(row.request, evidence(names.as_shown))
+
+
+async def task_as_told(ref: TaskRef, tasks: TaskStore, documents: DocumentStore, redactor: Redactor) -> str:
+    """The task in one tag, then what people have told it. Raises as `task_text` does."""
+    task = await task_text(await tasks.task(ref.task_id), documents, redactor)
+    told = await told_part(tasks, documents, ref.task_id)
+    return "\n".join(filter(None, [f"<task>\n{task}\n</task>", told]))
 
 
 async def told_part(tasks: TaskStore, texts: DocumentStore, task_id: str) -> str:

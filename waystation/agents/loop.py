@@ -68,12 +68,13 @@ class AgentLoop:
         fence = await transcripts.take_fence(run_id)
         if known := await transcripts.outcome(run_id, request.leg):
             return known  # asked again: it was committed meanwhile, and from here on it cannot be
+        transcript = await transcripts.load(run_id)
         attempt = Attempt(
             desk=self.desk,
             request=request,
             fence=fence,
-            toolbox=await self.desk.toolbox_of(request.run, request.terms),
-            transcript=await transcripts.load(run_id),
+            toolbox=await self.desk.toolbox_of(request.run, request.terms, transcript),
+            transcript=transcript,
             totals=await transcripts.totals(run_id),
             scale=request.scale,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from waystation.agents.attempt import Attempt
 from waystation.domain.actions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
-from waystation.domain.messages import Message, ToolResult, ToolUse
+from waystation.domain.messages import Message, ToolResult, ToolUse, refused_call
 from waystation.domain.privacy import Place
 
 GO_ON = "Go on without it, and say in your result what is missing for that."
@@ -34,13 +34,13 @@ async def permissions(attempt: Attempt, reply: Message) -> Permissions:
         if decision is None and (question := attempt.toolbox.question(call)) is not None:
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
-            refused[call.id] = _refusal(call, await _words(attempt, decision))
+            refused[call.id] = refused_call(call, await _words(attempt, decision))
     if attempt.request.terms.hard:
-        refused |= {call.id: _refusal(call, NOBODY) for call, _ in asking}
+        refused |= {call.id: refused_call(call, NOBODY) for call, _ in asking}
         attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
         return Permissions(refused=refused)
     questions = await _questions(attempt, reply.id, asking[:QUESTIONS_AT_ONCE])
-    refused |= {call.id: _refusal(call, UNSHOWN) for call, question in questions if question is None}
+    refused |= {call.id: refused_call(call, UNSHOWN) for call, question in questions if question is None}
     return Permissions(tuple(question for _, question in questions if question is not None), refused)
 
 
@@ -63,7 +63,3 @@ async def _words(attempt: Attempt, decision: ActionDecision) -> str:
         return f"{DENIED} {GO_ON}"
     (note,) = await attempt.desk.redactor.redact([decision.note], Place.TOOL_RESULT, attempt.request.run.tenant)
     return f"{DENIED} They say: {note.text}\n{GO_ON}"
-
-
-def _refusal(call: ToolUse, words: str) -> ToolResult:
-    return ToolResult(tool_use_id=call.id, content=words, is_error=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from waystation.agents.consulting import Consultant, Matter, Means, NoAnswer, Unusable
-from waystation.agents.contract_text import task_parts
-from waystation.agents.document_names import NamingRedactor, document_names
+from waystation.agents.document_names import NamingRedactor
 from waystation.agents.earlier import EarlierTasks
+from waystation.agents.hearing import task_text
 from waystation.agents.metered import MeteredModel
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
@@ -18,7 +18,6 @@ from waystation.domain.leg import RunRef
 from waystation.domain.plan import PLANNING_ID, Plan, Step, numbered, plan_errors, standard_plan
 from waystation.domain.pricing import Price
 from waystation.domain.privacy import Place
-from waystation.domain.procedures import evidence
 from waystation.domain.redaction import cut
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
@@ -96,8 +95,7 @@ class Planner:
     async def _task(self, run: RunRef) -> str:
         row = await self.tasks.task(run.task_id)
         earlier = await EarlierTasks(self.tasks, self.documents).named(row, row.terms.agent.window)
-        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
-        task = task_parts(row.request, evidence(names.as_shown))
+        task = await task_text(row, self.documents, self.redactor)
         return "\n".join(filter(None, ["<task>", task, earlier, "</task>"]))
 
 

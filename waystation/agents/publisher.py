@@ -21,7 +21,7 @@ from waystation.domain.report_oversight import oversight_lines
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
-from waystation.ports import DocumentStore, Redactor, TaskStore, TranscriptStore, Vault, WorkStore
+from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
 
 
 class Published(Value):
@@ -49,15 +49,13 @@ class Composed(Value):
 class Publisher:
     """Publishes reports. Doing it again gives the same report."""
 
-    transcripts: TranscriptStore
     tasks: TaskStore
     documents: DocumentStore
     work: WorkStore
     redactor: Redactor
+    check: CitationCheck
     chronicler: Chronicler | None = None
     """Who brings report and findings into memory, for later tasks."""
-    vault: Vault | None = None
-    """Where names of documents in citations are found again, of which agents have seen placeholders."""
 
     async def publish(self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None) -> Published:
         """Store the report, how the task ended, and the state that a rewind goes on from.
@@ -80,8 +78,7 @@ class Publisher:
         """
         parts = await self._parts(ref, progress)
         written = written_part(parts)
-        check = CitationCheck(self.documents, self.tasks, self.transcripts, self.redactor, self.vault)
-        checked = await check.check(ref, written)
+        checked = await self.check.check(ref, written)
         sections = [
             written,
             sources_section(checked.holding, checked.lines),

@@ -11,6 +11,7 @@ from waystation.domain.memory import MemoryQuery, MemoryScope
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import meant
 from waystation.domain.relevance import CALIBRATED, is_relevant
+from waystation.domain.task import TaskRef
 from waystation.ports import DocumentStore, Embedder, MemorySearch, Redactor, TaskStore
 
 RECALLED_TOKENS = 2_000
@@ -29,9 +30,9 @@ class Recollection:
     """Where names of other sessions are found. Without it, their passages are labelled by hashes."""
 
     async def find(
-        self, run: RunRef, text: str, tokens: int = RECALLED_TOKENS, scope: MemoryScope = "session"
+        self, run: RunRef | TaskRef, text: str, tokens: int = RECALLED_TOKENS, scope: MemoryScope = "session"
     ) -> tuple[Excerpt, ...]:
-        """The best passages of the run's session or tenant, at most so many tokens; none of documents that its task has
+        """The best passages of its session or tenant, at most so many tokens; none of documents that its task has
         itself, and those of other sessions say so.
 
         Raises MemoryUnavailable, RedactionFailed, StoreError.
@@ -51,7 +52,7 @@ class Recollection:
             found = tuple(one for one, vector in judged if is_relevant(self.embedder.name, query, one.passage, vector))
         return await self._labelled(run, excerpts(found, tokens))
 
-    async def _within(self, run: RunRef, scope: MemoryScope, text: str) -> MemoryQuery:
+    async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
         own = await self.documents.documents(run.task_id) if self.documents else ()
         # What a document said before it changed is no earlier work: it stood under the same name.
@@ -68,7 +69,7 @@ class Recollection:
         """
         return excerpts(await self.memory.search(await self._embedded(query)), tokens)
 
-    async def _labelled(self, run: RunRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
+    async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
         others = sorted({one.session_hash for one in found} - {run.session})
         names = dict(zip(others, await self._names(others, run.tenant), strict=True))
         return tuple(replace(one, session=names.get(one.session_hash, "")) for one in found)

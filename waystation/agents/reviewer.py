@@ -1,16 +1,12 @@
 """Reviews draft reports: code checks what words and places show, then a model judges; the writer hears of both."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-from pydantic import JsonValue
 
 from waystation.agents.checked import CitationCheck
 from waystation.agents.consulting import Consultant, Matter, Means, NoAnswer
-from waystation.agents.contract_text import task_parts
-from waystation.agents.document_names import document_names
-from waystation.agents.handed_over import handed_over
-from waystation.agents.hearing import told_part
+from waystation.agents.handed_over import HandedOver, handed_over
+from waystation.agents.hearing import task_as_told
 from waystation.agents.metered import MeteredModel
 from waystation.agents.reviser import found_parts
 from waystation.agents.roles import prompt
@@ -19,11 +15,10 @@ from waystation.domain.leg import RunRef
 from waystation.domain.messages import platform_text
 from waystation.domain.oversight import Review, review_id
 from waystation.domain.privacy import Place
-from waystation.domain.procedures import evidence
 from waystation.domain.report_check import Drafted, Fault, Faults, faults_in, listed
 from waystation.domain.reviewing import Reviewed, ReviewRequest
 from waystation.domain.task import TaskRef
-from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault, WorkStore
+from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, WorkStore
 
 MOST_FAULTS = 20
 """That a writer is sent at once, those that code found first."""
@@ -56,7 +51,7 @@ class Reviewer:
     tasks: TaskStore
     work: WorkStore
     redactor: Redactor
-    vault: Vault | None = None
+    check: CitationCheck
 
     async def review(self, request: ReviewRequest) -> Reviewed:
         """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
@@ -64,9 +59,10 @@ class Reviewer:
         """
         ref = TaskRef.model_validate(request.writer.model_dump(include=set(TaskRef.model_fields)))
         run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
-        drafted = await self._drafted(ref)
+        there = await handed_over(ref.task_id, self.tasks, self.work)
+        drafted = await self._drafted(ref, there)
         known = faults_in(drafted)
-        answer = await self._answer(run, request, drafted, known)
+        answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
         judged, notes = ((), (NOTES[answer],)) if isinstance(answer, NoAnswer) else (answer.faults, ())
         faults = tuple(dict.fromkeys((*known, *judged)))[:MOST_FAULTS]
         sent_back = bool(faults) and request.may_send_back
@@ -79,8 +75,7 @@ class Reviewer:
             notes=notes,
         )
 
-    async def _drafted(self, ref: TaskRef) -> Drafted:
-        there = await handed_over(ref.task_id, self.tasks, self.work)
+    async def _drafted(self, ref: TaskRef, there: HandedOver) -> Drafted:
         asked = (await self.tasks.task(ref.task_id)).request
         drafted = Drafted(
             draft=there.draft,
@@ -88,38 +83,34 @@ class Reviewer:
             findings=tuple(there.findings.values()),
             analysis=there.analysis,
         )
-        check = CitationCheck(self.documents, self.tasks, self.transcripts, self.redactor, self.vault)
-        checked = await check.check(ref, drafted.text)
+        checked = await self.check.check(ref, drafted.text)
         return drafted.model_copy(update={"failed": checked.failed})
 
     async def _answer(
-        self, run: RunRef, request: ReviewRequest, drafted: Drafted, known: tuple[Fault, ...]
+        self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]
     ) -> ReviewReportInput | NoAnswer:
         matter = Matter(
             run=run,
             kind="review",
             system=prompt("review"),
             tool=REVIEW_REPORT,
-            opening=lambda: self._opening(run, drafted, known),
+            opening=opening,
             place=Place.CONTRACT,
-            read=_faults,
+            read=ReviewReportInput.model_validate,
             refusal="This review cannot be used",
         )
         means = Means(request.model, request.limit, request.prices)
         return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
 
-    async def _opening(self, run: RunRef, drafted: Drafted, known: tuple[Fault, ...]) -> str:
-        asked = (await self.tasks.task(run.task_id)).request
-        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
+    async def _opening(self, ref: TaskRef, there: HandedOver, drafted: Drafted, known: tuple[Fault, ...]) -> str:
         parts = [
-            f"<task>\n{task_parts(asked, evidence(names.as_shown))}\n</task>",
-            await told_part(self.tasks, self.documents, run.task_id),
-            *found_parts(await handed_over(run.task_id, self.tasks, self.work)),
+            await task_as_told(ref, self.tasks, self.documents, self.redactor),
+            *found_parts(there),
             f"<draft>\n{drafted.text}\n</draft>",
             f"<checked>\n{listed(known) or 'Code found nothing wrong.'}\n"
             f"{drafted.unused} of {len(drafted.found)} findings are not cited.\n</checked>",
         ]
-        return "\n".join(filter(None, parts))
+        return "\n".join(parts)
 
     async def _tell(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
         """The writer's next leg begins with it. Told once, whatever is retried."""
@@ -135,7 +126,3 @@ class Reviewer:
         told = platform_text(transcript.next_id, redacted.text)
         if not any(message.text == told.text for message in transcript.messages):
             await self.transcripts.commit_message(fence, transcript.version, told)
-
-
-def _faults(arguments: Mapping[str, JsonValue]) -> ReviewReportInput:
-    return ReviewReportInput.model_validate(arguments)

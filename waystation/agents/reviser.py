@@ -7,21 +7,20 @@ from itertools import pairwise
 from pydantic import Field, JsonValue
 
 from waystation.agents.consulting import Consultant, Matter, Means, NoAnswer, Unusable
-from waystation.agents.contract_text import task_parts
-from waystation.agents.document_names import document_names
+from waystation.agents.document_names import NamingRedactor
 from waystation.agents.handed_over import HandedOver, handed_over
-from waystation.agents.hearing import told_part
+from waystation.agents.hearing import task_as_told
 from waystation.agents.metered import MeteredModel
 from waystation.agents.planner import with_safe_titles
 from waystation.agents.roles import prompt
-from waystation.agents.tools.results import result_lines
+from waystation.agents.tools.results import ResultLines, result_lines
 from waystation.agents.tools.tool import ToolInput
 from waystation.domain.leg import RunRef
 from waystation.domain.oversight import PlanRevision, revision_id
 from waystation.domain.plan import Plan, Step
 from waystation.domain.plan_change import PlanChange, PlanVersion, change_errors, changed, difference
 from waystation.domain.privacy import Place
-from waystation.domain.procedures import evidence
+from waystation.domain.redaction import cut
 from waystation.domain.revising import Revised, RevisionRequest
 from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, WorkStore
 
@@ -110,12 +109,13 @@ class Reviser:
         versions = await self.tasks.plan_versions(run.task_id)
         plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
-        (reason,) = await self.redactor.redact([wanted.reason], Place.TITLE, run.tenant)
+        redactor = NamingRedactor(self.redactor, self.documents, run.task_id)
+        (reason,) = await redactor.redact([wanted.reason], Place.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,
-            plan=await with_safe_titles(plan, self.redactor, run.tenant, known),
+            plan=await with_safe_titles(plan, redactor, run.tenant, known),
             made_by=run.step_id,
-            reason=" ".join(reason.text.split())[:REASON_CHARACTERS],
+            reason=cut(" ".join(reason.text.split()), REASON_CHARACTERS),
         )
         await self.tasks.save_revision(run.task_id, version)
 
@@ -123,42 +123,32 @@ class Reviser:
         return (await self.tasks.plan_versions(run.task_id))[-1].plan
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
-        asked = (await self.tasks.task(run.task_id)).request
-        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
         there = await handed_over(run.task_id, self.tasks, self.work)
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
-            f"<task>\n{task_parts(asked, evidence(names.as_shown))}\n</task>",
-            await told_part(self.tasks, self.documents, run.task_id),
+            await task_as_told(request.ref, self.tasks, self.documents, self.redactor),
             "\n".join(["<plan>", *steps, "</plan>"]),
             *found_parts(there),
             f"<room>There is budget for {request.room} new steps.</room>",
         ]
-        return "\n".join(filter(None, parts))
+        return "\n".join(parts)
 
 
 def found_parts(there: HandedOver) -> list[str]:
     """What each step has handed in, in its tag: claims with citations, then what stayed open."""
-    made = {**there.findings, **({} if there.analysis is None else {_analysis_id(there): there.analysis})}
+    made = {**there.findings, **there.analyses}
     return [
-        "\n".join(
-            [f'<found step="{step.id}" title="{step.title}">', *_lines(result_lines(made[step.id], ())), "</found>"]
-        )
+        "\n".join([f'<found step="{step.id}" title="{step.title}">', *_lines(result_lines(made[step.id])), "</found>"])
         for step in there.plan.steps
         if step.id in made
     ]
 
 
-def _analysis_id(there: HandedOver) -> str:
-    return [step.id for step in there.plan.steps if step.role == "analysis"][-1]
-
-
-def _lines(lines: list[str]) -> Iterable[str]:
+def _lines(handed_in: ResultLines) -> Iterable[str]:
     """Cut where there are many: the claims give way, and what stayed open does not."""
-    claims = [line for line in lines if not line.startswith(("open: ", "contradiction: ", "gap: "))]
-    more = len(claims) - MOST_LINES
-    shown = [*claims[:MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
-    return [f"- {_short(line)}" for line in (*shown, *(line for line in lines if line not in claims))]
+    more = len(handed_in.claims) - MOST_LINES
+    shown = [*handed_in.claims[:MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
+    return [f"- {_short(line)}" for line in (*shown, *handed_in.left_open)]
 
 
 def _short(line: str) -> str:

@@ -35,6 +35,7 @@ from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
 from waystation.domain.procedures import is_procedure
 from waystation.domain.projection import ToolPolicy
+from waystation.domain.transcript import Transcript
 from waystation.ports import (
     DocumentSearch,
     DocumentStore,
@@ -83,8 +84,8 @@ class Desk:
         """For what is kept of a run: it knows the documents that the run's task is about."""
         return NamingRedactor(self.redactor, self.documents, run.task_id)
 
-    async def toolbox_of(self, run: RunRef, terms: AgentTerms) -> Toolbox:
-        """The tools of one agent, those of tool servers after ours, and which of them it sees now."""
+    async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
+        """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
         names = [document.name for document in await self.documents.documents(run.task_id)]
         own = self.toolbox(run.role, tables=any(map(is_table, names)), delegates=True)
         if any(map(is_procedure, names)):
@@ -94,7 +95,7 @@ class Desk:
             foreign = [ForeignTool(spec, self.servers) for spec in offered.tools if run.role in spec.roles]
             own = replace(own, tools=[*own.tools, *foreign])
         system = estimate_text(prompt(run.role)) if own.tools else 0
-        return projected(own, Seen(run, terms, await self.transcripts.load(run.run_id), system), self.policy)
+        return projected(own, Seen(run, terms, transcript, system), self.policy)
 
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""

@@ -3,17 +3,20 @@
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
+
+import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.cli import console
-from waystation.cli.console import say
+from waystation.cli.console import print_json, say
+from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.render_requests import MOMENT, pending, request_text
 from waystation.client import Client
 from waystation.domain.errors import BadInput
 from waystation.domain.request_text import answer_text
 from waystation.domain.task import Approval, TaskProgress
-from waystation.seen import Answer, TaskView
+from waystation.seen import Answer, AnswerOutcome, TaskView
 
 Send = Callable[[str, str | None], Awaitable[Answer]]
 """Sends an answer to a task, by its id, for a request, by its id."""
@@ -98,3 +101,11 @@ def tell_answer(answer: Answer) -> None:
             say(f"refused: {answer.reason}")
         case "unseen":
             say(f"sent; {answer.reason}")
+
+
+def conclude(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
+    """Tell what became of an answer, print it where that is asked for, and exit: 1 with an outcome that is failing."""
+    tell_answer(answer)
+    if as_json:
+        print_json(answer)
+    raise typer.Exit(WORK_FAILED if answer.outcome in failing else OK)

@@ -33,12 +33,12 @@ class OutlookJson(Value):
         return cls(
             calls=seen.calls,
             call_tokens=seen.each.tokens,
-            call_usd=seen.each.micro_usd / 1_000_000,
+            call_usd=seen.each.usd,
             calls_worth=seen.worth,
             steps_finished=seen.finished,
             steps_to_come=seen.to_come,
             kept_tokens=seen.kept.tokens,
-            kept_usd=seen.kept.micro_usd / 1_000_000,
+            kept_usd=seen.kept.usd,
             denial=denial_text(seen, agent),
             **seen.made.model_dump(),
         )
@@ -116,4 +116,4 @@ class ApprovalJson(Value):
 
 
 def _units(name: str, amount: Amount) -> dict[str, int | float]:
-    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.micro_usd / 1_000_000}
+    return {f"{name}_tokens": amount.tokens, f"{name}_usd": amount.usd}

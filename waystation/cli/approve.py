@@ -7,9 +7,7 @@ from typing import Annotated
 import typer
 
 from waystation.cli.amounts import parse_amount
-from waystation.cli.answers import Typed, answer_request, tell_answer
-from waystation.cli.console import print_json
-from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.answers import Typed, answer_request, conclude
 from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
 from waystation.client import Client
 from waystation.domain.amount import Amount
@@ -31,11 +29,7 @@ def approve(
     """Grant a paused task more: new money, on top of its budget. Or let its agent call a tool, once, by `--request`."""
     amount = parse_amount(add, "--add") if add is not None else None
     typed = Typed("approve", task, request, {"--add": add, "--note": note, "--by": by})
-    answer = asyncio.run(_approve(typed, amount, by or getuser(), note))
-    tell_answer(answer)
-    if as_json:
-        print_json(answer)
-    raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "denied"} else OK)
+    conclude(asyncio.run(_approve(typed, amount, by or getuser(), note)), "refused", "denied", as_json=as_json)
 
 
 async def _approve(typed: Typed, amount: Amount | None, by: str, note: str) -> Answer:

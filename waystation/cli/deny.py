@@ -6,9 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from waystation.cli.answers import Typed, answer_request, tell_answer
-from waystation.cli.console import print_json
-from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.answers import Typed, answer_request, conclude
 from waystation.cli.options import ByOption, JsonOption, NoteOption, RequestOption, TaskArgument
 from waystation.client import Client
 from waystation.seen import Answer
@@ -30,11 +28,7 @@ def deny(
 ) -> None:
     """Refuse a paused task more money; or a call that its agent asks for, which then goes on without it."""
     typed = Typed("deny", task, request, {"--finish": finish, "--note": note, "--by": by})
-    answer = asyncio.run(_deny(typed, finish, by or getuser(), note))
-    tell_answer(answer)
-    if as_json:
-        print_json(answer)
-    raise typer.Exit(WORK_FAILED if answer.outcome in {"refused", "approved"} else OK)
+    conclude(asyncio.run(_deny(typed, finish, by or getuser(), note)), "refused", "approved", as_json=as_json)
 
 
 async def _deny(typed: Typed, finish: Finish, by: str, note: str) -> Answer:

@@ -3,11 +3,7 @@
 import asyncio
 from getpass import getuser
 
-import typer
-
-from waystation.cli.answers import tell_answer
-from waystation.cli.console import print_json
-from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.answers import conclude
 from waystation.client import Client
 from waystation.domain.compaction.edit import Action
 from waystation.domain.edits import EditInput
@@ -32,11 +28,7 @@ class Asked(Value):
 
 def edit_context(asked: Asked, *, as_json: bool) -> None:
     """Have it carried out, and exit: 1 where it was refused."""
-    answer = asyncio.run(_edit(asked))
-    tell_answer(answer)
-    if as_json:
-        print_json(answer)
-    raise typer.Exit(WORK_FAILED if answer.outcome == "refused" else OK)
+    conclude(asyncio.run(_edit(asked)), "refused", as_json=as_json)
 
 
 async def _edit(asked: Asked) -> Answer:

@@ -9,9 +9,9 @@ from waystation.adapters.clock import utc_now
 from waystation.cli.console import confirmed, print_json, print_text, say
 from waystation.cli.moments import past_moment
 from waystation.cli.options import JsonOption
+from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
 from waystation.client_forget import Gone, Selection, forget, selected
-from waystation.domain.errors import Unreachable
 from waystation.settings import Settings
 
 app = typer.Typer()
@@ -50,8 +50,7 @@ async def _forget(selection: Selection, *, everything: bool, yes: bool) -> Gone 
         task_ids = await selected(client, settings, selection)
         if not yes and not await confirmed(_question(len(task_ids), everything=everything)):
             return None
-        if unattended := await client.unattended_queues():
-            raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+        await require_workers(client)
         return await forget(settings, task_ids, everything=everything)
 
 

@@ -170,23 +170,43 @@ def compaction_text(compaction: AgentCompaction) -> str:
 
 
 def happened(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
-    """What changed between two looks, a sentence or block each, for output that cannot be redrawn."""
+    """What changed between two looks, a sentence or block each, for output that cannot be redrawn.
+
+    Compactions, answers and refusals that were there at the first look are counted: they did not happen now.
+    """
     then = before.progress if before is not None else None
     progress = seen.progress
     lines = _steps(then, progress)
-    lines += [compaction_text(made) for made in _new(then.compactions if then else (), progress.compactions)]
+    lines += _compacted(then, progress)
     lines += [f"Note: {note}" for note in _new(then.notes if then else (), progress.notes)]
     if then is None or then.phase != progress.phase:
         lines.append(f"{progress.task_id} is {progress.phase}")
     known = then.approvals if then else ()
     lines += [request_text(one, now, width) for one in pending(progress) if one.approval not in known]
-    lines += [answer_text(one, over=False) for one in _new(known, progress.approvals) if one.decision != "pending"]
-    for refusal in _new(then.refusals if then else (), progress.refusals):
-        lines.append(f"Refused: {refusal.signal}: {refusal.reason}")
+    answered = [one for one in _new(known, progress.approvals) if one.decision != "pending"]
+    refused = _new(then.refusals if then else (), progress.refusals)
+    if then is None:
+        lines += _earlier(len(answered), "answer") + _earlier(len(refused), "refusal")
+    else:
+        lines += [answer_text(one, over=False) for one in answered]
+        lines += [f"Refused: {refusal.signal}: {refusal.reason}" for refusal in refused]
     lines += _new(before.waits if before is not None else (), seen.waits)
     if seen.remark and (before is None or before.remark != seen.remark):
         lines.append(seen.remark)
     return tuple(lines)
+
+
+def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
+    """New compactions, and in a line how many others have come to be seen."""
+    found = _new(then.compactions if then else (), now.compactions)
+    # A forked task may be looked at before it has the agents that it reuses: those were compacted in another one.
+    reused = now.reused.agents if now.reused is not None and (then is None or then.reused is None) else ()
+    new = [made for made in found if then is not None and made.agent not in reused]
+    return _earlier(len(found) - len(new), "compaction") + [compaction_text(made) for made in new]
+
+
+def _earlier(count: int, what: str) -> list[str]:
+    return [counted(count, f"earlier {what}")] if count else []
 
 
 def _steps(then: TaskProgress | None, now: TaskProgress) -> list[str]:

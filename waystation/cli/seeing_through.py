@@ -1,10 +1,11 @@
-"""A task that was just handed in: what a person should know of that, then its end, and what is printed of it."""
+"""A task on its way: what a person should know when it was handed in, then its end, and what is printed of it."""
 
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.following import ask_person, follow, outcome_code
 from waystation.cli.reports import keep_report
 from waystation.cli.task_json import task_json
 from waystation.client import Client
+from waystation.domain.errors import Unreachable
 from waystation.seen import Submitted
 from waystation.settings import Settings
 
@@ -20,6 +21,12 @@ async def tell_of_unattended(client: Client) -> None:
     """Where nobody would take it up. Raises Unreachable."""
     if unattended := await client.unattended_queues():
         say(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
+
+
+async def require_workers(client: Client) -> None:
+    """Raise Unreachable where nobody would carry an order out, or there is no server."""
+    if unattended := await client.unattended_queues():
+        raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
 
 
 async def see_through(client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool) -> int:

@@ -44,8 +44,7 @@ def set_limit(
     asyncio.run(_set(name, limit))
     say(f"session {name} may spend {limit_text(limit)}")
     if as_json:
-        usd = None if limit.micro_usd is None else limit.micro_usd / 1_000_000
-        print_json(SessionJson(session=name, limit_tokens=limit.tokens, limit_usd=usd))
+        print_json(SessionJson(session=name, limit_tokens=limit.tokens, limit_usd=limit.usd))
 
 
 async def _set(name: str, limit: Limit) -> None:

@@ -55,14 +55,13 @@ class BudgetJson(Value):
     @classmethod
     def of(cls, budget: BudgetProgress) -> "BudgetJson":
         """The account in tokens and dollars."""
-        limit = budget.limit.micro_usd
         return cls(
             limit_tokens=budget.limit.tokens,
-            limit_usd=None if limit is None else limit / 1_000_000,
+            limit_usd=budget.limit.usd,
             spent_tokens=budget.spent.tokens,
-            spent_usd=budget.spent.micro_usd / 1_000_000,
+            spent_usd=budget.spent.usd,
             reserved_tokens=budget.reserved.tokens,
-            reserved_usd=budget.reserved.micro_usd / 1_000_000,
+            reserved_usd=budget.reserved.usd,
         )
 
 
@@ -84,13 +83,12 @@ class StepJson(Value):
     @classmethod
     def of(cls, step: StepProgress) -> "StepJson":
         """The step, its budget in tokens and dollars."""
-        limit = step.limit
         return cls(
             usage=UsageJson.of(step.usage),
-            limit_tokens=limit.tokens,
-            limit_usd=None if limit.micro_usd is None else limit.micro_usd / 1_000_000,
+            limit_tokens=step.limit.tokens,
+            limit_usd=step.limit.usd,
             spent_tokens=step.spent.tokens,
-            spent_usd=step.spent.micro_usd / 1_000_000,
+            spent_usd=step.spent.usd,
             **step.model_dump(include={"id", "role", "state", "legs", "reason"}),
         )
 

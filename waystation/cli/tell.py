@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.answers import tell_answer
-from waystation.cli.console import print_json
-from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.answers import conclude
 from waystation.cli.options import ByOption, JsonOption, TaskArgument
 from waystation.client import Client
 from waystation.seen import Answer
@@ -28,11 +26,7 @@ def tell(
 
     An agent hears it at its next turn; one that waits, when it goes on. `waystation show` tells who has heard it.
     """
-    answer = asyncio.run(_tell(task, message, by or getuser()))
-    tell_answer(answer)
-    if as_json:
-        print_json(answer)
-    raise typer.Exit(WORK_FAILED if answer.outcome == "refused" else OK)
+    conclude(asyncio.run(_tell(task, message, by or getuser())), "refused", as_json=as_json)
 
 
 async def _tell(task: str, message: str, by: str) -> Answer:

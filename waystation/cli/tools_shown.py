@@ -1,7 +1,7 @@
 """Which tools the agents of a task see now, which are hidden and why: from its store and the settings here."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 
 from waystation.agents.roles import Desk
 from waystation.client import Client
@@ -59,7 +59,7 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
 
 
 async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
-    toolbox = await desk.toolbox_of(run, terms)
+    toolbox = await desk.toolbox_of(run, terms, await desk.transcripts.load(run.run_id))
     kept_back = () if desk.servers is None else (await desk.servers.tools()).hidden
     seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
     limits = {
@@ -81,23 +81,21 @@ async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
 
 @asynccontextmanager
 async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
-    """As a worker with these settings has it; nothing is called, so memory stays closed."""
+    """As a worker with these settings has it; nothing is called, so memory stays closed, and no text is redacted."""
     # They take a second to load.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
-    from waystation.adapters.absent_memory import NoMemory  # noqa: PLC0415
+    from waystation.adapters.absent_memory import NoMemory, NoRedactor  # noqa: PLC0415
     from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
     from waystation.adapters.embeddings.absent import NoEmbedder  # noqa: PLC0415
     from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
     from waystation.agents.recollection import Recollection  # noqa: PLC0415
-    from waystation.keyring import first_key  # noqa: PLC0415
-    from waystation.redactors import redactor_of  # noqa: PLC0415
     from waystation.stores import opened_store  # noqa: PLC0415
     from workers.tools import Ledgers, opened_reach  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        redactor = stack.enter_context(closing(redactor_of(settings, first_key(settings))))
+        redactor = NoRedactor()
         ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop))
         reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         yield Desk(

@@ -4,11 +4,8 @@ import asyncio
 
 import typer
 
-from waystation.cli.console import print_json, print_text
-from waystation.cli.following import ask_person, follow, outcome_code
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.reports import keep_report
-from waystation.cli.task_json import task_json
+from waystation.cli.seeing_through import see_through
 from waystation.client import Client
 from waystation.settings import Settings
 
@@ -23,10 +20,4 @@ def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
 
 async def _watch(settings: Settings, task: str, *, as_json: bool) -> int:
     async with await Client.connect(settings) as client:
-        view = await follow(client, await client.resolve(task), ask_person)
-        path = await keep_report(client, settings, view.progress)
-    if as_json:
-        print_json(task_json(view, path))
-    elif path is not None:
-        print_text(str(path))
-    return outcome_code(view)
+        return await see_through(client, settings, await client.resolve(task), detach=False, as_json=as_json)

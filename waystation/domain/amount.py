@@ -43,6 +43,11 @@ class Amount(Value):
         return Amount(tokens=min(self.tokens, most.tokens), micro_usd=min(self.micro_usd, most.micro_usd))
 
     @property
+    def usd(self) -> float:
+        """The money in dollars, for people and for signals; it is not part of the value."""
+        return self.micro_usd / 1_000_000
+
+    @property
     def nothing(self) -> bool:
         """Whether it is zero in both units."""
         return self.tokens == 0 and self.micro_usd == 0
@@ -59,6 +64,11 @@ class Limit(Value):
     def _a_bare_number_is_tokens(cls, given: object) -> object:
         """So were limits written before there were budgets in dollars; none at all was null."""
         return {"tokens": given} if given is None or isinstance(given, int) else given
+
+    @property
+    def usd(self) -> float | None:
+        """The limit in dollars; None where there is none in that unit."""
+        return None if self.micro_usd is None else self.micro_usd / 1_000_000
 
     @property
     def unlimited(self) -> bool:
@@ -107,6 +117,13 @@ class Limit(Value):
         return Limit(
             tokens=None if self.tokens is None else self.tokens // of,
             micro_usd=None if self.micro_usd is None else self.micro_usd // of,
+        )
+
+    def percent(self, percent: int) -> "Limit":
+        """So many percent of it, rounded down; no limit where there is none."""
+        return Limit(
+            tokens=None if self.tokens is None else self.tokens * percent // 100,
+            micro_usd=None if self.micro_usd is None else self.micro_usd * percent // 100,
         )
 
     @property

@@ -88,14 +88,6 @@ def may_delegate(step_id: str, terms: DelegationTerms | None) -> bool:
     return terms is not None and depth_of(step_id) < terms.depth
 
 
-def carved(left: Limit, percent: int) -> Limit:
-    """So many percent of what is left, rounded down; no limit where there is none."""
-    return Limit(
-        tokens=None if left.tokens is None else left.tokens * percent // 100,
-        micro_usd=None if left.micro_usd is None else left.micro_usd * percent // 100,
-    )
-
-
 def total(orders: Sequence[SubagentOrder]) -> Amount:
     """What the orders hold together."""
     return sum((order.limit.amount for order in orders), Amount())

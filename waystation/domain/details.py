@@ -87,12 +87,12 @@ def _why(approval: Approval) -> str:
 def grant_fields(amount: Amount) -> dict[str, JsonValue]:
     """The fields of the signal `approve_budget` that grant so much."""
     fields: dict[str, JsonValue] = {"tokens": amount.tokens} if amount.tokens else {}
-    return fields | ({"usd": amount.micro_usd / 1_000_000} if amount.micro_usd else {})
+    return fields | ({"usd": amount.usd} if amount.micro_usd else {})
 
 
 def limit_fields(limit: Limit) -> dict[str, JsonValue]:
     """The fields of the signal `set_session_limit` that set this limit."""
-    return {"tokens": limit.tokens, "usd": None if limit.micro_usd is None else limit.micro_usd / 1_000_000}
+    return {"tokens": limit.tokens, "usd": limit.usd}
 
 
 def _refusals(progress: TaskProgress) -> str:

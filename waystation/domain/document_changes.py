@@ -4,6 +4,7 @@ Agents share out documents by their numbers and cite them by name and lines: a n
 the task lives.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -133,16 +134,16 @@ def as_known(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
     The same file may be reached by another path than when it was submitted: a path that ends with the name of exactly
     one document, which no other given path is or ends with, means that document.
     """
-    given, there = tuple(names), frozenset(known)
-    meant = {name: name if name in there else _ending(name, there) for name in given}
-    reached = list(meant.values())
-    return {
-        name: found if found and (name == found or reached.count(found) == 1) else name for name, found in meant.items()
-    }
+    there = frozenset(known)
+    meant = {name: name if name in there else _ending(name, there) for name in names}
+    reached = Counter(meant.values())
+    return {name: found if found and (name == found or reached[found] == 1) else name for name, found in meant.items()}
 
 
-def _ending(name: str, known: Iterable[str]) -> str:
-    found = [one for one in known if name.endswith(f"/{one}")]
+def _ending(name: str, known: frozenset[str]) -> str:
+    """The only known name with which this path ends after a slash; empty: there is none, or more than one."""
+    endings = (name[place + 1 :] for place, sign in enumerate(name) if sign == "/")
+    found = [ending for ending in endings if ending in known]
     return found[0] if len(found) == 1 else ""
 
 

@@ -9,6 +9,7 @@ WaystationError
 │   ├── FenceLost           another attempt has taken this agent run over; write nothing more
 │   ├── VersionConflict     the transcript changed since it was read
 │   ├── RequestConflict     the request id was used before, for a different request
+│   ├── TextMissing         no text of that content hash in this store: it was forgotten, or never there
 │   ├── WrongStore          the task belongs to another store than this worker's
 │   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
 ├── ModelError
@@ -83,6 +84,14 @@ class VersionConflict(StoreError):
 
 class RequestConflict(StoreError):
     """The request id was used before, for a request with other content."""
+
+
+class TextMissing(StoreError):
+    """No text of that content hash in this store: it was forgotten, or never there."""
+
+    def __init__(self, blob: str) -> None:
+        super().__init__(f"no text with the content hash {blob} in this store")
+        self.blob = blob
 
 
 class WrongStore(StoreError):

@@ -108,10 +108,10 @@ def framed(spec: ForeignToolSpec, text: str) -> str:
 def question(spec: ForeignToolSpec, arguments: Mapping[str, JsonValue]) -> str:
     """What a person is asked before the call: the server, the tool, and everything that would be sent.
 
-    Characters that nobody sees are spelled out: they could make it look like something else.
+    Characters that nobody sees are still in it: redaction comes first, which sees through them and not through their
+    spelling. `question_on` spells them out.
     """
-    written = json.dumps(arguments, indent=2, ensure_ascii=False)
-    sent = "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in written)
+    sent = json.dumps(arguments, indent=2, ensure_ascii=False)
     return f"May the tool {spec.tool} of the tool server {spec.server} be called with these arguments?\n{sent}"
 
 

@@ -1,5 +1,6 @@
 """Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again."""
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
@@ -12,6 +13,13 @@ SHORT_ID_DIGITS = 8
 Kind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
+
+
+def content_hash(text: str) -> str:
+    """SHA-256 of a passage's text, in hex. A tool or a model may have said half of a surrogate pair, which is no valid
+    UTF-8 and must not keep the rest out of memory.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Passage(Value):

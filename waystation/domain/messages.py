@@ -109,6 +109,11 @@ class Message(Value):
         return self.role == "user" and self.text.startswith(PLATFORM_OPEN) and self.text.endswith(PLATFORM_CLOSE)
 
 
+def refused_call(call: ToolUse, words: str) -> ToolResult:
+    """The result of a call that was not carried out: why, and what to do instead."""
+    return ToolResult(tool_use_id=call.id, content=words, is_error=True)
+
+
 def user_text(message_id: str, text: str) -> Message:
     """A user message of one text block."""
     return Message(id=message_id, role="user", blocks=(Text(text=text),))

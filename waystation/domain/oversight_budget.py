@@ -25,10 +25,7 @@ def allowance(state: TaskState) -> Limit:
     used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
     share = state.account.limit.part(PLANNING_PART).after(used)
     there = state.account.unreserved.raised(state.account.reserved.get(HELD_FOR, Amount()))
-    return Limit(
-        tokens=None if share.tokens is None else min(share.tokens, there.tokens or 0),
-        micro_usd=None if share.micro_usd is None else min(share.micro_usd, there.micro_usd or 0),
-    )
+    return share.after(there.excess(share.amount))
 
 
 def begun(state: TaskState, run_id: str) -> TaskState:

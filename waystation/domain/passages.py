@@ -6,7 +6,6 @@ longer, three messages are better than five, and 300 characters better than 400 
 recalled.
 """
 
-import hashlib
 import json
 import re
 import uuid
@@ -17,7 +16,7 @@ from typing import NamedTuple
 from waystation.domain.compaction.ledger import shortened
 from waystation.domain.compaction.units import units_of
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage
+from waystation.domain.memory import Passage, content_hash
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 WINDOW_MESSAGES = 3
@@ -173,6 +172,6 @@ def _passage(ref: RunRef, compaction_id: str, place: int, window: Sequence[_Piec
         first_message=window[0].first,
         last_message=window[-1].last,
         text=text,
-        content_hash=hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
+        content_hash=content_hash(text),
         created=created,
     )

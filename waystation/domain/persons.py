@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -10,6 +10,7 @@ from functools import cached_property
 
 from pydantic import JsonValue
 
+from waystation.domain.json_texts import ARGUMENTS, mapped, strings
 from waystation.domain.messages import Text
 from waystation.domain.task import short_hash
 from waystation.domain.value import Value
@@ -27,8 +28,6 @@ IDENTIFYING = frozenset(
     }
 )
 """Fields by which things are found again, or whose words are the program's own: they stay as they are."""
-ARGUMENTS = "input"
-"""Of a call of a tool. The tool's author named the fields in there, whose values are a model's words."""
 
 _DIGITS_OF_A_NUMBER = 6
 _NUMBER = re.compile(r"\+?[\w\s./()-]+")
@@ -192,34 +191,6 @@ def erasing_id(tenant: str, wanted: str) -> str:
 def fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
     """SHA-256 of each."""
     return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
-
-
-def strings(body: JsonValue, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in the value, with the field that has it; of all that a tool is called with, `input`."""
-    match body:
-        case str():
-            yield key, body
-        case dict():
-            for field, part in body.items():
-                yield from strings(part, key if key == ARGUMENTS else field)
-        case list():
-            for part in body:
-                yield from strings(part, key)
-        case _:
-            pass
-
-
-def mapped(body: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """The value with every text changed."""
-    match body:
-        case str():
-            return change(body)
-        case dict():
-            return {key: mapped(part, change) for key, part in body.items()}
-        case list():
-            return [mapped(part, change) for part in body]
-        case _:
-            return body
 
 
 def summed(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:

@@ -1,12 +1,11 @@
 """How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order."""
 
-import hashlib
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
 from waystation.domain.documents import DocumentPassage
-from waystation.domain.memory import Passage
+from waystation.domain.memory import Passage, content_hash
 from waystation.domain.redaction import UNREDACTED, Redacted
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
@@ -86,7 +85,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
         first_line=cut.first_line,
         last_line=cut.last_line,
         text=f"[{cut.name}:{cut.first_line}-{cut.last_line}]\n{said}",
-        content_hash=hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest(),
+        content_hash=content_hash(said),
         created=created,
         place=place,
     )

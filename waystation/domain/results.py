@@ -1,11 +1,10 @@
 """What a task's end leaves in memory: its report, cut where it is structured, and its findings, each by itself."""
 
-import hashlib
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from waystation.domain.memory import Kind, Passage
+from waystation.domain.memory import Kind, Passage, content_hash
 from waystation.domain.passages import PASSAGE_CHARACTERS, chunks
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
@@ -45,7 +44,7 @@ def results_run(task_id: str) -> str:
 
 def _passage(results: Results, kind: Kind, step: str, cut: tuple[int, str], created: datetime) -> Passage:
     ref, (place, text) = results.ref, cut
-    content = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    content = content_hash(text)
     return Passage(
         id=str(uuid.uuid5(_NAMESPACE, "\0".join((ref.task_id, kind, step, str(place), content)))),
         tenant=ref.tenant,

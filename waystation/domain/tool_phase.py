@@ -12,7 +12,7 @@ Permissions do not wait for the cache: what is denied is hidden from the next le
 
 from collections.abc import Collection, Mapping
 
-from waystation.domain.compaction.history import current
+from waystation.domain.compaction.history import current, place_of
 from waystation.domain.compaction.tokens import request_tokens
 from waystation.domain.compaction.view import view
 from waystation.domain.plan import AgentRole
@@ -58,13 +58,13 @@ def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str],
 
 
 def _phase_of_step(transcript: Transcript, ending: Collection[str], weights: Weights) -> Phase:
-    compacted = [_place(record.after, transcript) for record in current(transcript).compactions]
+    compacted = [place_of(record, transcript) for record in current(transcript).compactions]
+    before: Phase = "reflecting" if compacted else "executing"
     tried = _first_try(transcript, ending)
     if tried is None:
-        return "reflecting" if compacted else "executing"
+        return before
     if any(place > tried for place in compacted):
         return "verifying"
-    before: Phase = "reflecting" if compacted else "executing"
     prefix = request_tokens(weights.fixed["verifying"], view(_as_it_was(transcript, tried)))
     saved = weights.fixed[before] - weights.fixed["verifying"]
     return "verifying" if change_pays(prefix, saved, weights.turns) else before
@@ -81,9 +81,5 @@ def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
 
 def _as_it_was(transcript: Transcript, messages: int) -> Transcript:
     """With so many messages, and what had been done to it by then."""
-    done = tuple(record for record in transcript.records if _place(record.after, transcript) <= messages)
+    done = tuple(record for record in transcript.records if place_of(record, transcript) <= messages)
     return transcript.model_copy(update={"messages": transcript.messages[:messages], "records": done})
-
-
-def _place(after: int | None, transcript: Transcript) -> int:
-    return len(transcript.messages) if after is None else after

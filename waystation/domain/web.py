@@ -1,6 +1,5 @@
 """The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -140,11 +139,6 @@ class WebPage(Value):
     def text(self) -> str:
         """The lines as one text."""
         return "\n".join(self.lines)
-
-    @property
-    def content_hash(self) -> str:
-        """SHA-256 of the text in UTF-8, in hex: the name under which a store keeps it."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 def web_page(url: str, text: str, retrieved: datetime) -> WebPage:

@@ -179,7 +179,7 @@ class DocumentStore(Protocol):
         ...
 
     async def get_text(self, blob: str) -> str:
-        """The text of a content hash. Raises StoreError if it is not there."""
+        """The text of a content hash. Raises TextMissing if it is not there."""
         ...
 
     async def documents(self, task_id: str) -> tuple[Document, ...]:

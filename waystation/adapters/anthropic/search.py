@@ -10,6 +10,7 @@ from anthropic.types import TextBlock, WebSearchTool20260318Param, WebSearchTool
 
 from waystation.adapters.anthropic.errors import vendor_errors
 from waystation.adapters.anthropic.model import sdk_client
+from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 
@@ -108,11 +109,6 @@ def _citations(answer: WireMessage) -> Iterator[tuple[str, str]]:
 
 
 def _usage(answer: WireMessage) -> Usage:
-    used, by_server = answer.usage, answer.usage.server_tool_use
-    return Usage(
-        input=used.input_tokens,
-        cache_write=used.cache_creation_input_tokens or 0,
-        cache_read=used.cache_read_input_tokens or 0,
-        output=used.output_tokens,
-        searches=by_server.web_search_requests if by_server is not None else 0,
-    )
+    by_server = answer.usage.server_tool_use
+    searches = by_server.web_search_requests if by_server is not None else 0
+    return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)

@@ -116,17 +116,23 @@ def reply(message: WireMessage) -> ModelReply:
         return ModelReply(
             blocks=tuple(_block(block) for block in message.content),
             stop=_stop(message.stop_reason),
-            usage=Usage(
-                input=message.usage.input_tokens,
-                cache_write=message.usage.cache_creation_input_tokens or 0,
-                cache_read=message.usage.cache_read_input_tokens or 0,
-                output=message.usage.output_tokens,
-            ),
+            usage=usage_of(message),
             model=message.model,
         )
     except ValidationError as error:
         fields = ", ".join(sorted({".".join(str(part) for part in line["loc"]) for line in error.errors()}))
         raise ModelUnavailable(f"the model's reply has missing or malformed fields ({fields})") from None
+
+
+def usage_of(message: WireMessage) -> Usage:
+    """Tokens by kind; searches are not among them. Raises ValidationError."""
+    used = message.usage
+    return Usage(
+        input=used.input_tokens,
+        cache_write=used.cache_creation_input_tokens or 0,
+        cache_read=used.cache_read_input_tokens or 0,
+        output=used.output_tokens,
+    )
 
 
 def _system(request: ModelRequest) -> list[TextBlockParam]:

@@ -1,5 +1,6 @@
 """The audit trail of tasks: approvals asked for and answered, edits of contexts, and messages that had no effect."""
 
+from collections.abc import Sequence
 from datetime import UTC
 
 from pydantic import TypeAdapter
@@ -42,9 +43,14 @@ class SqlAudit(StorePart):
     @reading
     async def tellings(self, connection: AsyncConnection, task_id: str) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
-        own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(TOLD))
-        bodies = (await connection.execute(select(audit.c.body).where(*own))).scalars().all()
-        return tuple(sorted(map(Telling.model_validate_json, bodies), key=lambda telling: telling.number))
+        told = map(Telling.model_validate_json, await entries(connection, task_id, TOLD))
+        return tuple(sorted(told, key=lambda telling: telling.number))
+
+
+async def entries(connection: AsyncConnection, task_id: str, beginning: str) -> Sequence[str]:
+    """Bodies of those entries of a task whose ids begin so."""
+    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(beginning))
+    return (await connection.execute(select(audit.c.body).where(*own))).scalars().all()
 
 
 def entry_id(entry: AuditEntry) -> str:

@@ -1,12 +1,12 @@
-"""Everything that the store keeps of a tenant: each text with its column and row, and the contents that they name."""
+"""Everything that the store keeps of tasks: each text with its column and row, and the contents that they name."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from sqlalchemy import Column, ColumnElement, FromClause, Select, Table, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.mentions import CONTENT_HASH
+from waystation.adapters.store.engine import batches
 from waystation.adapters.store.schema import (
     audit,
     compactions,
@@ -21,10 +21,11 @@ from waystation.adapters.store.schema import (
     tasks,
     texts,
 )
+from waystation.adapters.store.texts import CONTENT_HASH
 from waystation.domain.persons import Whereabouts
 
-BATCH = 500
-"""Values a statement."""
+Owners = dict[str, set[str]]
+"""Tasks that have a content, by its hash."""
 
 
 class Source(NamedTuple):
@@ -37,13 +38,18 @@ class Source(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One text of a tenant."""
+    """One text of a task."""
 
     source: Source
     key: tuple[object, ...]
     """The values of its table's primary key."""
     task_id: str
     text: str
+
+    def add_to(self, owners: Owners) -> None:
+        """The text's task has every content that the text names."""
+        for blob in CONTENT_HASH.findall(self.text):
+            owners.setdefault(blob, set()).add(self.task_id)
 
 
 class Content(NamedTuple):
@@ -77,17 +83,29 @@ SOURCES = (
 async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell]:
     """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey."""
     for source in SOURCES:
-        async for row in await connection.stream(_select(source, tenant)):
+        chosen = rows_with(source.column, tasks.c.tenant == tenant)
+        if source.where is not None:
+            chosen = chosen.where(source.where)
+        async for row in await connection.stream(chosen):
             yield Cell(source, tuple(row[2:]), row[0], row[1])
 
 
-async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Content]:
-    """Everything that the tenant's texts name by content hash, and what that names in turn."""
-    of_documents = await _documents(connection, tenant)
-    owners = {blob: set(task_ids) for blob, task_ids in of_documents.items()}
+async def owners_of(connection: AsyncConnection, tenant: str) -> Owners:
+    """Of the contents that the tenant's texts name. Raises WrongKey."""
+    owners: Owners = {}
     async for cell in cells(connection, tenant):
-        for blob in CONTENT_HASH.findall(cell.text):
-            owners.setdefault(blob, set()).add(cell.task_id)
+        cell.add_to(owners)
+    return owners
+
+
+async def contents(connection: AsyncConnection, tenant: str, owners: Owners) -> AsyncGenerator[Content]:
+    """The tenant's documents, everything that its texts name by content hash, and what that names in turn.
+
+    `owners` are those of what the texts name; those of all the rest are added. Raises WrongKey.
+    """
+    of_documents = await _documents(connection, tenant)
+    for blob, task_ids in of_documents.items():
+        owners.setdefault(blob, set()).update(task_ids)
     waiting, seen = set(owners), set[str]()
     while waiting:
         seen |= waiting
@@ -103,28 +121,21 @@ async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[C
         waiting = named - seen
 
 
-def batches(values: set[str]) -> Iterator[list[str]]:
-    """In order, so many at once as a statement takes."""
-    ordered = sorted(values)
-    return (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
-
-
-async def _documents(connection: AsyncConnection, tenant: str) -> dict[str, set[str]]:
-    listed = select(documents.c.blob, documents.c.task_id).select_from(_of_tasks(documents))
-    found = dict[str, set[str]]()
+async def _documents(connection: AsyncConnection, tenant: str) -> Owners:
+    listed = select(documents.c.blob, documents.c.task_id).select_from(_with_tasks(documents))
+    found: Owners = {}
     for blob, task_id in await connection.execute(listed.where(tasks.c.tenant == tenant)):
         found.setdefault(blob, set()).add(task_id)
     return found
 
 
-def _select(source: Source, tenant: str) -> Select[str, str]:
-    table = source.column.table
-    chosen = select(tasks.c.task_id, source.column, *table.primary_key).select_from(_of_tasks(table))
-    chosen = chosen.where(tasks.c.tenant == tenant, source.column.is_not(None), source.column != "")
-    return chosen if source.where is None else chosen.where(source.where)
+def rows_with(column: Column[str], of_tasks: ColumnElement[bool]) -> Select[str, str]:
+    """Task, text and primary key of these tasks' rows in which this column is not empty."""
+    chosen = select(tasks.c.task_id, column, *column.table.primary_key).select_from(_with_tasks(column.table))
+    return chosen.where(of_tasks, column.is_not(None), column != "")
 
 
-def _of_tasks(table: Table) -> FromClause:
+def _with_tasks(table: Table) -> FromClause:
     if table is tasks:
         return tasks
     if "run_id" in table.c:

@@ -1,7 +1,7 @@
 """Connections and transactions: how several processes share one database without losing a write."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from typing import TypeVar
 
@@ -18,6 +18,8 @@ from waystation.domain.errors import BadInput
 
 ANSWER_TIMEOUT_S = 30
 """How long one statement may take on PostgreSQL, waiting for locks included."""
+BATCH = 500
+"""Values a statement: databases limit the number of parameters."""
 
 _READS = {
     # In WAL mode a SQLite read sees one snapshot; PostgreSQL has to be asked for it.
@@ -104,6 +106,12 @@ async def add_missing(connection: AsyncConnection, table: Table, rows: Sequence[
     """Insert those rows that are not there."""
     if rows:
         await connection.execute(_insert(connection, table), rows)
+
+
+def batches(values: Iterable[str]) -> Iterator[list[str]]:
+    """Each value once, in order, so many at once as a statement takes."""
+    ordered = sorted(set(values))
+    return (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
 
 
 def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:

@@ -6,7 +6,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Table, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import to_its_end
+from waystation.adapters.store.engine import batches, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.mentions import mentioned, mentioned_in_passages, runs_of, without_mentioned
 from waystation.adapters.store.part import writing
@@ -28,11 +28,7 @@ from waystation.adapters.store.schema import (
     vault,
 )
 from waystation.adapters.store.tasks import task_columns, task_row
-from waystation.domain.errors import WrongStore
 from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
-
-BATCH = 500
-"""Values a statement."""
 
 
 class SqlForgetting(SqlDocumentOutbox):
@@ -50,8 +46,7 @@ class SqlForgetting(SqlDocumentOutbox):
 
     @writing
     async def _forget(self, connection: AsyncConnection, order: ForgetOrder) -> Forgotten:
-        if order.store_id != self._store_id:
-            raise WrongStore(order.store_id, self._store_id)
+        self.require_own(order.store_id)
         own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
         ids = tuple((await connection.execute(own)).scalars())
         candidates = await (mentioned if order.everything else mentioned_in_passages)(connection, ids)
@@ -121,6 +116,4 @@ async def _deleted(
     values: Iterable[str],
     *where: ColumnElement[bool],
 ) -> int:
-    ordered = sorted(values)
-    batches = (ordered[first : first + BATCH] for first in range(0, len(ordered), BATCH))
-    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in batches])
+    return sum([await _emptied(connection, table, and_(column.in_(batch), *where)) for batch in batches(values)])

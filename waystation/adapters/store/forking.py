@@ -1,7 +1,6 @@
 """Tasks that begin with finished work of another one: copied under their own ids in the transaction that adds them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Table, insert, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -26,22 +25,6 @@ from waystation.domain.fork import Reused
 from waystation.domain.plan import Plan
 from waystation.domain.task import TaskProgress, TaskRow
 from waystation.domain.work import Note
-
-
-@dataclass(frozen=True)
-class _Copying:
-    """Rows of one task become rows of another. What is sealed stays sealed: no row says in its text whose it is."""
-
-    connection: AsyncConnection
-
-    async def copy(self, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
-        """The rows that fit, with these columns changed, in their order."""
-        names = [column.name for column in table.columns if column.name != "ordinal"]
-        values = [literal(own[name]).label(name) if name in own else table.c[name] for name in names]
-        rows = select(*values).where(where)
-        if "ordinal" in table.c:
-            rows = rows.order_by(table.c.ordinal)
-        await self.connection.execute(insert(table).from_select(names, rows))
 
 
 class SqlForking(StorePart):
@@ -69,10 +52,10 @@ class SqlForking(StorePart):
         if not await add_once(connection, tasks, columns):
             await require_same_request(connection, row, digest)
             return False
-        copying, own = _Copying(connection), {"task_id": row.ref.task_id}
-        await copying.copy(documents, documents.c.task_id == source, own)
+        own = {"task_id": row.ref.task_id}
+        await _copy(connection, documents, documents.c.task_id == source, own)
         for kind in (TOLD, UPDATED):
-            await copying.copy(audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
+            await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
             await _copy_run(connection, f"{source}/{agent}", row.ref.task_id, agent)
         return True
@@ -80,14 +63,27 @@ class SqlForking(StorePart):
 
 async def _copy_run(connection: AsyncConnection, source: str, task_id: str, agent: str) -> None:
     """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
-    copying, run_id = _Copying(connection), f"{task_id}/{agent}"
-    await copying.copy(runs, runs.c.run_id == source, {"run_id": run_id, "task_id": task_id})
+    run_id = f"{task_id}/{agent}"
+    await _copy(connection, runs, runs.c.run_id == source, {"run_id": run_id, "task_id": task_id})
     for table in (messages, compactions):
-        await copying.copy(table, table.c.run_id == source, {"run_id": run_id})
-    await copying.copy(deliverables, deliverables.c.run_id == source, {"run_id": run_id, "task_id": task_id})
+        await _copy(connection, table, table.c.run_id == source, {"run_id": run_id})
+    await _copy(connection, deliverables, deliverables.c.run_id == source, {"run_id": run_id, "task_id": task_id})
     taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
     for note_id, body in (await connection.execute(taken)).all():
         own_id = f"{run_id}{note_id.removeprefix(source)}"
         note = Note.model_validate_json(body).model_copy(update={"id": own_id, "run_id": run_id})
         row = {"run_id": run_id, "task_id": task_id, "note_id": own_id, "body": note.model_dump_json()}
         await connection.execute(insert(notes).values(row))
+
+
+async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
+    """The rows that fit, with these columns changed, in their order.
+
+    What is sealed stays sealed: no row says in its text whose it is.
+    """
+    names = [column.name for column in table.columns if column.name != "ordinal"]
+    values = [literal(own[name]).label(name) if name in own else table.c[name] for name in names]
+    rows = select(*values).where(where)
+    if "ordinal" in table.c:
+        rows = rows.order_by(table.c.ordinal)
+    await connection.execute(insert(table).from_select(names, rows))

@@ -1,31 +1,15 @@
 """What is mentioned where: content hashes of texts, and placeholders, in everything that the store keeps."""
 
-import re
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Select, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.schema import (
-    audit,
-    compactions,
-    deliverables,
-    documents,
-    messages,
-    notes,
-    outcomes,
-    passages,
-    plan_revisions,
-    runs,
-    tasks,
-    texts,
-)
+from waystation.adapters.store.belongings import SOURCES, rows_with
+from waystation.adapters.store.schema import documents, passages, runs, tasks, texts
+from waystation.adapters.store.texts import CONTENT_HASH
 from waystation.domain.redaction import PLACEHOLDER
-
-CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-_OF_RUNS = (messages, compactions, outcomes, notes, deliverables, passages)
-_OF_TASKS = (tasks.c.request, tasks.c.title, tasks.c.plan, tasks.c.progress)
 
 
 @dataclass
@@ -83,13 +67,14 @@ async def without_mentioned(connection: AsyncConnection, candidates: Mentions) -
 
 
 async def _kept(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> AsyncGenerator[str]:
-    """All bodies of these tasks, and the content hashes of their documents; of tasks without a row nothing."""
+    """All texts of these tasks but names of documents, whose content hashes come instead; of tasks without a row
+    nothing.
+    """
+    # Each column in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
+    # and a passage that leaves the outbox between two of them would be in neither.
+    for column in dict.fromkeys(source.column for source in SOURCES if source.column is not documents.c.name):
+        async for row in await connection.stream(rows_with(column, of_tasks)):
+            yield row[1]
     ids = select(tasks.c.task_id).where(of_tasks)
-    agents = select(runs.c.run_id).where(runs.c.task_id.in_(ids))
-    bodies = [select(table.c.body).where(table.c.run_id.in_(agents)) for table in _OF_RUNS]
-    bodies += [select(column).where(of_tasks, column.is_not(None)) for column in _OF_TASKS]
-    bodies += [select(table.c.body).where(table.c.task_id.in_(ids)) for table in (audit, plan_revisions)]
-    bodies.append(select(documents.c.blob).where(documents.c.task_id.in_(ids)))
-    for query in bodies:
-        async for text in await connection.stream_scalars(query):
-            yield text
+    async for blob in await connection.stream_scalars(select(documents.c.blob).where(documents.c.task_id.in_(ids))):
+        yield blob

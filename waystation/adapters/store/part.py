@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, to_its_end
 from waystation.adapters.store.errors import is_conflict, translated
+from waystation.domain.errors import WrongStore
 from waystation.ports import Clock
 
 CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
@@ -23,6 +24,11 @@ class StorePart:
     def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
         self._clock, self._store_id = clock, store_id
         self.database = database
+
+    def require_own(self, store_id: str) -> None:
+        """Raise WrongStore unless this is the store's own id."""
+        if store_id != self._store_id:
+            raise WrongStore(store_id, self._store_id)
 
 
 P = ParamSpec("P")

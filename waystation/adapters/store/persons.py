@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from sqlalchemy import Table, and_, delete, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.belongings import Cell, Content, batches, cells, contents
-from waystation.adapters.store.engine import to_its_end
+from waystation.adapters.store.belongings import Cell, Content, Owners, cells, contents, owners_of
+from waystation.adapters.store.engine import batches, to_its_end
 from waystation.adapters.store.errors import translated
-from waystation.adapters.store.mentions import CONTENT_HASH, Mentions, without_mentioned
+from waystation.adapters.store.mentions import Mentions, without_mentioned
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, passages, texts
-from waystation.adapters.store.texts import add_texts, content_hash
-from waystation.domain.errors import WrongStore
+from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash
+from waystation.domain.json_texts import mapped
 from waystation.domain.memory import Passage
-from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts, mapped
+from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 
@@ -31,11 +31,12 @@ class SqlPersons(StorePart):
     @reading
     async def traces(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[Trace, ...]:
         """Where the tenant's tasks have it, and how often. Raises WrongKey."""
-        counts = Counter[tuple[str, Whereabouts]]()
+        counts, owners = Counter[tuple[str, Whereabouts]](), Owners()
         async for cell in cells(connection, tenant):
             for place, count in _counted(cell, sought).items():
                 counts[cell.task_id, place] += count
-        async for content in contents(connection, tenant):
+            cell.add_to(owners)
+        async for content in contents(connection, tenant, owners):
             count = sought.count(content.text)
             place = Whereabouts.DOCUMENT if content.is_document else Whereabouts.TEXT
             counts.update(dict.fromkeys([(task_id, place) for task_id in content.task_ids], count))
@@ -56,9 +57,9 @@ class SqlPersons(StorePart):
 
     @writing
     async def _erase(self, connection: AsyncConnection, order: PersonOrder, sought: Sought) -> None:
-        if order.store_id != self._store_id:
-            raise WrongStore(order.store_id, self._store_id)
-        held = [one async for one in contents(connection, order.tenant) if _may_change(one, sought)]
+        self.require_own(order.store_id)
+        owners = await owners_of(connection, order.tenant)
+        held = [one async for one in contents(connection, order.tenant, owners) if _may_change(one, sought)]
         rewritten = _settled({one.blob: one.text for one in held}, sought)
         moved = {blob: content_hash(text) for blob, text in rewritten.items()}
         changed = [

@@ -8,19 +8,16 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import add_missing
+from waystation.adapters.store.engine import add_missing, batches
 from waystation.adapters.store.outbox import add_passages
 from waystation.adapters.store.part import StorePart, writing
 from waystation.adapters.store.schema import documents, passages, runs, tasks
-from waystation.domain.errors import WrongStore
 from waystation.domain.memory import Passage
 from waystation.domain.remembering import DOCUMENTS_ID, documents_run
 from waystation.domain.task import TaskRef
 
 FORGOTTEN = -1
 """In the place of a version."""
-_BATCH = 500
-"""Values a statement."""
 
 
 class SqlDocumentOutbox(StorePart):
@@ -35,8 +32,7 @@ class SqlDocumentOutbox(StorePart):
         Passages that another task brought are left as they are. The same number twice changes nothing. False: the task
         was forgotten meanwhile, and nothing is kept. Raises WrongStore.
         """
-        if ref.store_id != self._store_id:
-            raise WrongStore(ref.store_id, self._store_id)
+        self.require_own(ref.store_id)
         await self._open(connection, [ref.task_id])
         this = runs.c.run_id == documents_run(ref.task_id)
         done: int = (await connection.execute(select(runs.c.version).where(this).with_for_update())).scalar_one()
@@ -81,8 +77,7 @@ class SqlDocumentOutbox(StorePart):
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
     """What was forgotten with a task may be handed in again with another one."""
     by_id = {passage.id: passage for passage in again}
-    ids = sorted(by_id)
-    for batch in (ids[first : first + _BATCH] for first in range(0, len(ids), _BATCH)):
+    for batch in batches(by_id):
         gone = select(passages.c.passage_id).where(passages.c.passage_id.in_(batch), passages.c.gone_at.is_not(None))
         rows = [
             {

@@ -10,7 +10,6 @@ from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.outbox import add_passages
 from waystation.adapters.store.part import StorePart, writing
 from waystation.adapters.store.schema import passages, runs, tasks
-from waystation.domain.errors import WrongStore
 from waystation.domain.forgetting import FORGOTTEN
 from waystation.domain.memory import Passage
 from waystation.domain.results import RESULTS_ID, results_run
@@ -26,8 +25,7 @@ class SqlResultOutbox(StorePart):
 
         The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
         """
-        if ref.store_id != self._store_id:
-            raise WrongStore(ref.store_id, self._store_id)
+        self.require_own(ref.store_id)
         title = select(tasks.c.title).where(tasks.c.task_id == ref.task_id).with_for_update()
         if (await connection.execute(title)).scalar_one_or_none() in {None, FORGOTTEN}:
             return

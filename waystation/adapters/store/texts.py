@@ -1,6 +1,7 @@
 """Texts by content hash, each kept once, and the documents of tasks."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import insert, select
@@ -10,8 +11,11 @@ from waystation.adapters.store.engine import add_missing
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, texts
 from waystation.domain.documents import Document
-from waystation.domain.errors import StoreError
+from waystation.domain.errors import TextMissing
 from waystation.domain.task import SourceDocument
+
+CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+"""How texts name one another."""
 
 
 def content_hash(text: str) -> str:
@@ -62,11 +66,11 @@ class SqlTexts(StorePart):
 
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str) -> str:
-        """The text of a content hash. Raises StoreError if it is not there."""
+        """The text of a content hash. Raises TextMissing if it is not there."""
         found = await connection.execute(select(texts.c.content).where(texts.c.blob == blob))
         content: bytes | None = found.scalar_one_or_none()
         if content is None:
-            raise StoreError(f"no text with the content hash {blob} in this store")
+            raise TextMissing(blob)
         return content.decode()
 
     @reading

@@ -16,7 +16,7 @@ from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import compactions, messages, outcomes, runs, tool_intents
 from waystation.adapters.store.work import take_work_back
 from waystation.domain.budget import RunTotals
-from waystation.domain.errors import StoreError, WrongStore
+from waystation.domain.errors import StoreError
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
@@ -39,8 +39,7 @@ class SqlTranscripts(StorePart):
     @writing
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
-        if run.store_id != self._store_id:
-            raise WrongStore(run.store_id, self._store_id)
+        self.require_own(run.store_id)
         row = {
             **run.model_dump(include={"task_id", "step_id", "role"}),
             "run_id": run.run_id,

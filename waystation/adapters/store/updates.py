@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import UPDATED, entry_id
+from waystation.adapters.store.audit import UPDATED, entries, entry_id
 from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import audit, documents, tasks
@@ -57,9 +57,8 @@ class SqlUpdates(StorePart):
 
 
 async def _updates(connection: AsyncConnection, task_id: str) -> tuple[KeptUpdate, ...]:
-    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(UPDATED))
-    bodies = (await connection.execute(select(audit.c.body).where(*own))).scalars().all()
-    return tuple(sorted(map(KeptUpdate.model_validate_json, bodies), key=lambda one: one.number))
+    kept = map(KeptUpdate.model_validate_json, await entries(connection, task_id, UPDATED))
+    return tuple(sorted(kept, key=lambda one: one.number))
 
 
 def _kept(update: DocumentsUpdate, made: Sequence[DocumentChange]) -> KeptUpdate:

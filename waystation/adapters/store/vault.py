@@ -1,20 +1,16 @@
 """The vault: what placeholders stand for, each original sealed for its tenant and placeholder alone."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import Database, add_missing, to_its_end
+from waystation.adapters.store.engine import Database, add_missing, batches, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import vault
 from waystation.domain.redaction import Original
 from waystation.ports import Cipher, Clock
-
-BATCH = 500
-"""Placeholders a statement: databases limit the number of parameters."""
 
 
 class SqlVault(StorePart):
@@ -42,7 +38,7 @@ class SqlVault(StorePart):
         """The original of each of these placeholders that is kept. Raises WrongKey."""
         return {
             row.placeholder: self._opened(tenant, row.placeholder, row.original)
-            for batch in _batches(placeholders)
+            for batch in batches(placeholders)
             for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
         }
 
@@ -62,7 +58,7 @@ class SqlVault(StorePart):
     @writing
     async def _drop(self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]) -> int:
         dropped = [
-            await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in _batches(placeholders)
+            await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in batches(placeholders)
         ]
         return sum(gone.rowcount for gone in dropped)
 
@@ -75,7 +71,7 @@ class SqlVault(StorePart):
     ) -> dict[str, str]:
         return {
             row.placeholder: row.fingerprint
-            for batch in _batches(placeholders)
+            for batch in batches(placeholders)
             for row in await connection.execute(
                 select(vault.c.placeholder, vault.c.fingerprint).where(*_among(tenant, batch))
             )
@@ -104,9 +100,3 @@ def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool
 
 def _context(tenant: str, placeholder: str) -> bytes:
     return f"{tenant}\x00{placeholder}".encode()
-
-
-def _batches(placeholders: Collection[str]) -> Iterator[list[str]]:
-    remaining = iter(sorted(set(placeholders)))
-    while batch := list(islice(remaining, BATCH)):
-        yield batch

@@ -14,7 +14,7 @@ from socket import gethostname
 from typing import NamedTuple
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
@@ -150,6 +150,21 @@ async def connect(
         raise Unreachable(f"no Temporal server answers at {target.address}{encrypted}: {NEXT_STEP}") from error
     await _enter_namespace(client, target)
     return client
+
+
+async def connect_as_person(target: Target, converter: DataConverter = pydantic_data_converter) -> Client:
+    """As `connect`, for a program that a person looks at, under that person's name. Raises as it does."""
+    return await connect(target, converter, quiet_runtime(), person_identity())
+
+
+async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+    """The newest run of a workflow; None where the server knows no such workflow. Raises RPCError."""
+    try:
+        return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
+    except RPCError as error:
+        if error.status == RPCStatusCode.NOT_FOUND:
+            return None
+        raise
 
 
 def _options(target: Target) -> ClientConnectConfig:

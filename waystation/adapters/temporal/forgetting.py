@@ -10,7 +10,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import RPC_TIMEOUT
+from waystation.adapters.temporal.connect import RPC_TIMEOUT, described
 from waystation.domain.errors import BadInput
 from waystation.domain.forgetting import CarriedOut, ForgetOrder
 from waystation.domain.names import (
@@ -43,8 +43,13 @@ async def carry_out(client: Client, order: ForgetOrder, summary: str) -> Carried
             await client.get_workflow_handle(order.workflow_id).result()
         return await carry_out(client, order, summary)
     except WorkflowFailureError as error:
-        reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
-        raise BadInput(f"the workers could not forget: {reason}") from error
+        raise refused(error, "forget") from error
+
+
+def refused(error: WorkflowFailureError, what: str) -> BadInput:
+    """What to say where the workers did not carry an order out, which is to do `what`."""
+    reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
+    return BadInput(f"the workers could not {what}: {reason}")
 
 
 async def keep_retention(client: Client, store_id: str) -> None:
@@ -81,12 +86,8 @@ def _executions_of(task_id: str) -> str:
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
     """None: the server knows no such workflow."""
-    try:
-        return (await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)).run_id
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return None
-        raise
+    newest = await described(client, workflow_id)
+    return newest.run_id if newest is not None else None
 
 
 async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:

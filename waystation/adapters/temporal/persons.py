@@ -12,12 +12,10 @@ from temporalio.client import (
 )
 from temporalio.client import WorkflowExecution as ListedExecution
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.exceptions import ActivityError
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import RPC_TIMEOUT
-from waystation.adapters.temporal.forgetting import delete_history
-from waystation.domain.errors import BadInput
+from waystation.adapters.temporal.connect import described
+from waystation.adapters.temporal.forgetting import delete_history, refused
 from waystation.domain.names import ERASE_WORKFLOW, WORKFLOWS_QUEUE
 from waystation.domain.persons import Erasure, PersonOrder, SeenHistory
 
@@ -38,8 +36,7 @@ async def carry_out(client: Client, order: PersonOrder) -> Erasure:
             static_summary="erase one person",
         )
     except WorkflowFailureError as error:
-        reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
-        raise BadInput(f"the workers could not erase: {reason}") from error
+        raise refused(error, "erase") from error
 
 
 async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
@@ -79,13 +76,8 @@ async def delete_seen(client: Client, seen: Collection[SeenHistory]) -> int:
 
 async def running(client: Client, workflow_id: str) -> bool:
     """Whether the newest run of this workflow is open. Raises RPCError."""
-    try:
-        described = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
-    except RPCError as error:
-        if error.status == RPCStatusCode.NOT_FOUND:
-            return False
-        raise
-    return described.status == WorkflowExecutionStatus.RUNNING
+    newest = await described(client, workflow_id)
+    return newest is not None and newest.status == WorkflowExecutionStatus.RUNNING
 
 
 async def _texts(client: Client, listed: ListedExecution) -> AsyncGenerator[str]:

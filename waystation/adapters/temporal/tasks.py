@@ -30,9 +30,8 @@ from waystation.adapters.temporal.connect import (
     REFUSED,
     RPC_TIMEOUT,
     Target,
-    connect,
-    person_identity,
-    quiet_runtime,
+    connect_as_person,
+    described,
     workflow_link,
 )
 from waystation.adapters.temporal.waits import waits
@@ -97,7 +96,7 @@ class TemporalTasks:
 
         Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
         """
-        return cls(await connect(target, converter, quiet_runtime(), person_identity()), target)
+        return cls(await connect_as_person(target, converter), target)
 
     @property
     def has_ended(self) -> bool:
@@ -122,8 +121,8 @@ class TemporalTasks:
             namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
         )
         async with self._answering():
-            described = await self._client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
-        return bool(described.pollers)
+            queue_now = await self._client.workflow_service.describe_task_queue(request, timeout=RPC_TIMEOUT)
+        return bool(queue_now.pollers)
 
     async def admit(self, start: SessionStart, workflow_id: str, task: TaskRef, patience: timedelta) -> Admission:
         """Hand a stored task to its session, which is started if it does not run.
@@ -175,31 +174,26 @@ class TemporalTasks:
 
     async def look(self, task_id: str) -> TaskRun | None:
         """The task as it is now; None where the server does not know it."""
-        described = await self._describe(task_id)
-        if described is None:
+        found = await self._describe(task_id)
+        if found is None:
             return None
         handle = self._handle(task_id)
-        run = TaskRun(run_id=described.run_id)
-        if described.status == WorkflowExecutionStatus.COMPLETED:
+        run = TaskRun(run_id=found.run_id)
+        if found.status == WorkflowExecutionStatus.COMPLETED:
             return run.model_copy(update={"progress": await self._result(handle)})
-        if described.status is not None and described.status in ENDED_AS:
-            return run.model_copy(update={"ended": ENDED_AS[described.status]})
-        why = await waits(described, self._client.data_converter)
+        if found.status is not None and found.status in ENDED_AS:
+            return run.model_copy(update={"ended": ENDED_AS[found.status]})
+        why = await waits(found, self._client.data_converter)
         return run.model_copy(update={"progress": await self.ask(task_id), "waits": why})
 
     async def run_id(self, task_id: str) -> str | None:
         """The task's run; None where the server does not know the task, or no longer."""
-        described = await self._describe(task_id)
-        return described.run_id if described is not None else None
+        found = await self._describe(task_id)
+        return found.run_id if found is not None else None
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
-        try:
-            async with self._answering():
-                return await self._handle(task_id).describe(rpc_timeout=RPC_TIMEOUT)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return None
-            raise
+        async with self._answering():
+            return await described(self._client, task_id)
 
     async def ask(self, task_id: str) -> TaskProgress | None:
         """What the workflow itself says; None where no worker answers for it."""

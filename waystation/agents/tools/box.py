@@ -11,7 +11,7 @@ from waystation.agents.document_names import DocumentNames, document_names
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.offload import is_too_large, preview
 from waystation.domain.compaction.tokens import fixed_tokens
-from waystation.domain.messages import ToolResult, ToolUse
+from waystation.domain.messages import ToolResult, ToolUse, refused_call
 from waystation.domain.parameters import Limits, fault, limited, with_defaults
 from waystation.domain.privacy import Place
 from waystation.domain.projection import Projection
@@ -45,7 +45,7 @@ class Toolbox:
 
     @cached_property
     def offered(self) -> Mapping[str, ToolSpec]:
-        """Every tool by its name, with its limits, in a fixed order. Made once: schemas take milliseconds."""
+        """Every tool by its name, with its limits, in a fixed order."""
         return {tool.name: self._limited(tool.spec) for tool in self.tools}
 
     @cached_property
@@ -87,9 +87,9 @@ class Toolbox:
         if any(back.call_id == call.id for back in at.handed_back):
             refusal = None  # what a subagent has done by then is not thrown away
         if tool is None or refusal is not None:
-            return _error(call, refusal or OUTCOME_UNKNOWN)
+            return refused_call(call, refusal or OUTCOME_UNKNOWN)
         if not tool.repeatable and not await self.transcripts.record_tool_intent(at.fence, call.id):
-            return _error(call, OUTCOME_UNKNOWN)
+            return refused_call(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
             text = await tool.call(await _with_originals(tool, self._complete(call), names), at)
@@ -146,10 +146,6 @@ async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
             return {key: await _original(item, names) for key, item in value.items()}
         case _:
             return value
-
-
-def _error(call: ToolUse, message: str) -> ToolResult:
-    return ToolResult(tool_use_id=call.id, content=message, is_error=True)
 
 
 def _complaint(error: ValidationError) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from waystation.agents.tools.results import result_lines
+from waystation.agents.tools.results import ResultLines, results_of
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.domain.citations import citations_in
 from waystation.domain.delegation import HandedBack
@@ -14,7 +14,6 @@ from waystation.ports import WorkStore
 
 TITLE_CHARACTERS = 60
 SOURCES = 20
-OPEN_PREFIXES = ("open: ", "gap: ", "contradiction: ")
 
 
 class DelegateInput(ToolInput):
@@ -51,22 +50,20 @@ class Delegate(TypedTool[DelegateInput]):
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
             raise ToolRefused("This subagent was not started. Do this part yourself.")
-        run_id = f"{at.run.task_id}/{back.id}"
-        lines = result_lines(await self._work.deliverable(run_id), await self._work.notes(at.run.task_id, run_id))
-        return _presented(back, arguments, lines, at.page_characters // 2)
+        handed_in = await results_of(self._work, at.run.task_id, back.id)
+        return _presented(back, arguments, handed_in, at.page_characters // 2)
 
 
-def _presented(back: HandedBack, asked: DelegateInput, lines: Sequence[str], characters: int) -> str:
+def _presented(back: HandedBack, asked: DelegateInput, handed_in: ResultLines, characters: int) -> str:
     state = "partial" if back.partial else "done"
-    found = [line for line in lines if not line.startswith(OPEN_PREFIXES)]
-    left_open = [line for line in lines if line.startswith(OPEN_PREFIXES)]
+    found = handed_in.claims
     names = dict.fromkeys(citation.document for line in found for citation in citations_in(line))
     head = [
         f'<subagent id="{back.id}" role="{asked.role}" title="{asked.title}" state="{state}">',
         *([f"It ended early: {back.reason}"] if back.reason else []),
         f"{len(found)} results" + (f" from {', '.join([*names][:SOURCES])}" if names else ""),
     ]
-    shown, rest = _fitting([*left_open, *found], characters - sum(map(len, head)))
+    shown, rest = _fitting([*handed_in.left_open, *found], characters - sum(map(len, head)))
     more = [f'{rest} more lines are not shown here: expand with id "{back.id}" shows all of them.'] if rest else []
     return "\n".join([*head, *shown, *more, "</subagent>"])
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from waystation.agents.earlier import EarlierTasks
-from waystation.agents.tools.results import result_lines
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.agents.tools.results import results_of
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, stretch
 from waystation.domain.compaction.units import units_of
 from waystation.domain.delegation import parent_of
-from waystation.domain.errors import StoreError
+from waystation.domain.errors import TextMissing
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.passages import render, tool_names
@@ -18,9 +18,6 @@ from waystation.domain.projection import FIRST, LATER, urgent
 from waystation.ports import DocumentStore, TranscriptStore, WorkStore
 
 _MESSAGE = re.compile(r"m\d+")
-WINDOW_SHARE = 6
-"""A page has a sixth as many characters as the window has tokens, in whatever script it is written."""
-
 LINES_AROUND = 20
 """Before and behind the lines of a document's passage."""
 
@@ -60,9 +57,7 @@ class Expand(TypedTool[ExpandInput]):
         text = await self._text(wanted, at)
         if arguments.first >= len(text):
             raise ToolRefused(f"They have {len(text):,} characters; there is none from number {arguments.first:,} on.")
-        end = arguments.first + min(at.page_characters // 2, at.window // WINDOW_SHARE)
-        rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
-        return f"{text[arguments.first : end]}{rest}"
+        return stretch(text, arguments.first, at)
 
     async def _text(self, wanted: str, at: CallSite) -> str:
         if _MESSAGE.fullmatch(wanted):
@@ -74,8 +69,7 @@ class Expand(TypedTool[ExpandInput]):
         return await self._passage(wanted, at)
 
     async def _handed_in(self, wanted: str, at: CallSite) -> str:
-        run_id = f"{at.run.task_id}/{wanted}"
-        lines = result_lines(await self._work.deliverable(run_id), await self._work.notes(at.run.task_id, run_id))
+        lines = (await results_of(self._work, at.run.task_id, wanted)).lines
         if not lines:
             raise ToolRefused(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
@@ -107,7 +101,7 @@ class Expand(TypedTool[ExpandInput]):
     async def _document(self, passage: Passage) -> str:
         try:
             lines = (await self._documents.get_text(passage.blob)).splitlines()
-        except StoreError:
+        except TextMissing:
             raise ToolRefused(f"The document behind {passage.short_id} is not kept any more.") from None
         first = max(1, passage.first_line - LINES_AROUND)
         shown = lines[first - 1 : passage.last_line + LINES_AROUND]

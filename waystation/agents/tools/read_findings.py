@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from waystation.agents.tools.results import result_lines
+from waystation.agents.tools.results import results_of
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.projection import FIRST, urgent
 from waystation.ports import TaskStore, WorkStore
@@ -43,8 +43,7 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
         plan = await self._tasks.plan(at.run.task_id)
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
-        run_id = f"{at.run.task_id}/{step_id}"
-        return result_lines(await self._work.deliverable(run_id), await self._work.notes(at.run.task_id, run_id))
+        return (await results_of(self._work, at.run.task_id, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:

@@ -2,14 +2,10 @@
 
 from pydantic import Field
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
-from waystation.domain.errors import StoreError
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, stretch
+from waystation.domain.errors import TextMissing
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentStore
-
-WINDOW_SHARE = 6
-"""A page has a sixth as many characters as the window has tokens: it must not be put into the store again, in whatever
-script it is written."""
 
 
 class ReadStoredInput(ToolInput):
@@ -35,10 +31,8 @@ class ReadStored(TypedTool[ReadStoredInput]):
         """The page, and where to go on."""
         try:
             text = await self._texts.get_text(arguments.id)
-        except StoreError as error:
+        except TextMissing as error:
             raise ToolRefused(f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer.") from error
         if arguments.first >= len(text):
             raise ToolRefused(f"It has {len(text):,} characters; there is none from number {arguments.first:,} on.")
-        end = arguments.first + min(at.page_characters // 2, at.window // WINDOW_SHARE)
-        rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
-        return f"{text[arguments.first : end]}{rest}"
+        return stretch(text, arguments.first, at)

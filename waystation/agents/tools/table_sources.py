@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from waystation.agents.tools.read_document import find
 from waystation.agents.tools.tool import ToolRefused
-from waystation.domain.documents import marked_place, named, place_of
+from waystation.domain.documents import Document, marked_place, named, place_of
 from waystation.ports import DocumentStore, TableText
 
 MOST_CHARACTERS = 20_000_000
@@ -50,10 +50,11 @@ class TableSources:
             ToolRefused: there is no such document, lines are missing in it or are not of one place, or all of it is too
                 large.
         """
+        documents = await self._documents.documents(task_id)
         found: list[TableSource] = []
         room = MOST_CHARACTERS
         for name, source in tables.items():
-            found.append(await self._one(task_id, source, name, heading=name not in headless))
+            found.append(await self._one(documents, source, name, heading=name not in headless))
             room -= len(found[-1].text.text)
             if room < 0:
                 raise ToolRefused(
@@ -62,8 +63,7 @@ class TableSources:
                 )
         return tuple(found)
 
-    async def _one(self, task_id: str, source: str, name: str, *, heading: bool) -> TableSource:
-        documents = await self._documents.documents(task_id)
+    async def _one(self, documents: tuple[Document, ...], source: str, name: str, *, heading: bool) -> TableSource:
         asked = None if named(source, documents) else _WITH_LINES.fullmatch(source)
         document = find(asked["document"] if asked else source, documents)
         lines = (await self._documents.get_text(document.blob)).splitlines() or [""]

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cache
 from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -21,6 +22,9 @@ from waystation.ports import ToolSpec
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""
+WINDOW_SHARE = 6
+"""A stretch has at most a sixth as many characters as the window has tokens: it must not be put into the store again,
+in whatever script it is written."""
 
 
 class ToolInput(BaseModel):
@@ -124,6 +128,12 @@ class _Untitled(GenerateJsonSchema):
         return {name: part for name, part in whole.items() if name not in {"title", "description"}}
 
 
+@cache
+def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
+    """Made once a process: it takes milliseconds, and every leg and compaction asks for those of all tools."""
+    return model.model_json_schema(schema_generator=_Untitled)
+
+
 class TypedTool(Tool, Generic[InputT]):
     """A tool whose arguments are a pydantic model."""
 
@@ -132,8 +142,7 @@ class TypedTool(Tool, Generic[InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the model's JSON schema."""
-        schema = self.input_model.model_json_schema(schema_generator=_Untitled)
-        return ToolSpec(name=self.name, description=self.description, input_schema=schema)
+        return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
 
     async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
         """Validate, then run."""
@@ -156,3 +165,10 @@ def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
     if not taken and lines:
         return [lines[0][:characters] + " …"], len(lines) == 1
     return taken, len(taken) == len(lines)
+
+
+def stretch(text: str, first: int, at: CallSite) -> str:
+    """Characters of a text from this number on, at most half a page of them, and where it goes on."""
+    end = first + min(at.page_characters // 2, at.window // WINDOW_SHARE)
+    rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
+    return f"{text[first:end]}{rest}"

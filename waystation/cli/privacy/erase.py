@@ -10,6 +10,7 @@ from waystation.cli.console import confirmed, print_json, print_text, say
 from waystation.cli.failures import WORK_FAILED
 from waystation.cli.options import JsonOption
 from waystation.cli.privacy.find import TypeOption, ValueArgument, given, say_limits, told
+from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
 from waystation.client_erase import Receipt, erase, last_receipt, require_at_rest, under_way
 from waystation.client_persons import Search, searching
@@ -73,7 +74,7 @@ async def _erase(value: str, kind: str | None, *, histories: bool, yes: bool) ->
         if not yes and not await confirmed(f"Put {ERASED} in place of all this? It cannot be undone. [y/N]"):
             say("nothing was erased")
             return None
-        await _require_workers(client)
+        await require_workers(client)
         return await erase(search, found, histories=histories)
 
 
@@ -82,7 +83,7 @@ async def _printed_again(value: str, kind: str | None) -> Receipt | None:
     async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
         if await under_way(search):
             say("an order for this value is under way: its receipt comes when it has been carried out")
-            await _require_workers(client)
+            await require_workers(client)
         receipt = await last_receipt(search)
     if receipt is None:
         say("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
@@ -99,11 +100,6 @@ async def _say_earlier(search: Search) -> None:
                 f"an order for this value was carried out {earlier.at:%Y-%m-%d %H:%M} UTC (receipt {earlier.id}): "
                 "`--receipt` prints what it did"
             )
-
-
-async def _require_workers(client: Client) -> None:
-    if unattended := await client.unattended_queues():
-        raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
 
 
 def written(receipt: Receipt) -> str:

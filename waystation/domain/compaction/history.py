@@ -32,8 +32,8 @@ def current(transcript: Transcript) -> Transcript:
     trail: list[Record] = []
     taken = 0
     for record in transcript.records:
-        messages += transcript.messages[taken : _place(record, transcript)]
-        taken = max(taken, _place(record, transcript))
+        messages += transcript.messages[taken : place_of(record, transcript)]
+        taken = max(taken, place_of(record, transcript))
         if not isinstance(record, Rewound):
             trail.append(record)
         elif (target := places.get(record.message_id)) is not None:
@@ -76,7 +76,8 @@ def restore(transcript: Transcript, compaction: str, record_id: str) -> Restored
     return Restored(id=record_id, record_id=record.id)
 
 
-def _place(record: Record, transcript: Transcript) -> int:
+def place_of(record: Record, transcript: Transcript) -> int:
+    """How many messages had been said when it was recorded."""
     return len(transcript.messages) if record.after is None else record.after
 
 
@@ -87,7 +88,7 @@ def _until(trail: Sequence[Record], transcript: Transcript, target: int, left: S
     return [
         record
         for record in trail
-        if (record.id in pins if isinstance(record, Pinned) else _place(record, transcript) <= target)
+        if (record.id in pins if isinstance(record, Pinned) else place_of(record, transcript) <= target)
         or (isinstance(record, Restored) and record.record_id in pins)
     ]
 

@@ -1,0 +1,103 @@
+"""A store that does not answer is not one in which a text is missing: the work is tried again, and nobody is told that
+what they look for is gone.
+"""
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.tellings import Kept, TellingActivities, TellRequest
+from activities.updates import UpdateActivities, Updated, UpdateRequest
+from tests.agents.office import NOON, Office, use
+from tests.agents.test_editor import asking
+from tests.agents.test_librarian import PILOT, shelf
+from tests.agents.test_publisher import DRAFT, PROGRESS, hand_in
+from waystation.adapters.store import SqlStore
+from waystation.agents.earlier import EarlierTasks
+from waystation.agents.editor import Editor
+from waystation.domain.document_changes import DocumentsUpdate
+from waystation.domain.errors import StoreUnavailable, TextMissing
+from waystation.domain.telling import Telling
+from waystation.domain.told import Words
+
+GONE = "0" * 64
+
+
+class AwayStore(SqlStore):
+    """Texts cannot be read from it now."""
+
+    async def get_text(self, blob: str) -> str:
+        raise StoreUnavailable("the database does not answer")
+
+
+class ForgottenStore(SqlStore):
+    """All texts are gone from it."""
+
+    async def get_text(self, blob: str) -> str:
+        raise TextMissing(blob)
+
+
+def put(office: Office, kind: type[SqlStore]) -> None:
+    office.store = kind(office.store.database, office.clock, office.store_id)
+
+
+async def test_an_agent_is_refused_a_stored_result_that_is_missing_and_none_while_the_store_is_away(
+    office: Office,
+) -> None:
+    call = use("read_stored", id=GONE)
+    assert (await office.call(call)).startswith("ERROR Nothing is stored under")
+    put(office, AwayStore)
+    with pytest.raises(StoreUnavailable):
+        await office.call(call)
+
+
+async def test_the_document_behind_a_passage_is_kept_while_the_store_is_away(bare_office: Office) -> None:
+    later = await shelf(bare_office, "task-1", PILOT)
+    await later.remember()
+    call = use("expand", id=later.in_memory[0].short_id)
+    put(later.office, ForgottenStore)
+    assert (await later.office.call(call)).endswith("is not kept any more.")
+    put(later.office, AwayStore)
+    with pytest.raises(StoreUnavailable):
+        await later.office.call(call)
+
+
+async def test_an_earlier_report_that_was_forgotten_is_none_and_one_that_cannot_be_read_now_is_tried_again(
+    office: Office,
+) -> None:
+    await hand_in(office, "writing", DRAFT)
+    await office.publisher.publish(office.ref, PROGRESS)
+
+    async def report(kind: type[SqlStore]) -> str | None:
+        texts = kind(office.store.database, office.clock, office.store_id)
+        return await EarlierTasks(office.store, texts).report(office.run_ref(), office.task_id, "session")
+
+    assert await report(SqlStore) is not None
+    assert await report(ForgottenStore) is None
+    with pytest.raises(StoreUnavailable):
+        await report(AwayStore)
+
+
+async def test_instructions_are_refused_where_they_are_missing_and_awaited_where_the_store_is(office: Office) -> None:
+    request = asking(office, action="compact", instructions=GONE)
+    refused = await Editor(office.condenser).edit(request)
+    assert (refused.state, "not in the task's store" in refused.reason) == ("refused", True)
+    put(office, AwayStore)
+    with pytest.raises(StoreUnavailable):
+        await Editor(office.condenser).edit(request)
+
+
+async def test_words_and_documents_that_people_send_are_refused_only_where_they_are_missing(office: Office) -> None:
+    told = TellRequest(task_id=office.task_id, words=Words(telling=Telling(number=1, told_at=NOON), message=GONE))
+    update = DocumentsUpdate(number=1, given=GONE, updated_at=NOON)
+    changed = UpdateRequest(task_id=office.task_id, update=update)
+
+    async def both() -> tuple[Kept, Updated]:
+        kept = await TellingActivities(office.store, office.store).keep(told)
+        return kept, await UpdateActivities(office.store, office.store).update(changed)
+
+    assert all("not in the task's store" in one.reason for one in await both())
+    put(office, AwayStore)
+    with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
+        await TellingActivities(office.store, office.store).keep(told)
+    with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
+        await UpdateActivities(office.store, office.store).update(changed)

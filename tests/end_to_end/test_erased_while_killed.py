@@ -1,0 +1,97 @@
+"""Everything is killed right after somebody ordered to erase a person: the order is carried out all the same."""
+
+import asyncio
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.end_to_end.harbours import ASKED, write_harbours
+from tests.end_to_end.messages_server import running_messages_server
+from tests.end_to_end.shell import Shell
+from tests.end_to_end.test_killed_platform import kill_everything, platform
+from tests.running import until
+from waystation.adapters.temporal.run_file import read_run_file
+from waystation.client import Client
+from waystation.client_erase import require_at_rest, under_way
+from waystation.client_persons import searching
+from waystation.domain.errors import BadInput
+from waystation.settings import Settings
+
+MAIL = "ada.lovelace@example.com"
+
+
+async def until_at_rest() -> None:
+    """The task's documents are in memory: before that, nobody is erased."""
+    settings = Settings()
+    async with searching(settings, MAIL, None) as search, await Client.connect(settings) as client:
+        found = await search.found()
+        assert found.traces
+
+        async def rests() -> bool:
+            try:
+                await require_at_rest(client, settings, found)
+            except BadInput:
+                return False
+            return True
+
+        await until(rests)
+
+
+async def until_ordered() -> int:
+    """The order is with the server; returns how often the person is still there."""
+    async with searching(Settings(), MAIL, None) as search:
+        await until(lambda: under_way(search))
+        return sum(trace.count for trace in (await search.found()).traces)
+
+
+@contextmanager
+def standing_still(home: Path) -> Generator[None]:
+    """Workers that stand still take no order: what is killed meanwhile has carried out nothing."""
+    run = read_run_file(home / "run.json")
+    assert run is not None
+    workers = psutil.Process(run.workers.pid)
+    workers.suspend()
+    try:
+        yield
+    finally:
+        with suppress(psutil.NoSuchProcess):  # it was killed
+            workers.resume()
+
+
+@contextmanager
+def ordered(shell: Shell, log: Path) -> Generator[None]:
+    """A command to erase the person, which is killed in the end."""
+    command = shell.start("privacy", "erase", MAIL, "--yes", log=log)
+    try:
+        yield
+    finally:
+        command.kill()
+        command.wait()
+
+
+@pytest.mark.timeout(600)
+def test_an_erasure_whose_command_and_platform_are_killed_as_it_begins_ends_by_itself_and_has_a_receipt(
+    tmp_path: Path,
+) -> None:
+    folder = write_harbours(tmp_path / "harbours")
+    (folder / "letter.md").write_text(f"The harbour of Nordvik was closed by silt, wrote {MAIL} in 1872.\n")
+    with running_messages_server(delay=0.0) as server, platform(tmp_path / "home", server) as shell:
+        task = str(shell.json("submit", ASKED, "--docs", str(folder), "--detach")["task_id"])
+        assert shell.answer_until_over(task) == "done"
+        with shell.as_own():
+            asyncio.run(until_at_rest())
+            with standing_still(shell.home), ordered(shell, tmp_path / "erase.log"):
+                there = asyncio.run(until_ordered())
+                kill_everything(shell.home)
+        assert there > 0
+
+        assert shell.run("up").returncode == 0
+        receipt = shell.json("privacy", "erase", MAIL, "--receipt")
+        found = shell.run("privacy", "find", MAIL)
+        assert receipt["found"]["documents"] >= 1
+        assert (receipt["left"], receipt["originals"]) == ({}, 1)
+        assert receipt["known_as"]
+        assert (found.returncode, found.stdout) == (1, "found nowhere\n")

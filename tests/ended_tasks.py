@@ -1,0 +1,47 @@
+"""Tasks in a store without a server, as tests of commands begin with them: as they were asked for, and ended."""
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.domain.budget import Usage
+from waystation.domain.pricing import PRICES
+from waystation.domain.task import (
+    SourceDocument,
+    StepProgress,
+    TaskPhase,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    session_hash,
+    task_id_of,
+    tenant_hash,
+)
+from waystation.seen import as_stored
+from waystation.settings import Settings
+from waystation.terms import task_terms
+
+
+async def row_of(store: SqlStore, request: TaskRequest, settings: Settings) -> TaskRow:
+    """What is stored of a task when it is submitted."""
+    ref = TaskRef(
+        store_id=await store.store_id(),
+        tenant=tenant_hash(request.tenant),
+        session=session_hash(request.tenant, request.session),
+        task_id=task_id_of(request),
+    )
+    terms = task_terms(request, settings, PRICES, utc_now().date())
+    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
+
+
+async def keep_ended_task(settings: Settings) -> str:
+    """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
+    settings.home.mkdir()
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = await row_of(store, TaskRequest(question="Which?", request_id="r1"), settings)
+    await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
+    steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)
+    over = as_stored(row, TaskPhase.PARTIAL).model_copy(
+        update={"steps": steps, "report": await store.put_text("# Report")}
+    )
+    await store.finish(row.ref.task_id, over)
+    await store.aclose()
+    return row.ref.task_id
