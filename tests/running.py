@@ -27,7 +27,7 @@ from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.client_edits import edit_finished
+from waystation.client.edits import edit_finished
 from waystation.domain.amount import Limit
 from waystation.domain.edits import EditInput
 from waystation.domain.session import Admission, SessionStart

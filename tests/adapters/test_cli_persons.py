@@ -12,7 +12,7 @@ from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.cli.failures import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
 from waystation.cli.privacy.erase import written
-from waystation.client_erase import Receipt
+from waystation.client.erase import Receipt
 from waystation.domain.persons import Whereabouts
 from waystation.domain.redaction import Original
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, tenant_hash

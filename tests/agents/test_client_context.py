@@ -8,7 +8,7 @@ from tests.agents.office import TASK, Office, use
 from tests.unit.histories import prose
 from waystation.agents.rewinder import Rewinder
 from waystation.cli.render_context import context_text
-from waystation.client_context import RESULT_LAYERS, AgentContext, contexts
+from waystation.client.context import RESULT_LAYERS, AgentContext, contexts
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import Measure, request_tokens

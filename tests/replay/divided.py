@@ -19,7 +19,7 @@ from tests.post import letter
 from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.client_documents import kept, read_again
+from waystation.client.documents import kept, read_again
 from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
 from workers.tools import Reach
 from workflows.task import TaskWorkflow

@@ -8,7 +8,7 @@ import pytest
 
 from waystation.cli.forget import told
 from waystation.cli.main import run
-from waystation.client_forget import Gone, remains
+from waystation.client.forget import Gone, remains
 from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.settings import Settings
 from waystation.stores import opened_store

@@ -8,7 +8,7 @@ import pytest
 from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client_restore import restored_for_owner
+from waystation.client.restore import restored_for_owner
 from waystation.domain.edits import EditInput
 from waystation.domain.errors import UnknownTask
 from waystation.settings import Settings

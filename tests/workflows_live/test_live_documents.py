@@ -10,7 +10,7 @@ from tests.crew import SAID, Crew, terms
 from tests.running import Counter, opened_parts, request, working
 from waystation.agents.recollection import as_passages
 from waystation.client import Client
-from waystation.client_forget import Selection, forget, selected
+from waystation.client.forget import Selection, forget, selected
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryQuery
 from waystation.domain.names import remembering_id

@@ -10,7 +10,7 @@ from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client_documents import GivenAgain, kept, nothing_new, read_again, require_at_work
+from waystation.client.documents import GivenAgain, kept, nothing_new, read_again, require_at_work
 from waystation.domain.document_changes import DocumentSet
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput

@@ -13,8 +13,8 @@ from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
 from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.client import Client
-from waystation.client_erase import erase, require_at_rest
-from waystation.client_persons import searching
+from waystation.client.erase import erase, require_at_rest
+from waystation.client.persons import searching
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.persons import ERASED, Whereabouts, summed

@@ -12,7 +12,7 @@ from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
-from waystation.client_forget import Selection, forget, selected
+from waystation.client.forget import Selection, forget, selected
 from waystation.domain.errors import BadInput
 from waystation.domain.forgetting import Forgotten
 from waystation.domain.leg import RunRef

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client_sessions import ForkWish, register_fork
+from waystation.client.sessions import ForkWish, register_fork
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput, RequestConflict
 from waystation.domain.fork import Reused

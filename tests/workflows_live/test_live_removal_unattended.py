@@ -9,8 +9,8 @@ from tests.crew import Crew
 from tests.running import TENANT, Counter, opened_parts, until, working
 from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest, known_by_placeholder, parts_with_vault
 from waystation.client import Client
-from waystation.client_erase import last_receipt, order_for
-from waystation.client_persons import searching
+from waystation.client.erase import last_receipt, order_for
+from waystation.client.persons import searching
 from waystation.domain.forgetting import CarriedOut, ForgetOrder
 from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
 from waystation.domain.persons import ERASED, Whereabouts

@@ -10,7 +10,7 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client_sessions import checked_words, with_tellings
+from waystation.client.sessions import checked_words, with_tellings
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput

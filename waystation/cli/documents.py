@@ -14,7 +14,7 @@ from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.options import ByOption, JsonOption, TaskArgument
 from waystation.cli.render import counted
 from waystation.client import Client
-from waystation.client_documents import DocumentsAnswer
+from waystation.client.documents import DocumentsAnswer
 from waystation.domain.documents import REMOVED, Document
 from waystation.settings import Settings
 

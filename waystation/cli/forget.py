@@ -11,7 +11,7 @@ from waystation.cli.moments import past_moment
 from waystation.cli.options import JsonOption
 from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
-from waystation.client_forget import Gone, Selection, forget, selected
+from waystation.client.forget import Gone, Selection, forget, selected
 from waystation.settings import Settings
 
 app = typer.Typer()

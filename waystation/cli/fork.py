@@ -12,7 +12,7 @@ from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.seeing_through import see_through, tell_of, tell_of_unattended
 from waystation.cli.submit import text_of
 from waystation.client import Client
-from waystation.client_sessions import ForkWish
+from waystation.client.sessions import ForkWish
 from waystation.domain.errors import Unreachable
 from waystation.settings import Settings
 

@@ -12,7 +12,7 @@ from waystation.agents.recollection import RECALLED_TOKENS, Recollection, as_pas
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.moments import moment
 from waystation.cli.options import JsonOption
-from waystation.client_looks import resolved
+from waystation.client.looks import resolved
 from waystation.domain.errors import BadInput
 from waystation.domain.excerpts import Excerpt
 from waystation.domain.memory import Kind, MemoryQuery

@@ -1,6 +1,6 @@
 """An agent's next request as text: a table of its layers, and what the numbers are of."""
 
-from waystation.client_context import AgentContext
+from waystation.client.context import AgentContext
 from waystation.domain.layers import RULES, Row
 
 HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")

@@ -9,7 +9,7 @@ from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_restored import said_of
 from waystation.client import Client
-from waystation.client_restore import restored_for_owner
+from waystation.client.restore import restored_for_owner
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
 from waystation.settings import Settings

@@ -10,7 +10,7 @@ from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import message_text
 from waystation.cli.render_log import log_texts
 from waystation.client import Client
-from waystation.client_looks import require_words
+from waystation.client.looks import require_words
 from waystation.domain.compaction.shown import shown
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import Message

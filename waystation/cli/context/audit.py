@@ -13,7 +13,7 @@ from waystation.cli.context.result import print_object
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_log import SHORT_ID
 from waystation.client import Client
-from waystation.client_audit import AgentAudits, SearchedMemory
+from waystation.client.audit import AgentAudits, SearchedMemory
 from waystation.domain.compaction.audit import KINDS, Audit, Item
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.settings import Settings

@@ -12,8 +12,8 @@ from waystation.cli.options import JsonOption
 from waystation.cli.privacy.find import TypeOption, ValueArgument, given, say_limits, told
 from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
-from waystation.client_erase import Receipt, erase, last_receipt, require_at_rest, under_way
-from waystation.client_persons import Search, searching
+from waystation.client.erase import Receipt, erase, last_receipt, require_at_rest, under_way
+from waystation.client.persons import Search, searching
 from waystation.domain.errors import Unreachable
 from waystation.domain.persons import ERASED, Whereabouts
 from waystation.settings import Settings

@@ -10,7 +10,7 @@ from waystation.cli.console import print_json, print_text, say
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.options import JsonOption
 from waystation.cli.privacy.redact import STDIN, read_text
-from waystation.client_persons import Found, searching
+from waystation.client.persons import Found, searching
 from waystation.domain.persons import Trace, Whereabouts, summed
 from waystation.settings import Settings
 

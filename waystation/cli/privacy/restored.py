@@ -6,7 +6,7 @@ import typer
 
 from waystation.cli.console import print_json, say
 from waystation.cli.render_restored import said_of
-from waystation.client_restore import restored_for_tenant
+from waystation.client.restore import restored_for_tenant
 from waystation.settings import Settings
 
 

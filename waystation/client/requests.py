@@ -7,7 +7,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.checked import CitationCheck
 from waystation.agents.publisher import Publisher
-from waystation.client_looks import own_task
+from waystation.client.looks import own_task
 from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.sent import SIGNALS, Origin, origin_of

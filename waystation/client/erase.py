@@ -9,7 +9,7 @@ from temporalio.service import RPCError
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.temporal.persons import carry_out, last_erasure, running
 from waystation.client import Client
-from waystation.client_persons import Found, Search, reached
+from waystation.client.persons import Found, Search, reached
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import remembering_id
 from waystation.domain.persons import WANTED, Erasure, PersonOrder, Whereabouts, fingerprints, summed

@@ -6,7 +6,7 @@ from waystation.adapters.store import SqlStore
 from waystation.agents.auditor import Auditor
 from waystation.agents.document_names import NamingRedactor
 from waystation.agents.recollection import Recollection
-from waystation.client_agents import agents_of
+from waystation.client.agents import agents_of
 from waystation.domain.compaction.audit import Audit
 from waystation.domain.task import TaskRow
 from waystation.domain.value import Value

@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 from waystation.adapters.store import SqlStore
 from waystation.agents.restoring import Restored, restored
-from waystation.client_looks import own_task
+from waystation.client.looks import own_task
 from waystation.domain.errors import WrongKey
 from waystation.domain.task import tenant_hash
 from waystation.keyring import no_key, other_key, present_cipher

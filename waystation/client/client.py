@@ -18,16 +18,16 @@ from pydantic import JsonValue
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.client_agents import agents_of
-from waystation.client_answers import send
-from waystation.client_audit import AgentAudits, SearchedMemory, audits
-from waystation.client_context import AgentContext, contexts
-from waystation.client_documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
-from waystation.client_edits import checked, edit_finished
-from waystation.client_looks import own_task, require_own, require_words, resolved, with_stored, without_report
-from waystation.client_requests import draft, inbox, origins, stored_view, without_answer
-from waystation.client_sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
-from waystation.client_submitting import START_TIMEOUT, handed_in, new_row, session_start
+from waystation.client.agents import agents_of
+from waystation.client.answers import send
+from waystation.client.audit import AgentAudits, SearchedMemory, audits
+from waystation.client.context import AgentContext, contexts
+from waystation.client.documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
+from waystation.client.edits import checked, edit_finished
+from waystation.client.looks import own_task, require_own, require_words, resolved, with_stored, without_report
+from waystation.client.requests import draft, inbox, origins, stored_view, without_answer
+from waystation.client.sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
+from waystation.client.submitting import START_TIMEOUT, handed_in, new_row, session_start
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
-from waystation.client_submitting import new_row
+from waystation.client.submitting import new_row
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
 from waystation.domain.fork import ForkedFrom
 from waystation.domain.forking import forked
