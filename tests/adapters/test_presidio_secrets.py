@@ -17,6 +17,9 @@ set DB_PASSWORD=⟦hunter2⟧
 jdbc.password=⟦p@ss,w0rd;x⟧
 password = ⟦swordfish⟧
   password: ⟦swordfish⟧
+password: ⟦p@ss&w0rd99⟧
+a password=⟦tr0ub4dor&3x!Q⟧
+/login?password=⟦abc123⟧&user=kim, password=⟦hunter22⟧&amp;user=kim
 "DB_PASSWORD": "⟦swordfish⟧"
 "password": "⟦it's me⟧"
 "pass": "⟦hunter2⟧"

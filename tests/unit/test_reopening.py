@@ -98,6 +98,16 @@ def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:
         again(ended("research-1", "research-2"), "writing")
 
 
+def test_a_subagent_is_not_taken_back_without_the_agent_that_used_what_it_found() -> None:
+    state = ended(*ORDER)
+    run = state.runs["research-1"]
+    child = run.model_copy(update={"run": run.run.model_copy(update={"step_id": "research-1.2"})})
+    with pytest.raises(
+        BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: take research-1 back$"
+    ):
+        again(state.with_(runs={**state.runs, "research-1.2": child}), "research-1.2")
+
+
 LIMITED = SessionState(account=Account(limit=Limit(tokens=100_000)))
 
 

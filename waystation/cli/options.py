@@ -13,4 +13,4 @@ RequestOption = Annotated[
 NoteOption = Annotated[
     str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who answers; by default the name of the user.")]
+ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]

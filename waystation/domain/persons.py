@@ -59,7 +59,7 @@ class Whereabouts(StrEnum):
     NOTE = "notes"
     FINDING = "findings and sections"
     REMEMBERED = "passages in memory"
-    OUTBOX = "passages that wait"
+    OUTBOX = "passages that wait or were withdrawn"
     VAULT = "vault"
     REPORT_FILE = "files of reports"
     HISTORY = "workflow histories"

@@ -3,6 +3,7 @@
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.delegation import parent_of, step_of
 from waystation.domain.errors import BadInput
 from waystation.domain.plan import Plan, share_out
 from waystation.domain.rewind import TaskRewind
@@ -15,7 +16,7 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
 
     What the task has left is shared out among the agents that work again; one that gets too little asks for more. The
     plan stays as it was revised, also where research is taken back that a revision has seen: that is noted.
-    Raises BadInput for an agent that never began.
+    Raises BadInput for an agent that never began, and for a subagent, whose work is part of what its step handed in.
     """
     plan = _plan(ended, asked.agent)
     missing = (step.id for step in plan.steps if step.id not in ended.runs)
@@ -50,6 +51,10 @@ def _plan(ended: TaskState, agent: str) -> Plan:
     plan = ended.plan or Plan(steps=())
     if agent not in ended.runs:
         raise BadInput(f"there is no agent {agent!r} that has worked; there are: {', '.join(ended.runs) or 'none'}")
+    if parent_of(agent) is not None:
+        raise BadInput(
+            f"{agent} is a subagent, and {step_of(agent)} has used what it found: take {step_of(agent)} back"
+        )
     return plan
 
 

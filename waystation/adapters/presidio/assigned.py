@@ -20,9 +20,11 @@ _IS = re.compile(
     r"|(?P<beside>\s{1,2})",
     re.IGNORECASE,
 )
+_AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
+"""Within a value: not before the next field of a query, as a character's name of HTML, or as the shell has it."""
 _VALUE = re.compile(
     r"[fbru]{0,2}(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote)"
-    r"|\*{0,2}(?P<bare>[^\s\"'`\\,;()<>&|。、]{1,400})"
+    rf"|\*{{0,2}}(?P<bare>(?:[^\s\"'`\\,;()<>&|。、]|{_AMPERSAND}){{1,400}})"
 )
 _BYPASS = re.compile(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
 _NOT_ITS_END = re.compile(r"[.,;:*}\]]+$")
