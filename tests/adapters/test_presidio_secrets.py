@@ -19,6 +19,7 @@ password = ⟦swordfish⟧
   password: ⟦swordfish⟧
 password: ⟦p@ss&w0rd99⟧
 a password=⟦tr0ub4dor&3x!Q⟧
+PASSWORD=⟦gehe1m99⟧ && make deploy
 /login?password=⟦abc123⟧&user=kim, password=⟦hunter22⟧&amp;user=kim
 "DB_PASSWORD": "⟦swordfish⟧"
 "password": "⟦it's me⟧"

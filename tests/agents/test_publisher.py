@@ -85,7 +85,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
 
 > **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
 
-**Question.** Why did it silt up?
+**Question.** Why?
 
 ## Findings: The research-1
 

@@ -107,7 +107,7 @@ class Publisher:
         there = await handed_over(ref.task_id, self.tasks, self.work)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
-            question=row.request.question,
+            question=row.title,
             draft=there.draft,
             findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
             analysis=there.analysis,

@@ -68,6 +68,8 @@ _ENVIRONMENT = re.compile(
     r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
     r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
 )
+_NEXT_COMMAND = re.compile(r"[ \t]*&&[ \t]*[a-z./]")
+"""Behind an assignment of the shell's."""
 
 
 class _Value(NamedTuple):
@@ -93,7 +95,8 @@ def assigned(text: str) -> Iterator[Hit]:
     for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
         for match in pattern.finditer(text):
             start, end = match.span("secret")
-            if not (is_stand_in(text[start:end]) or is_code(text, start, end) or _PATH.fullmatch(text[start:end])):
+            code = is_code(text, start, end) and not (pattern is _ENVIRONMENT and _NEXT_COMMAND.match(text, end))
+            if not (code or is_stand_in(text[start:end]) or _PATH.fullmatch(text[start:end])):
                 yield Hit("SECRET", start, end, 0.9)
 
 
