@@ -1,11 +1,12 @@
-"""Where an agent that spent its budget gets more: from its task, then its session, and only then from a person."""
+"""Where an agent that spent its budget gets more: from its parent, task or session, and only then from a person."""
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from waystation.domain.amount import Amount
+from waystation.domain.amount import Amount, amount_text
 from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
+from waystation.domain.drawing import drawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.session import Ask, Raised, Settlement
@@ -13,7 +14,7 @@ from waystation.domain.value import Value
 from workflows.board import Board, record
 from workflows.notice import tell_of_request
 from workflows.options import SESSION_ANSWER
-from workflows.waiting import wait_for_answer
+from workflows.relief import wait_for_money
 
 
 class BudgetGate:
@@ -24,7 +25,7 @@ class BudgetGate:
 
     async def pass_(self, step_id: str) -> None:
         """Come back when the agent has more or has to deliver what it has, when an edit is to be carried out first, or
-        the workflow wants its agents back.
+        the workflow wants its agents back. It has more also where money comes free while a person is asked.
 
         No activity runs meanwhile, so that a pause holds no worker slot; a request that is open stays open through
         continue-as-new.
@@ -33,7 +34,7 @@ class BudgetGate:
             if not self._board.run(step_id).halted and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
-        await wait_for_answer(self._board, step_id)
+        await wait_for_money(self._board, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
         """From its task or its session; also where the agent has ended, or is wanted back."""
@@ -58,10 +59,11 @@ class BudgetGate:
         return any(approval.agent == step_id for approval in self._board.state.pending)
 
     def _drawn(self, step_id: str) -> bool:
-        state, drawn = self._board.state.drawn(step_id)
-        if drawn.nothing:
+        """Histories in which subagents drew nothing from their parents must still replay."""
+        helped = drawn(self._board.state, step_id, from_parent=workflow.patched("subagents-draw-on-parents"))
+        if helped is None:
             return False
-        self._board.change(state.with_run(state.runs[step_id].after_grant(drawn)))
+        self._board.change(helped)
         return True
 
     async def _ask_session(self, step_id: str) -> None:
@@ -99,7 +101,8 @@ class BudgetGate:
     def _stop(self, step_id: str) -> None:
         """Nobody is asked: the agent delivers what it has."""
         run = self._board.run(step_id)
-        reason = run.halted or f"its budget is spent, and the mode is {self._mode}"
+        short = f"its next call may cost {amount_text(run.needed)} more than it has left"
+        reason = run.halted or f"{short}, and the mode is {self._mode}"
         self._board.change(self._board.state.with_run(run.cannot_go_on(reason)))
 
     @property

@@ -1,5 +1,6 @@
 """How an agent waits for a person's answer: until it comes, its deadline passes, or something comes between."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from temporalio import workflow
@@ -12,9 +13,13 @@ from workflows.board import Board, record
 from workflows.notice import tell_of_request
 
 
-async def wait_for_answer(board: Board, step_id: str) -> None:
-    """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, or an
-    edit of the agent's context is to be carried out first.
+def _never() -> bool:
+    return False
+
+
+async def wait_for_answer(board: Board, step_id: str, settled: Callable[[], bool] = _never) -> None:
+    """Come back when a person has answered, nobody did until the deadline, the workflow wants its agents back, an edit
+    of the agent's context is to be carried out first, or it is settled without a person.
 
     Several requests of an agent are made in one moment, and have one deadline.
     """
@@ -22,9 +27,12 @@ async def wait_for_answer(board: Board, step_id: str) -> None:
     deadline = None if request is None or _is_overdue(board, request) else request.answer_by
     left = None if deadline is None else max(deadline - workflow.now(), timedelta())
     try:
-        await workflow.wait_condition(lambda: _is_over(board, step_id), timeout=left, timeout_summary="deadline")
+        await workflow.wait_condition(
+            lambda: settled() or _is_over(board, step_id), timeout=left, timeout_summary="deadline"
+        )
     except TimeoutError:
-        await _expire(board, step_id)
+        if not await _expire(board, step_id):
+            await workflow.wait_condition(lambda: settled() or _is_over(board, step_id))
 
 
 def _requests(board: Board, step_id: str) -> tuple[Approval, ...]:
@@ -36,23 +44,23 @@ def _is_over(board: Board, step_id: str) -> bool:
     return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.stopping
 
 
-async def _expire(board: Board, step_id: str) -> None:
-    """The deadline has passed."""
+async def _expire(board: Board, step_id: str) -> bool:
+    """The deadline has passed. False where the requests still wait."""
     now, state, requests = workflow.now(), board.state, _requests(board, step_id)
     if not requests:  # answered in the same moment
-        return
+        return True
     if board.start.terms.unattended.then == "wait":
         board.change(state.with_(notes=merged(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
             await tell_of_request(board, Event.OVERDUE, request)
-        await workflow.wait_condition(lambda: _is_over(board, step_id))
-        return
+        return False
     for request in requests:
         state = _expired(state, request, now)
     board.change(state)
     await record(board, *(_closed(request, now) for request in requests))
     for request in requests:
         await tell_of_request(board, Event.EXPIRED, request)
+    return True
 
 
 def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:

@@ -19,6 +19,7 @@ from tests.unit.task_values import NOON, PLAN, REF, TERMS
 from waystation.domain import approvals, session_state
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.drawing import drawn
 from waystation.domain.errors import Overdrawn
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
@@ -144,11 +145,8 @@ class Stored(RuleBasedStateMachine):
         if picked is None:
             return
         task_id, step_id, before, _ = picked
-        state, drawn = before.drawn(step_id)
-        if drawn.nothing:
-            assert state == before
-        else:
-            self.keep(task_id, state.with_run(state.runs[step_id].after_grant(drawn)))
+        if (helped := drawn(before, step_id)) is not None:
+            self.keep(task_id, helped)
 
     @rule(target=asks, data=st.data())
     def ask(self, data: st.DataObject) -> str | MultipleResults[str]:

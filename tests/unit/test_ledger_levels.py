@@ -8,6 +8,7 @@ from tests.unit.task_values import PLAN, REF, TERMS
 from waystation.domain import session_state
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.drawing import from_task
 from waystation.domain.errors import Overdrawn
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
@@ -80,7 +81,7 @@ class Levels(RuleBasedStateMachine):
         task_id, step_id = self._pick(data, "spent")
         if step_id is None:
             return
-        state, drawn = self.tasks[task_id].drawn(step_id)
+        state, drawn = from_task(self.tasks[task_id], step_id)
         if drawn.nothing:
             assert state == self.tasks[task_id]
             return

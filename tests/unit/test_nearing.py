@@ -17,6 +17,7 @@ from tests.unit.task_values import (
 )
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Standing, approve, authorised
+from waystation.domain.drawing import from_task
 from waystation.domain.leg import LegOutcome, TurnLimit
 from waystation.domain.session import Answer
 from waystation.domain.task_state import TaskState
@@ -59,7 +60,7 @@ def test_after_a_raise_by_a_person_it_is_warned_of_once_more_with_the_new_limit(
 
 
 def test_what_an_agent_draws_from_its_task_or_was_authorised_in_advance_makes_no_second_warning() -> None:
-    state, drawn = spent(working(), "research-1").drawn("research-1")
+    state, drawn = from_task(spent(working(), "research-1"), "research-1")
     assert not drawn.nothing
     state = spent(state.with_run(state.runs["research-1"].after_grant(drawn)), "research-1", tokens=44_000)
     request = state.request_for("research-1", NOON)

@@ -3,6 +3,7 @@ from inline_snapshot import snapshot
 
 from tests.unit.notice_values import ASKED, REQUEST, ended
 from waystation.domain.amount import Amount
+from waystation.domain.drawing import FREED
 from waystation.domain.notices import Event, Notice, fields, text
 from waystation.domain.outlook import Outlook
 from waystation.domain.task import TaskPhase
@@ -63,6 +64,15 @@ def test_a_deadline_that_passed_says_what_happens_now() -> None:
     )
     assert text(of(Event.EXPIRED), None) == (
         "*Nobody answered `harbours-1` until its deadline: the agent delivers what it has.* "
+        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+    )
+
+
+def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
+    request = REQUEST.model_copy(update={"decision": "withdrawn", "note": FREED})
+    told = text(of(Event.WITHDRAWN).model_copy(update={"request": request}), None)
+    assert told == (
+        "*`harbours-1` needs no answer any more: money came free, and it goes on with that.* "
         f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
     )
 
@@ -131,8 +141,11 @@ def test_a_notice_has_the_same_id_whenever_it_is_made_and_another_for_every_othe
     assert later.delivery_id == ASKED.delivery_id
     second = ASKED.model_copy(update={"request": REQUEST.model_copy(update={"request_id": "harbours-2"})})
     endings = [ended(phase) for phase in TaskPhase if phase.over]
-    ids = {notice.delivery_id for notice in (ASKED, second, of(Event.OVERDUE), of(Event.EXPIRED), *endings)}
-    assert len(ids) == 4 + len(endings)
+    ids = {
+        notice.delivery_id
+        for notice in (ASKED, second, of(Event.OVERDUE), of(Event.EXPIRED), of(Event.WITHDRAWN), *endings)
+    }
+    assert len(ids) == 5 + len(endings)
 
 
 def test_the_summary_fits_the_temporal_ui() -> None:

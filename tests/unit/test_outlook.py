@@ -9,6 +9,7 @@ from tests.unit.task_values import after_leg, finished, totals, working
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.drawing import FREED
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
 from waystation.domain.outlook import Outlook, outlook
@@ -162,6 +163,8 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     )
     unasked = granted.model_copy(update={"by": IN_ADVANCE, "note": "1 of 3"})
     assert answer_text(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    relieved = ASKING.model_copy(update={"decision": "withdrawn", "note": FREED})
+    assert answer_text(relieved, over=False) == f"{asked}; withdrawn: money came free, and it goes on with that"
     assert answer_text(ASKING, over=False) == f"{asked}; not answered yet"
     assert answer_text(ASKING, over=True) == f"{asked}; nobody answered"
 

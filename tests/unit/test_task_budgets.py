@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.drawing import from_task
 from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
 from waystation.domain.moves import AskMoney
@@ -55,7 +56,7 @@ def test_shares_never_pass_what_the_task_has_left_in_any_unit(budget: Limit, age
 def test_a_spent_agent_draws_half_a_share_in_the_units_that_it_lacks(needed: Amount, drawn: Amount) -> None:
     budget, agent = Limit(tokens=200_000, micro_usd=1_000_000), Limit(tokens=30_000, micro_usd=100_000)
     state = spent(working(budget, agent), Amount(tokens=29_500, micro_usd=99_500), needed)
-    after, given_out = state.drawn("research-1")
+    after, given_out = from_task(state, "research-1")
     assert given_out == drawn
     assert after.account.reserved["research-1"] == agent.amount + drawn
     assert after.account.limit.covers(after.account.spent + after.account.held)
@@ -82,11 +83,11 @@ def test_an_agent_asks_in_the_units_that_it_lacks_for_its_share_again_or_for_wha
 def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
     state = working(Limit(micro_usd=440_000), Limit(micro_usd=100_000))
     state = spent(state, Amount(tokens=9, micro_usd=99_000), Amount(micro_usd=900))
-    assert state.drawn("research-1")[1] == Amount()
+    assert from_task(state, "research-1")[1] == Amount()
     answer = Answer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
     answered = state.session_answered(answer).session_answered(answer)
     assert answered.account.limit == Limit(micro_usd=540_000)
-    assert answered.drawn("research-1")[1] == Amount(micro_usd=50_000)
+    assert from_task(answered, "research-1")[1] == Amount(micro_usd=50_000)
 
 
 def test_people_see_spent_and_reserved_in_both_units() -> None:

@@ -17,6 +17,7 @@ from tests.unit.task_values import (
 )
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.drawing import from_task
 from waystation.domain.ledger import Account
 from waystation.domain.leg import ContextFull
 from waystation.domain.plan import standard_plan
@@ -66,7 +67,7 @@ def test_a_delivered_run_settles_once_and_gives_the_rest_back() -> None:
 
 def test_a_spent_agent_draws_on_what_no_step_to_come_needs() -> None:
     state = spent(working(), "research-1")
-    drawn, amount = state.drawn("research-1")
+    drawn, amount = from_task(state, "research-1")
     assert amount == Amount(tokens=15_000)
     assert drawn.account.reserved["research-1"].tokens == 45_000
     assert {step: drawn.account.reserved[step].tokens for step in ("analysis", "writing")} == dict.fromkeys(
@@ -76,7 +77,7 @@ def test_a_spent_agent_draws_on_what_no_step_to_come_needs() -> None:
 
 def test_what_a_finished_step_gave_back_can_be_drawn_on() -> None:
     state = finished(spent(working(budget=122_000), "research-1"), "research-2", 20_000)
-    drawn, amount = state.drawn("research-1")
+    drawn, amount = from_task(state, "research-1")
     assert amount == Amount(tokens=10_000)
     assert drawn.account.unreserved.tokens == 0
 
@@ -84,14 +85,14 @@ def test_what_a_finished_step_gave_back_can_be_drawn_on() -> None:
 @pytest.mark.parametrize(("left", "expected"), [(899, 0), (900, 900), (20_000, 15_000)])
 def test_nothing_is_drawn_that_would_not_pay_for_one_call(left: int, expected: int) -> None:
     state = spent(working(budget=122_000 + left), "research-1", needed=900)
-    drawn, amount = state.drawn("research-1")
+    drawn, amount = from_task(state, "research-1")
     assert amount == Amount(tokens=expected)
     assert drawn.account.reserved["research-1"].tokens == 30_000 + expected
 
 
 def test_a_call_that_needs_more_than_the_agent_started_with_draws_as_much_as_it_needs() -> None:
     state = spent(working(budget=200_000), "research-1", needed=50_000)
-    assert state.drawn("research-1")[1] == Amount(tokens=50_000)
+    assert from_task(state, "research-1")[1] == Amount(tokens=50_000)
 
 
 def test_a_grant_raises_task_and_agent_together() -> None:
@@ -120,7 +121,7 @@ def test_an_answer_of_the_session_raises_the_task_once() -> None:
     state = spent(working(budget=122_000), "research-1").session_answered(answer)
     assert state.session_answered(answer) == state
     assert (state.account.limit.tokens, state.account.unreserved.tokens) == (152_000, 30_000)
-    assert state.drawn("research-1")[1] == Amount(tokens=15_000)
+    assert from_task(state, "research-1")[1] == Amount(tokens=15_000)
     nothing = state.session_answered(Answer(ask_id="task-1/research-1-2", amount=Amount()))
     assert nothing.account == state.account
     assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")

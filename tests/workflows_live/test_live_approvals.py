@@ -71,6 +71,21 @@ async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_un
     ]
 
 
+async def test_what_one_agent_leaves_of_a_grant_answers_for_another_and_its_request_is_withdrawn(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        task = await pause(counter)
+        await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": WORK_TOKENS})
+        progress = await task.result()
+        kept = [entry for entry in await counter.store.audit_trail(task.id) if isinstance(entry, Approval)]
+    assert progress.phase is TaskPhase.DONE
+    decisions = {one.request_id: one.decision for one in progress.approvals}
+    assert decisions == {"harbours-1": "approved", "tides-1": "withdrawn"}
+    assert progress.budget.limit == Limit(tokens=TIGHT_BUDGET + WORK_TOKENS)
+    assert {entry.decision for entry in kept if entry.request_id == "tides-1"} == {"pending", "withdrawn"}
+
+
 async def grant_both(task: Task) -> None:
     for request_id in ("harbours-1", "tides-1"):
         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})

@@ -17,8 +17,8 @@ from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}
 ONE = {"harbours": [[delegate("beacons")], [HAND_IN]]}
-LONG = [*[[NOTE]] * 30, [HAND_IN]]
-"""More than a twentieth of the task buys, and more than is left over when the others are done."""
+LONG = [*[[NOTE]] * 60, [HAND_IN]]
+"""More than is left over when the others are done."""
 TIGHT = delegating(budget=50_000, agent_budget=20_000)
 DELEGATING_TOKENS = WORK_TOKENS - 7 * CALL_TOKENS + 2 * CALL_TOKENS
 """What a task costs whose first researcher delegates, without its subagents."""
@@ -103,6 +103,24 @@ async def test_a_subagent_that_ran_out_is_asked_for_while_its_siblings_go_on_and
     assert steps(progress)["harbours.2"].spent == Amount(tokens=CALL_TOKENS * len(LONG))
     assert progress.budget.limit == Limit(tokens=TIGHT.budget.amount.tokens + 20_000)
     assert len(crew.calls) == len(set(crew.calls))
+
+
+async def test_a_subagent_that_waits_for_a_person_goes_on_with_what_its_siblings_hand_back(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("tides", 1), *(Call(f"harbours.{number}", 3) for number in (1, 3, 4)))
+    crew = DelegatingCrew(before=gate, scripts={**FOUR, "harbours.2": [*[[NOTE]] * 13, [HAND_IN]]})
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=TIGHT)
+        asked = await until_asked(counter.task(), "harbours.2")
+        gate.opened.set()
+        progress = await counter.task().result()
+    assert asked.decision == "pending"
+    assert progress.phase is TaskPhase.DONE
+    assert [(one.request_id, one.decision) for one in progress.approvals] == [("harbours.2-1", "withdrawn")]
+    assert progress.budget.limit == TIGHT.budget
+    assert progress.budget.reserved == Amount()
+    assert steps(progress)["harbours.2"].spent == Amount(tokens=CALL_TOKENS * 14)
 
 
 async def test_a_denied_subagent_is_a_result_that_its_parent_works_with(
@@ -229,7 +247,7 @@ async def test_an_edit_reaches_a_subagent_between_two_legs(
     server: Client, tmp_path: Path, redactor: PresidioRedactor
 ) -> None:
     gate = Gate(Call("harbours.1", 2))
-    crew = DelegatingCrew(before=gate, scripts={**ONE, "harbours.1": LONG})
+    crew = DelegatingCrew(before=gate, scripts={**ONE, "harbours.1": [*[[NOTE]] * 10, [HAND_IN]]})
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=delegating())
         task = counter.task()

@@ -11,7 +11,7 @@ from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
-from waystation.domain.amount import Amount, Limit
+from waystation.domain.amount import Amount, Limit, amount_text
 from waystation.domain.budget import Mode
 from waystation.domain.details import grant_fields, limit_fields
 from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
@@ -34,6 +34,12 @@ def number(limit: Limit) -> int:
 
 def in_unit(unit: Unit, count: int) -> Amount:
     return Amount(tokens=count) if unit is in_tokens else Amount(micro_usd=count)
+
+
+def reason(unit: Unit, mode: Mode) -> str:
+    """Why a researcher ends after five calls: the smallest sixth does not fit in what is left of its share."""
+    short = in_unit(unit, CALL_TOKENS - (SHARE - 5 * CALL_TOKENS))
+    return f"its next call may cost {amount_text(short)} more than it has left, and the mode is {mode}"
 
 
 async def limit_session(counter: Counter, unit: Unit, count: int) -> None:
@@ -67,7 +73,7 @@ async def test_in_mode_hard_an_agent_gets_no_more_than_its_share_also_where_task
     assert progress.phase is TaskPhase.PARTIAL
     assert (progress.approvals, asked) == ((), 0)
     assert [number(step.limit) for step in progress.steps] == [SHARE] * 4
-    assert [step.reason for step in progress.steps[:2]] == ["its budget is spent, and the mode is hard"] * 2
+    assert [step.reason for step in progress.steps[:2]] == [reason(unit, Mode.HARD)] * 2
     assert number(progress.budget.limit) == 50_000
 
 
@@ -115,7 +121,7 @@ async def test_in_mode_soft_an_agent_delivers_what_it_has_when_everything_is_spe
     assert progress.approvals == ()
     assert asked > 0
     reasons = {step.reason for step in progress.steps if step.state == "partial"}
-    assert reasons == {"its budget is spent, and the mode is soft"}
+    assert reasons == {reason(unit, Mode.SOFT)}
 
 
 @units

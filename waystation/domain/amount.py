@@ -42,6 +42,10 @@ class Amount(Value):
         """The smaller of both, in each unit."""
         return Amount(tokens=min(self.tokens, most.tokens), micro_usd=min(self.micro_usd, most.micro_usd))
 
+    def at_least(self, least: "Amount") -> "Amount":
+        """The larger of both, in each unit."""
+        return Amount(tokens=max(self.tokens, least.tokens), micro_usd=max(self.micro_usd, least.micro_usd))
+
     @property
     def usd(self) -> float:
         """The money in dollars, for people and for signals; it is not part of the value."""

@@ -20,6 +20,8 @@ class Event(StrEnum):
     """The deadline of a request has passed; it still waits for its answer."""
     EXPIRED = "budget_expired"
     """The deadline of a request has passed; its agent delivers what it has, or goes on without the call."""
+    WITHDRAWN = "budget_withdrawn"
+    """A request needs no answer any more: money came free, and its agent goes on with that."""
     FINISHED = "task_finished"
     """The task is over, with a report: done, partial or cancelled."""
     FAILED = "task_failed"
@@ -120,6 +122,8 @@ def _event(notice: Notice) -> str:
         return f"*A task {ending}*{because}: {task}. It spent {used_text(notice.spent, notice.limit)}."
     if notice.event is Event.ASKED:
         return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
+    if notice.event is Event.WITHDRAWN:
+        return f"*`{request.request_id}` needs no answer any more: {request.note}.* It is about {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
     outcome = "it still waits" if notice.event is Event.OVERDUE else expired
     return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
@@ -137,7 +141,7 @@ def _asking(request: Approval) -> str:
 def _next_step(notice: Notice) -> str:
     if notice.event is Event.FINISHED:
         return f"Its report: `waystation report {notice.task_id}`"
-    if notice.event is Event.FAILED or notice.request is None or notice.event is Event.EXPIRED:
+    if notice.event in {Event.FAILED, Event.EXPIRED, Event.WITHDRAWN} or notice.request is None:
         return f"How it stands: `waystation show {notice.task_id}`"
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
     if seen is not None and not seen.grantable:

@@ -84,8 +84,8 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
             return f"{asked}; {granted}were {IN_ADVANCE}{note}"
         case "approved":
             return f"{asked}; {granted}approved{by}{note}"
-        case "denied":
-            return f"{asked}; denied{by}{note}"
+        case "denied" | "withdrawn" as end:
+            return f"{asked}; {end}{by}{note}"
         case "expired" if approval.action is not None and approval.note:
             return f"{asked}; not answered, since {approval.note}"
         case "expired":

@@ -177,9 +177,9 @@ class Approval(Value):
     """The call that a person decides on; None where it is money."""
     asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
     granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
-    decision: Literal["pending", "approved", "denied", "expired"] = "pending"
+    decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
     """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has, or goes on
-    without the call.
+    without the call. Withdrawn: its agent needs no answer any more; the note says why.
     """
     by: str = ""
     """The name that the answerer gave: a claim, not a proof."""

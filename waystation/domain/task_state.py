@@ -171,23 +171,6 @@ class TaskState(Value):
             if approval.action is None
         )
 
-    def drawn(self, step_id: str) -> tuple["TaskState", Amount]:
-        """What the task has left unreserved, for a run that spent its own; nothing where it is too little for one call.
-
-        Half a share, so that several agents can draw before one is refused.
-        """
-        run = self.runs[step_id]
-        left, needed, wanted = self.account.unreserved.amount, run.needed, run.wanted
-        if left.tokens < needed.tokens or left.micro_usd < needed.micro_usd:
-            return self, Amount()
-        account, drawn = self.account.draw(
-            step_id,
-            Amount(
-                tokens=max(wanted.tokens // 2, needed.tokens), micro_usd=max(wanted.micro_usd // 2, needed.micro_usd)
-            ),
-        )
-        return self.with_(account=account), drawn
-
     def granted(self, step_id: str, amount: Amount) -> "TaskState":
         """New money for a step's agent: task and agent are raised together. A run that delivered stays as it is."""
         if step_id in self.done:

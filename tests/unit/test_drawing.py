@@ -1,0 +1,117 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.crew import ROOMY
+from tests.unit import task_values
+from tests.unit.task_values import NOON, asking, finished, standing
+from tests.unit.test_delegation import delegating, delivered, spending, working
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.delegation import DelegationTerms
+from waystation.domain.drawing import FREED, drawn, freed, withdrawn
+from waystation.domain.leg import AllowanceSpent, ProviderLimit
+from waystation.domain.task_state import TaskState
+
+SHARE = 80
+KEPT = 8_000
+"""Of 40,000 tokens: what subagents may not hold."""
+
+
+def team(*limits: int, own: int = 0) -> TaskState:
+    """An agent with 40,000 tokens that waits for subagents, which may hold 80 percent of what it has left."""
+    state = working()
+    run = state.runs["tides"]
+    terms = ROOMY.model_copy(update={"delegation": DelegationTerms(share=SHARE)})
+    return delegating(state.with_run(run.model_copy(update={"terms": terms, "totals": spending(own)})), *limits)
+
+
+def spent(state: TaskState, step_id: str, tokens: int, needed: int = 900) -> TaskState:
+    ended = AllowanceSpent(standing=standing(tokens), needed=Amount(tokens=needed))
+    return state.with_run(state.runs[step_id].after_leg(ended))
+
+
+def held(state: TaskState) -> dict[str, int]:
+    return {step_id: amount.tokens for step_id, amount in state.account.reserved.items()}
+
+
+def test_a_subagent_goes_on_with_what_a_sibling_handed_back() -> None:
+    state = delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 4_000)
+    helped = drawn(state, "tides.1")
+    assert helped is not None
+    assert held(helped) == {"tides": 20_000 - 8_000, "tides.1": 16_000 + 8_000}
+    assert helped.runs["tides.1"].limit == Limit(tokens=24_000)
+    assert helped.runs["tides.1"].phase == "running"
+    assert helped.runs["tides"].limit == Limit(tokens=12_000)
+    assert helped.account.limit == state.account.limit
+
+
+def test_a_parent_keeps_the_part_that_its_subagents_may_not_hold() -> None:
+    assert drawn(spent(team(32_000), "tides.1", 31_950), "tides.1") is None, "nobody has handed anything back"
+    state = delivered(spent(team(31_000, 1_000), "tides.1", 30_500), "tides.2", 100)
+    assert drawn(spent(state, "tides.1", 30_500, needed=901), "tides.1") is None
+    helped = drawn(state, "tides.1")
+    assert helped is not None
+    assert helped.runs["tides"].limit == Limit(tokens=KEPT)
+
+
+def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> None:
+    state = spent(team(16_000), "tides.1", 15_500)
+    at_work = state.runs["tides"].model_copy(update={"phase": "running"})
+    assert drawn(state.with_run(at_work), "tides.1") is None
+    raised = state.with_(account=state.account.grant(Amount(tokens=1_000))).with_run(at_work)
+    helped = drawn(raised, "tides.1")
+    assert helped is not None
+    assert helped.runs["tides.1"].limit == Limit(tokens=17_000)
+
+
+def test_histories_of_before_subagents_drew_on_parents_can_be_followed() -> None:
+    state = delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 4_000)
+    assert drawn(state, "tides.1", from_parent=False) is None
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=1, max_size=5),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100), st.integers(1, 5_000)), max_size=20),
+)
+def test_whatever_subagents_draw_no_money_is_made_and_the_parent_keeps_its_part(
+    percents: list[int], moves: list[tuple[int, int, int]]
+) -> None:
+    limits: list[int] = []
+    for percent in percents:
+        if sum(limits) + percent * 400 <= SHARE * 400:
+            limits.append(percent * 400)
+    state = team(*limits)
+    for which, percent, needed in moves:
+        step_id = f"tides.{1 + which % len(limits)}"
+        if step_id in state.done:
+            continue
+        run = state.runs[step_id]
+        left = run.limit.amount.tokens - run.totals.spent.tokens
+        state = spent(state, step_id, run.totals.spent.tokens + left * percent // 100, needed)
+        helped = drawn(state, step_id)
+        state = helped or delivered(state, step_id, state.runs[step_id].totals.spent.tokens)
+        assert state.account.limit == Limit(tokens=40_000)
+        assert state.account.limit.covers(state.account.spent + state.account.held)
+        if helped is not None:
+            assert state.runs[step_id].limit.amount.tokens >= run.limit.amount.tokens + needed
+            assert state.runs["tides"].limit.amount.tokens >= KEPT
+
+
+def test_an_agent_that_waits_for_a_person_goes_on_with_what_another_gave_back() -> None:
+    state = asking(task_values.working(budget=122_000), "research-1")
+    assert freed(state, "research-1") is None
+    state = finished(state, "research-2", 20_000)
+    helped = freed(state, "research-1")
+    assert helped is not None
+    assert helped.runs["research-1"].limit == Limit(tokens=40_000)
+    (request,) = withdrawn(helped, "research-1", NOON)
+    assert (request.request_id, request.decision, request.note) == ("research-1-1", "withdrawn", FREED)
+    assert withdrawn(helped, "research-2", NOON) == ()
+
+
+def test_money_answers_nothing_that_is_not_about_money() -> None:
+    state = task_values.after_leg(
+        task_values.working(), "research-1", ProviderLimit(standing=standing(1_000), reason="no credit")
+    )
+    assert not state.account.unreserved.amount.nothing
+    assert freed(state, "research-1") is None
+    assert freed(state, "research-2") is None, "it is at work"
