@@ -1,38 +1,88 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.offline.dividing import LEAST_PART, MANY_DOCUMENTS, PARTS, PERCENT, dividing
+from waystation.adapters.offline.dividing import (
+    LEAST_PART,
+    MANY_DOCUMENTS,
+    PARTS,
+    PERCENT,
+    READ_CHARACTERS,
+    dividing,
+)
+from waystation.adapters.offline.replies import Call, call
+from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import view_of
 from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest
 from waystation.domain.amount import Limit
 from waystation.domain.reminder import Reminder
 
 ENOUGH = LEAST_PART * 100 // PERCENT
+LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS
+"""Characters of each document with which there is just enough to read."""
+SIZES = call("list_documents", first=1, count=100)
 
 
-def request(documents: int, left: Limit, *, final: bool) -> MessagesRequest:
+def request(
+    documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
+) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
     said: list[JsonValue] = [contract, Reminder(step_id="research-1", turn=1, left=left, final=final).least]
+    messages: list[JsonValue] = [{"role": "user", "content": [{"type": "text", "text": text} for text in said]}]
+    if sizes is not None:
+        lines = [f"{number} (a, b).md (1,000 lines, {size:,} characters)" for number, size in enumerate(sizes)]
+        listed = "\n".join([*lines, f"continues at number {len(lines) + 1} of {documents}"])
+        use: JsonValue = {"type": "tool_use", "id": "t1", "name": SIZES.name, "input": SIZES.input}
+        result: JsonValue = {"type": "tool_result", "tool_use_id": "t1", "content": listed}
+        messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     return MessagesRequest.model_validate(
         {
             "model": OFFLINE_MODEL,
             "max_tokens": 4_000,
-            "messages": [{"role": "user", "content": [{"type": "text", "text": text} for text in said]}],
-            "tools": [{"name": "delegate", "input_schema": {}}],
+            "messages": messages,
+            "tools": [{"name": name, "input_schema": {}} for name in tools.split()],
         }
     )
+
+
+def called(asked: MessagesRequest) -> tuple[Call, ...]:
+    reply = dividing(view_of(asked))
+    return () if reply is None else reply.calls
 
 
 @pytest.mark.parametrize("final", [True, False], ids=["nobody is asked", "a person is asked"])
 def test_many_documents_are_divided_where_each_part_can_be_read(final: bool) -> None:
     def parts(documents: int, left: Limit) -> int:
-        reply = dividing(view_of(request(documents, left, final=final)))
-        return 0 if reply is None else len(reply.calls)
+        looked = called(request(documents, left, final=final))
+        divided = called(request(documents, left, final=final, sizes=[LONG] * 100))
+        assert looked == ((SIZES,) if divided else ())
+        return len(divided)
 
     assert parts(MANY_DOCUMENTS, Limit(tokens=ENOUGH)) == PARTS
     assert parts(MANY_DOCUMENTS, Limit(tokens=ENOUGH - 1)) == 0
     assert parts(MANY_DOCUMENTS - 1, Limit(tokens=ENOUGH)) == 0
     assert parts(MANY_DOCUMENTS, Limit()) == PARTS
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ([LONG] * 100, PARTS),
+        ([LONG - 1] * 100, 0),
+        ([LONG * 2, 0], PARTS),
+        ([120] * 99 + [5_000_000], 0),
+        ([READ_CHARACTERS * 9], PARTS),
+        ([], 0),
+    ],
+    ids=["enough", "too little", "enough in the mean", "one long among short ones", "long ones", "unknown"],
+)
+def test_what_is_quickly_read_is_not_divided_however_many_documents_it_is(sizes: list[int], parts: int) -> None:
+    divided = called(request(MANY_DOCUMENTS, Limit(), final=True, sizes=sizes))
+    assert [made.name for made in divided] == ["delegate"] * parts
+
+
+@pytest.mark.parametrize("tools", ["delegate", "list_documents"])
+def test_nothing_is_divided_without_the_tools_for_it(tools: str) -> None:
+    assert called(request(MANY_DOCUMENTS, Limit(), final=True, tools=tools)) == ()
 
 
 def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:

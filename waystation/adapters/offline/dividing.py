@@ -1,22 +1,30 @@
-"""Divides many documents among subagents, and collects what they hand in."""
+"""Divides many documents among subagents where there is much to read in them, and collects what they hand in."""
 
 import re
 from itertools import pairwise
 
 from waystation.adapters.offline.language import shortened
 from waystation.adapters.offline.replies import Call, Reply, call
+from waystation.adapters.offline.usage import tokens_of
 from waystation.adapters.offline.view import View, part_text
 
 MANY_DOCUMENTS = 200
-"""From so many on a research agent has subagents read them."""
+"""From so many on a research agent may have subagents read them."""
 PARTS = 4
 PERCENT = 20
 """Of the budget, for each of them: what is left is for handing in."""
 LEAST_PART = 12_000
-"""Tokens: with less for each of them they would hand in, or ask for more, before they have read anything."""
+"""Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they have
+read anything; with less to read, what they are told and say costs more than what they read.
+"""
+LISTED = 100
+"""Documents whose sizes are looked at; the others are taken to be like them."""
+READ_CHARACTERS = 3_000
+"""Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
 GOAL_CHARACTERS = 4_000
 _MORE = re.compile(r'expand with id "([^"]+)" shows all of them')
 _CONTINUES = re.compile(r"continues at character ([\d,]+)")
+_SIZE = re.compile(r"^.+ \([\d,]+ lines, ([\d,]+) characters\)$", re.MULTILINE)
 
 
 def divided(view: View) -> bool:
@@ -25,15 +33,27 @@ def divided(view: View) -> bool:
 
 
 def dividing(view: View) -> Reply | None:
-    """The subagents, then the rest of what they handed in. None: all of that is there, the documents are few, or nobody
-    can be asked.
+    """A look at the sizes of many documents, the subagents, then the rest of what they handed in. None: all of that is
+    there, there is little to read, or nobody can be asked.
     """
     if divided(view):
         return _expansion(view)
+    listed = view.calls("list_documents")
     many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
     rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= LEAST_PART
-    can = rich and "delegate" in view.tools and not view.exchanges and not view.gap
-    return _delegation(view) if many and can else None
+    begins = len(view.exchanges) == len(listed) and not view.gap
+    if not (many and rich and begins and {"delegate", "list_documents"} <= view.tools):
+        return None
+    if not listed:
+        sizes = call("list_documents", first=1, count=LISTED)
+        return Reply(text="There are many documents: I look how long they are.", calls=(sizes,))
+    return _delegation(view) if _to_read(view, listed[0].result) >= PARTS * LEAST_PART else None
+
+
+def _to_read(view: View, page: str) -> int:
+    """Tokens that reading all documents takes, judged by those on a page of the list."""
+    read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
+    return tokens_of(sum(read) * view.contract.document_count // max(1, len(read)))
 
 
 def _delegation(view: View) -> Reply:
@@ -50,7 +70,7 @@ def _delegation(view: View) -> Reply:
         )
         for first, last in pairwise(bounds)
     )
-    return Reply(text="There are many documents: I divide them.", calls=calls)
+    return Reply(text="There is much to read: I divide the documents.", calls=calls)
 
 
 def _expansion(view: View) -> Reply | None:

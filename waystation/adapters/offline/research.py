@@ -63,7 +63,7 @@ class Researcher:
         self._noted = frozenset(note.place.document for note in self._notes)
 
     def next_turn(self) -> Reply:
-        """Notes first where they may be hidden; many documents are divided among subagents; else quote and read on;
+        """Notes first where they may be hidden; much to read is divided among subagents; else quote and read on;
         then search again; then hand in.
         """
         if (page := self._hidden_notes()) is not None:
