@@ -10,8 +10,9 @@ from waystation.adapters.offline.dividing import (
     dividing,
 )
 from waystation.adapters.offline.replies import Call, call
+from waystation.adapters.offline.research import research
 from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
-from waystation.adapters.offline.view import view_of
+from waystation.adapters.offline.view import Contract, Exchange, View, view_of
 from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest
 from waystation.domain.amount import Limit
 from waystation.domain.reminder import Reminder
@@ -26,14 +27,16 @@ def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
-    said: list[JsonValue] = [contract, Reminder(step_id="research-1", turn=1, left=left, final=final).least]
-    messages: list[JsonValue] = [{"role": "user", "content": [{"type": "text", "text": text} for text in said]}]
+    said = [contract, Reminder(step_id="research-1", turn=1, left=left, final=final).least]
+    told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
+    messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:
         lines = [f"{number} (a, b).md (1,000 lines, {size:,} characters)" for number, size in enumerate(sizes)]
         listed = "\n".join([*lines, f"continues at number {len(lines) + 1} of {documents}"])
         use: JsonValue = {"type": "tool_use", "id": "t1", "name": SIZES.name, "input": SIZES.input}
         result: JsonValue = {"type": "tool_result", "tool_use_id": "t1", "content": listed}
-        messages += [{"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+        messages.append({"role": "assistant", "content": [use]})
+        messages.append({"role": "user", "content": [result]})
     return MessagesRequest.model_validate(
         {
             "model": OFFLINE_MODEL,
@@ -89,3 +92,18 @@ def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:
     asks, ends = (view_of(request(1, Limit(tokens=900), final=final)) for final in (False, True))
     assert (asks.budget_now, asks.must_hand_in) == (900, False)
     assert (ends.budget_now, ends.must_hand_in) == (900, True)
+
+
+def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
+    def part(title: str, state: str) -> Exchange:
+        result = f'<subagent id="r.1" role="research" title="{title}" state="{state}">\n- a: "It rains." [a.md:1-1]'
+        return Exchange(name="delegate", input={"title": title}, result=result)
+
+    contract = Contract(question="Does it rain?", document_count=300)
+    asked = (part("Documents 1 to 75", "partial"), part("Documents 76 to 150", "done"))
+    (handed_in,) = research(View(contract=contract, exchanges=asked, max_tokens=2_000)).calls
+    assert handed_in.input["open_questions"] == [
+        "Not read to the end, because their subagents ended early: Documents 1 to 75.",
+        "1 of 300 documents are quoted here; the others were not read for this step or had no passage that matched its "
+        "words.",
+    ]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.offline.language import concepts, is_of_every_document, stem
+from waystation.adapters.offline.language import concepts, is_of_every_document, stem, weighed
 from waystation.adapters.offline.planning import clauses
 from waystation.adapters.offline.quotes import best_quotes, header_of
 
@@ -34,6 +34,16 @@ def test_a_second_quotation_says_something_that_the_first_does_not() -> None:
         "The old names are deprecated now.",
         "It is in beta and will change again.",
     ]
+
+
+def test_a_word_of_every_text_counts_less_than_a_rare_one() -> None:
+    text = "The harbour is old and wide.\n\nThe toll was raised in June."
+    looked_for = concepts("harbour toll")
+    lines = list(enumerate(text.splitlines(), 1))
+    assert best_quotes(lines, looked_for, most=1)[0].text == "The harbour is old and wide."
+    rare = weighed(looked_for, [text, "The harbour is deep.", "No ship left the harbour."])
+    assert best_quotes(lines, rare, most=1)[0].text == "The toll was raised in June."
+    assert [concept.weight for concept in weighed(looked_for, ["The harbour."])] == [1.0, 1.0]
 
 
 def test_a_sentence_over_two_lines_is_cited_with_both() -> None:
@@ -80,6 +90,8 @@ def test_forms_of_a_word_have_one_stem(one: str, other: str) -> None:
 def test_what_the_documents_are_called_is_not_looked_for() -> None:
     assert [concept.words[0] for concept in LICENCES] == ["licences"]
     assert [concept.words[0] for concept in concepts("What is each of them for?")] == ["purpose"]
+    assert [concept.words[0] for concept in concepts("What do they say about timeouts?")] == ["timeouts"]
+    assert [concept.words[0] for concept in concepts("What does the engine do?")] == ["engine", "purpose"]
     assert is_of_every_document("What is each of them for?")
     assert not is_of_every_document("When is the rent due?")
 

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.offline.citing import TOPIC
 from waystation.adapters.offline.findings import Entry, HandedIn, handed_in, next_page
-from waystation.adapters.offline.language import concepts
+from waystation.adapters.offline.language import concepts, weighed
 from waystation.adapters.offline.quotes import strength
 from waystation.adapters.offline.replies import Reply, call, finding
 from waystation.adapters.offline.view import Need, View
@@ -51,7 +51,8 @@ def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str
         )
     looked_for = concepts(need.title) or concepts(view.contract.question)
     singles = [group[0] for group in groups.values() if len(group) == 1]
-    nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, looked_for))
+    rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
+    nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
     for entry in nearest[:MOST_SINGLES]:
         yield f"{need.title}{TOPIC}{entry.text}", entry.citations
 

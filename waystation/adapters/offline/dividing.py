@@ -14,8 +14,8 @@ PARTS = 4
 PERCENT = 20
 """Of the budget, for each of them: what is left is for handing in."""
 LEAST_PART = 12_000
-"""Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they have
-read anything; with less to read, what they are told and say costs more than what they read.
+"""Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they
+have read anything; with less to read, what they are told and say costs more than what they read.
 """
 LISTED = 100
 """Documents whose sizes are looked at; the others are taken to be like them."""
@@ -24,12 +24,18 @@ READ_CHARACTERS = 3_000
 GOAL_CHARACTERS = 4_000
 _MORE = re.compile(r'expand with id "([^"]+)" shows all of them')
 _CONTINUES = re.compile(r"continues at character ([\d,]+)")
+_PARTIAL = re.compile(r'<subagent [^\n]*state="partial">')
 _SIZE = re.compile(r"^.+ \([\d,]+ lines, ([\d,]+) characters\)$", re.MULTILINE)
 
 
 def divided(view: View) -> bool:
     """Whether subagents have done the reading."""
     return any(not asked.failed for asked in view.calls("delegate"))
+
+
+def ended_early(view: View) -> tuple[str, ...]:
+    """The parts of the documents that their subagents did not finish."""
+    return tuple(asked.text("title") for asked in view.calls("delegate") if _PARTIAL.match(asked.result))
 
 
 def dividing(view: View) -> Reply | None:

@@ -1,7 +1,8 @@
 """Words and what they stand for: terms, stems, concepts with their synonyms, sentences. Any script, no model."""
 
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,7 +51,10 @@ _RELATED: tuple[tuple[str, ...], ...] = (
 """Words of general use that stand for one another in documents; the first is the name of the group."""
 
 _INTENTS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bwhat\b.*\bfor\b|\bwhat\b.*\bdo(es)?\b|\bused for\b|\bpurpose", re.IGNORECASE), "purpose"),
+    (
+        re.compile(r"\bwhat\b.*\bfor\b|\bwhat\b.*\bdo(?:es)?\W*$|\bused for\b|\bpurpose", re.IGNORECASE),
+        "purpose",
+    ),
     (re.compile(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
     (re.compile(r"\bhow (much|expensive)\b", re.IGNORECASE), "cost"),
     (re.compile(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
@@ -71,6 +75,8 @@ class Concept(NamedTuple):
 
     words: tuple[str, ...]
     stems: frozenset[str]
+    weight: float = 1.0
+    """What it counts, beside the others: see `weighed`."""
 
 
 def words(text: str) -> Iterator[str]:
@@ -122,6 +128,19 @@ def concepts(text: str) -> tuple[Concept, ...]:
     return tuple(found.values())
 
 
+def weighed(looked_for: Sequence[Concept], texts: Sequence[str]) -> tuple[Concept, ...]:
+    """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
+    any of them shows, the rarest keeps its own.
+    """
+    present = [{stem(word) for word in words(text)} for text in texts]
+    shown = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
+    most = _rarity(min(filter(None, shown), default=0), len(texts))
+    return tuple(
+        concept._replace(weight=concept.weight * min(1.0, _rarity(number, len(texts)) / most))
+        for concept, number in zip(looked_for, shown, strict=True)
+    )
+
+
 def is_of_every_document(text: str) -> bool:
     """Whether a question or goal is about all documents alike: "which licences do these packages carry"."""
     return _COLLECTION.search(text) is not None
@@ -146,6 +165,10 @@ def shortened(text: str, characters: int) -> str:
         return text
     cut = text[: max(0, characters)]
     return cut.rsplit(None, 1)[0] if " " in cut.strip() else cut
+
+
+def _rarity(shown: int, texts: int) -> float:
+    return math.log(1 + (1 + texts) / (1 + shown))
 
 
 def _concept(word: str) -> Concept:

@@ -1,11 +1,10 @@
 """Quotations: cuts numbered lines into sentences and header lines, and picks those that say most about a goal."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, words
+from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, weighed, words
 from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
 
@@ -96,19 +95,15 @@ def _has_words(text: str) -> bool:
 
 def _strength(concept: Concept, present: set[str]) -> float:
     shown = len(concept.stems & present)
-    return 0.75 + 0.25 * shown if shown else 0.0
+    return concept.weight * (0.75 + 0.25 * shown) if shown else 0.0
 
 
 def _scored(candidates: Sequence[Quote], looked_for: Sequence[Concept]) -> Iterator[_Scored]:
-    present = [{stem(word) for word in words(quote.text)} for quote in candidates]
-    weights = [
-        math.log(1 + len(candidates) / (1 + sum(not concept.stems.isdisjoint(own) for own in present)))
-        for concept in looked_for
-    ]
+    rare = weighed(looked_for, [quote.text for quote in candidates])
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
-    for quote, own in zip(candidates, present, strict=True):
-        strength = sum(w * _strength(concept, own) for w, concept in zip(weights, looked_for, strict=True))
-        yield _Scored(quote=quote, score=strength * _form(quote.text, wanted), matched=wanted & own)
+    for quote in candidates:
+        matched = wanted & {stem(word) for word in words(quote.text)}
+        yield _Scored(quote=quote, score=strength(quote.text, rare), matched=matched)
 
 
 def _form(text: str, wanted: frozenset[str]) -> float:

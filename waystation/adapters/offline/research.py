@@ -17,8 +17,16 @@ from waystation.adapters.offline.citing import (
     summarised_notes,
     taken_note,
 )
-from waystation.adapters.offline.dividing import divided, dividing
-from waystation.adapters.offline.language import STOP_WORDS, Concept, concepts, is_of_every_document, shortened, words
+from waystation.adapters.offline.dividing import divided, dividing, ended_early
+from waystation.adapters.offline.language import (
+    STOP_WORDS,
+    Concept,
+    concepts,
+    is_of_every_document,
+    shortened,
+    weighed,
+    words,
+)
 from waystation.adapters.offline.quotes import best_quotes, strength
 from waystation.adapters.offline.replies import Call, Reply, call, finding
 from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
@@ -102,8 +110,9 @@ class Researcher:
         tried = self._noted | {made.text("document") for made in self._view.calls("take_note")}
         lines: dict[str, dict[int, str]] = {}
         for read in self._view.calls("read_document"):
-            if not read.failed and read.text("name") not in tried:
+            if not read.failed:
                 lines.setdefault(read.text("name"), {}).update(read_lines(read.result))
+        rare = weighed(self._looked_for, ["\n".join(known.values()) for known in lines.values()])
         return tuple(
             call(
                 "take_note",
@@ -113,7 +122,8 @@ class Researcher:
                 last_line=quote.last_line,
             )
             for name, known in lines.items()
-            for quote in best_quotes(sorted(known.items()), self._looked_for)
+            if name not in tried
+            for quote in best_quotes(sorted(known.items()), rare)
         )
 
     def _reading(self) -> tuple[Call, ...]:
@@ -191,7 +201,8 @@ class Researcher:
     def _hand_in(self) -> Reply:
         """The findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
-        rated = [(strength(note.text, self._looked_for), note) for note in self._notes]
+        rare = weighed(self._looked_for, [note.text for note in self._notes])
+        rated = [(strength(note.text, rare), note) for note in self._notes]
         best = max((rating for rating, _ in rated), default=0.0)
         rated.sort(key=lambda item: (-round(item[0]), item[1].place.document))
         telling = [note for rating, note in rated if rating >= TELLING * best > 0]
@@ -218,6 +229,8 @@ class Researcher:
         elif not told:
             goal = shortened(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"{NOTHING_MATCHED}{goal}"
+        if unfinished := ended_early(self._view):
+            yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
         if told and quoted < total:
             yield (
                 f"{quoted} of {total} documents are quoted here; the others were not read for this step or had no "
