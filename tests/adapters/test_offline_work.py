@@ -169,6 +169,15 @@ async def test_where_nothing_matches_the_report_says_so(model: AnthropicModel) -
     assert "Nothing in the documents matched" in team.world.report.sections[0].markdown
 
 
+async def test_what_every_document_says_is_handed_in_after_what_few_say(model: AnthropicModel) -> None:
+    everywhere = {f"a{number}.md": f"The harbour was opened in year {number}." for number in range(6)}
+    team = Team(model, World(everywhere | {"z.md": "The toll was raised in year 7."}))
+    await team.work("How are the harbour and its toll?")
+    done = team.world.handed_in["research-1"]
+    assert isinstance(done, Findings)
+    assert done.findings[0].claim == 'z: "The toll was raised in year 7."'
+
+
 async def test_documents_that_cannot_be_read_are_passed_over(model: AnthropicModel) -> None:
     locked = {f"locked{number}.md": metadata(number) for number in range(4)}
     team = Team(model, World(packages(6) | locked))

@@ -1,7 +1,7 @@
 """The writing agent: one section of quotations for each step, then what was counted, then the report."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from waystation.adapters.offline.citing import TOPIC, label
 from waystation.adapters.offline.findings import Entry, HandedIn, Kind, handed_in, next_page
@@ -10,17 +10,26 @@ from waystation.adapters.offline.planning import ANALYSIS_TITLE
 from waystation.adapters.offline.replies import CALL_OVERHEAD, Reply, call
 from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import Need, View
+from waystation.domain.request_text import counted
+
+Said = tuple[str, tuple[str, ...]]
+"""Words, and the citations behind them."""
 
 CONCLUSIONS = "Conclusions"
 TITLE_CHARACTERS = 120
 SUMMARY_LINES = 3
 """Of each topic."""
+FEW = 6
+"""So many quotations of a topic are seen at a glance: the summary says where they are from, not what they say."""
 SECTION_CHARACTERS = 24_000
 NO_MODEL = (
     "No LLM wrote this: the built-in offline model picked quotations by matching words and counted which documents say "
     "the same. Nothing was judged, paraphrased or inferred."
 )
 NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
+NOTHING_MORE = "Nothing beyond what is quoted above."
+QUOTED_ALREADY = "Quoted above already"
+NEAREST = "Nearest to the question, quoted above"
 _REMARKS: tuple[tuple[str, Kind], ...] = (
     ("Contradictions", "contradiction"),
     ("Gaps", "gap"),
@@ -50,7 +59,14 @@ def _next_section(view: View, need: Need) -> Reply:
     """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
     if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
         return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
-    return _section(view, _heading(view, need), handed_in(view, need.step))
+    return _section(view, _heading(view, need), handed_in(view, need.step), _above(view, need))
+
+
+def _above(view: View, need: Need) -> frozenset[Said]:
+    """What the sections above this one quote and leave open, as far as it is in view; conclusions come last."""
+    research = [other for other in view.contract.needs if not _is_analysis(other)]
+    above = research if _is_analysis(need) else research[: research.index(need)]
+    return frozenset(_said(entry) for other in above for entry in handed_in(view, other.step).of("claim", "open"))
 
 
 def _told(view: View) -> Iterator[str]:
@@ -70,9 +86,10 @@ def _heading(view: View, need: Need) -> str:
     return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
 
 
-def _section(view: View, heading: str, result: HandedIn) -> Reply:
+def _section(view: View, heading: str, result: HandedIn, above: frozenset[Said] = frozenset()) -> Reply:
     """As many lines as the reply may hold; what is left out is said."""
-    lines = list(_lines(result)) or ["Nothing was found for this part."]
+    nothing = NOTHING_MORE if result.of("conclusion") else "Nothing was found for this part."
+    lines = list(_lines(result, above)) or [nothing]
     room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
     taken: list[str] = []
     for line in lines:
@@ -82,22 +99,53 @@ def _section(view: View, heading: str, result: HandedIn) -> Reply:
         taken.append(line)
     if len(taken) < len(lines):
         taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
-    return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken)),))
+    return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
-def _lines(result: HandedIn) -> Iterator[str]:
-    yield from (_bullet(entry) for entry in result.of("claim"))
+def _lines(result: HandedIn, above: frozenset[Said]) -> Iterator[str]:
+    yield from _new(result.of("claim"), above)
+    if again := _again(result.of("claim"), above):
+        yield f"- {QUOTED_ALREADY}: {', '.join(again)}"
     for topic, entries in _by_topic(result.of("conclusion")).items():
-        yield from [f"\n**{topic}**\n"] if topic else []
-        yield from (_bullet(entry) for entry in entries)
+        bullets = [*_new(entries, above)]
+        # Of one alone there is no order to tell.
+        if len(again := _again(entries, above)) > 1:
+            bullets.append(f"- {NEAREST}: {', '.join(again)}")
+        yield from [f"\n**{topic}**\n"] if topic and bullets else []
+        yield from bullets
     for heading, kind in _REMARKS:
-        if entries := result.of(kind):
+        if entries := [entry for entry in result.of(kind) if not _is_of_a_section(entry, above)]:
             yield f"\n**{heading}**\n"
             yield from (_bullet(entry) for entry in entries)
     if result.total is None:
         yield "- What this step handed in was not read before the report had to be finished."
     elif result.missing:
         yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
+
+
+def _new(entries: Sequence[Entry], above: frozenset[Said]) -> Iterator[str]:
+    """What does not stand above yet, word for word."""
+    return (_bullet(entry) for entry in entries if _said(entry) not in above)
+
+
+def _again(entries: Sequence[Entry], above: frozenset[Said]) -> list[str]:
+    """Where the rest of it stands."""
+    again = (entry for entry in entries if _said(entry) in above)
+    return [f"{_name(entry)} {' '.join(entry.citations)}".strip() for entry in again]
+
+
+def _said(entry: Entry) -> Said:
+    return entry.text, entry.citations
+
+
+def _is_of_a_section(remark: Entry, above: frozenset[Said]) -> bool:
+    """Whether the section of its topic says it."""
+    topic, said = _topic(remark.text)
+    return bool(topic) and (said, remark.citations) in above
+
+
+def _name(entry: Entry) -> str:
+    return label(entry.places[0].document) if entry.places else ""
 
 
 def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -117,7 +165,7 @@ def _topic(text: str) -> tuple[str, str]:
 
 def _bullet(entry: Entry) -> str:
     """A quotation stands directly before its citation, after the document's name."""
-    name = label(entry.places[0].document) if entry.places else ""
+    name = _name(entry)
     cited = " ".join(entry.citations)
     if name and entry.text == f'{name}: "{entry.quote}"':
         return f'- **{name}**: "{entry.quote}" {cited}'
@@ -126,17 +174,39 @@ def _bullet(entry: Entry) -> str:
 
 def _summary(view: View, kept: set[str]) -> Iterator[str]:
     yield NO_MODEL
-    entries = {need.step: handed_in(view, need.step) for need in view.contract.needs}
-    claims = [entry for result in entries.values() for entry in result.of("claim")]
-    documents = {place.document for entry in claims for place in entry.places}
-    if claims and not any(result.total is None or result.missing for result in entries.values()):
-        yield f"\n{len(claims)} quotations from {len(documents)} documents are in the sections below."
-    counted = [entry for result in entries.values() for entry in result.of("conclusion")]
-    for topic, first in _by_topic(counted).items():
-        yield f"\n**{topic or CONCLUSIONS}**\n"
-        yield from (_bullet(entry) for entry in first[:SUMMARY_LINES])
+    found = {need.step: handed_in(view, need.step) for need in view.contract.needs}
+    claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
+    if claims and not any(result.total is None or result.missing for result in found.values()):
+        documents = {place.document for entry in claims.values() for place in entry.places}
+        said = f"{counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}"
+        yield f"\nIn the sections below: {said}."
+    short = {_heading(view, need): need for need in view.contract.needs if _is_short(found[need.step])}
+    yield from [""] if short else []
+    yield from (_source(heading, found[need.step].of("claim")) for heading, need in short.items())
+    yield from _concluded(found, {need.title for need in short.values()})
     unwritten = [heading for need in view.contract.needs if (heading := _heading(view, need)) not in kept]
     if unwritten:
         yield f"\nNot written: {', '.join(unwritten)}."
     if view.contract.accept:
         yield f"\n{NOT_JUDGED}"
+
+
+def _is_short(result: HandedIn) -> bool:
+    return 0 < len(result.of("claim")) <= FEW and not result.missing
+
+
+def _source(heading: str, claims: Sequence[Entry]) -> str:
+    """Where the quotations of a section are from."""
+    names = ", ".join(dict.fromkeys(name for entry in claims if (name := _name(entry))))
+    return f"- **{heading}**: {counted(len(claims), 'quotation')}{', from ' if names else ''}{names}"
+
+
+def _concluded(found: Mapping[str, HandedIn], short: set[str]) -> Iterator[str]:
+    """The first conclusions of each topic; of a short one, only those that say more than its section."""
+    claims = [entry for result in found.values() for entry in result.of("claim")]
+    told = {words for entry in claims for words in (entry.text, entry.quote) if words}
+    conclusions = [entry for result in found.values() for entry in result.of("conclusion")]
+    for topic, entries in _by_topic(conclusions).items():
+        if shown := [entry for entry in entries if topic not in short or told.isdisjoint({entry.text, entry.quote})]:
+            yield f"\n**{topic or CONCLUSIONS}**\n"
+            yield from (_bullet(entry) for entry in shown[:SUMMARY_LINES])
