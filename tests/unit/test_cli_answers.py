@@ -1,12 +1,17 @@
 import shlex
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.unit.render_values import ASKING, PAUSED
-from waystation.cli.answers import Typed, answered_before
+from waystation.cli.answering import announced, meant_by
+from waystation.cli.answers import Typed, answered_before, too_little
+from waystation.cli.main import run
+from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount
 from waystation.domain.sent import Origin
 from waystation.domain.task import Approval
-from waystation.seen import TaskView
+from waystation.seen import Answer, TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -25,7 +30,7 @@ def answered(request_id: str, minutes: int) -> Approval:
 
 
 def test_a_command_is_given_again_as_it_was_typed_with_the_request_named() -> None:
-    typed = Typed("approve", "0123", None, {"--add": "$0.50", "--note": "it's fine", "--by": None})
+    typed = Typed("approve", "0123", (), {"--add": "$0.50", "--note": "it's fine", "--by": None})
     again = typed.naming("task-0123456789abcdef", "research-1-1")
     assert again.startswith("waystation approve task-0123456789abcdef --request research-1-1 --add '$0.50' --note ")
     assert shlex.split(again)[-1] == "it's fine"
@@ -46,3 +51,82 @@ def test_where_no_request_is_named_the_newest_answer_is_told() -> None:
 def test_of_an_open_request_and_of_one_that_never_was_there_is_nothing_to_tell() -> None:
     assert answered_before(view(ASKING, answered("r2", 1)), "r1") == ""
     assert answered_before(view(), None) == ""
+
+
+# ------------------------------------------------------------------------------------------------ several at once
+
+SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="Send it?")
+FOR_A_CALL = ASKING.model_copy(update={"request_id": "r3", "asked": Amount(), "action": SEND_LETTER})
+HALTED = ASKING.model_copy(update={"request_id": "r4", "asked": Amount(), "reason": "no credit at the provider"})
+DEARER = ASKING.model_copy(update={"request_id": "r2", "asked": Amount(tokens=50_000)})
+OPEN = PAUSED.progress.model_copy(update={"approvals": (ASKING, answered("r0", 1), FOR_A_CALL, DEARER, HALTED)})
+
+
+def approving(*request_ids: str, add: int | None = None) -> Typed:
+    """What is typed to approve these requests; with none of them, all."""
+    amount = None if add is None else Amount(tokens=add)
+    return Typed("approve", "0123", request_ids, {}, amount=amount, every=not request_ids)
+
+
+def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
+    meant = meant_by(approving(add=9_000), OPEN)
+    assert meant.request_ids == ("r1", "r2")
+    assert meant.left_out == (
+        "r3 asks to call send_letter, so --all leaves it out: look at it (`waystation approvals`), then "
+        "`waystation approve task-0123456789abcdef --request r3`",
+        "r4 asks for no money, so --all leaves it out: look at it (`waystation approvals`), then "
+        "`waystation approve task-0123456789abcdef --request r4`",
+    )
+
+
+def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_calls() -> None:
+    assert meant_by(approving("r3", "r1", "r3"), OPEN).request_ids == ("r3", "r1")
+
+
+def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
+    as_asked, given = approving(), approving(add=9_000)
+    assert announced(as_asked, meant_by(as_asked, OPEN)) == (
+        "approving 2 requests, what each asked for: 80,000 tokens in all"
+    )
+    assert announced(given, meant_by(given, OPEN)) == "approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+
+
+def test_several_denials_are_counted() -> None:
+    denying = Typed("deny", "0123", (), {}, every=True)
+    assert announced(denying, meant_by(denying, OPEN)) == "denying 2 requests"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["approve", "abc", "--all", "--request", "r1"], "--request and --all exclude each other"),
+        (
+            ["deny", "abc", "--all", "--finish", "cancel"],
+            "--finish cancel ends the whole task: deny one request so, or",
+        ),
+        (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
+    ],
+)
+def test_what_cannot_be_meant_of_several_is_bad_usage(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert words in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------- grants that are too small
+
+APPROVED = Answer(outcome="approved")
+
+
+def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
+    assert too_little(Amount(tokens=899), ASKING, APPROVED) == (
+        "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
+        "has: it will ask again"
+    )
+
+
+def test_of_enough_and_of_what_was_asked_for_and_of_what_was_refused_nothing_is_said() -> None:
+    assert too_little(Amount(tokens=900), ASKING, APPROVED) == ""
+    assert too_little(None, ASKING, APPROVED) == ""
+    assert too_little(Amount(tokens=1), ASKING, Answer(outcome="refused")) == ""

@@ -65,6 +65,19 @@ def test_models_that_differ_by_role_are_shown_with_their_roles() -> None:
     )
 
 
+def test_a_fork_says_which_of_its_legs_and_compactions_are_of_agents_that_it_reuses() -> None:
+    (made,) = PAUSED.progress.compactions
+    forked = PAUSED.progress.model_copy(
+        update={
+            "legs": 5,
+            "compactions": (made, made.model_copy(update={"agent": "writing"})),
+            "reused": Reused(task_id="task-1", agents=("research-1",)),
+        }
+    )
+    assert "; 5 legs (2 by reused agents); 2 compactions (1 by reused agents); " in budget_text(forked)
+    assert "; 5 legs; 2 compactions; " in budget_text(forked.model_copy(update={"reused": None}))
+
+
 def test_a_screen_shows_the_newest_compactions_and_counts_the_others() -> None:
     many = PAUSED.progress.model_copy(update={"compactions": PAUSED.progress.compactions * 5})
     shown = screen(TaskView(progress=many))

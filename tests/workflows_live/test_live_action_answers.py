@@ -53,9 +53,9 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         task, send = at.task.id, partial(approve, client, None)
         (waiting,) = await listed(client)
         with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
-            await answer_request(client, Typed("approve", task, None, {}), send)
+            await answer_request(client, Typed("approve", task, (), {}), send)
         told = capsys.readouterr().err
-        named = Typed("approve", task, "harbours-1", {})
+        named = Typed("approve", task, ("harbours-1",), {})
         with_money = await answer_request(client, named, partial(approve, client, Amount(tokens=900)))
         taken = await answer_request(client, named, send)
         progress = await at.task.result()

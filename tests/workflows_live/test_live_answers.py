@@ -9,9 +9,10 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import Crew, tight
 from tests.running import at_work, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.cli.answering import answer_several
 from waystation.cli.answers import Typed, answer_request
 from waystation.client import Client
-from waystation.domain.amount import Amount
+from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.seen import Answer
 from waystation.settings import Settings
@@ -38,7 +39,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
     ):
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
-        typed = Typed("approve", task, None, {"--add": "9k"})
+        typed = Typed("approve", task, (), {"--add": "9k"})
         with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
         assert (await client.progress(task)).progress.refusals == ()
@@ -58,12 +59,64 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
     ):
         await counter.submit(under=tight())
         task = (await until_both_ask(counter.task())).task_id
-        first = await answer_request(client, Typed("deny", task, "tides-1", {}), partial(deny, client, "Ada"))
-        second = await answer_request(client, Typed("approve", task, "tides-1", {}), partial(approve, client, "Grace"))
+        first = await answer_request(client, Typed("deny", task, ("tides-1",), {}), partial(deny, client, "Ada"))
+        second = await answer_request(
+            client, Typed("approve", task, ("tides-1",), {}), partial(approve, client, "Grace")
+        )
         # One request is open now: it is the one that is meant.
-        third = await answer_request(client, Typed("deny", task, None, {}), partial(deny, client, "Grace"))
+        third = await answer_request(client, Typed("deny", task, (), {}), partial(deny, client, "Grace"))
         (answered,) = [a for a in (await client.progress(task)).progress.approvals if a.request_id == "tides-1"]
     assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
     assert answered.answered_at is not None
     assert "denied by Ada (a name as given; sent from " in second.reason
     assert second.reason.endswith(f" ({answered.answered_at:%Y-%m-%d %H:%M %Z})")
+
+
+async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ceiling = Limit(tokens=(tight().budget.tokens or 0) + 9_500)
+    async with (
+        at_work(server, tmp_path, redactor, Crew()) as counter,
+        await Client.connect(outside) as client,
+    ):
+        await counter.submit(under=tight().model_copy(update={"ceiling": ceiling}))
+        asking = await until_both_ask(counter.task())
+        typed = Typed("approve", asking.task_id, (), {}, amount=Amount(tokens=9_000), every=True)
+        granted, refused = await answer_several(client, typed, partial(approve, client, "Ada"))
+    first, second = (approval.request_id for approval in asking.approvals)
+    assert (granted.request_id, granted.outcome) == (first, "approved")
+    assert (refused.request_id, refused.outcome) == (second, "refused")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"{asking.task_id}: approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+    assert told[1] == f"{first}: approved"
+    assert told[2].startswith(f"{second}: refused: it would raise the task to ")
+    assert told[2].endswith(": 500 tokens left")
+
+
+async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with (
+        at_work(server, tmp_path, redactor, Crew()) as counter,
+        await Client.connect(outside) as client,
+    ):
+        await counter.submit(under=tight())
+        task = (await until_both_ask(counter.task())).task_id
+        little = Typed("approve", task, ("tides-1",), {}, amount=Amount(tokens=1))
+
+        async def grant(task_id: str, request_id: str | None) -> Answer:
+            return await client.approve(task_id, request_id=request_id, amount=little.amount)
+
+        await answer_request(client, little, grant)
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "approved"
+    assert told[1].startswith("a grant of 1 tokens is too little for the next call of tides, which may need ")

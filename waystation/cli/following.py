@@ -11,7 +11,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.temporal.connect import named_in_environment
 from waystation.adapters.temporal.run_file import read_run_file
 from waystation.cli.amounts import parse_amount
-from waystation.cli.answers import tell_answer
+from waystation.cli.answers import tell_answer, too_little
 from waystation.cli.console import ask, can_ask, progress, say
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.local import serves_itself
@@ -139,7 +139,10 @@ async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
                 except BadInput as error:
                     say(str(error))
                     continue
-                tell_answer(await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser()))
+                answer = await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser())
+                tell_answer(answer)
+                if short := too_little(amount, approval, answer):
+                    say(short)
                 return
 
 

@@ -13,7 +13,7 @@ from waystation.cli.amounts import short_limit, short_spent
 from waystation.cli.render_requests import pending, request_text
 from waystation.domain.amount import used_text
 from waystation.domain.compaction.outcome import AgentCompaction
-from waystation.domain.details import cost_text, privacy_text
+from waystation.domain.details import cost_text, privacy_text, work_text
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.messages import Text as TextBlock
 from waystation.domain.request_text import answer_text, counted, in_units
@@ -118,7 +118,7 @@ def budget_text(progress: TaskProgress) -> str:
     budget = progress.budget
     return (
         f"{used_text(budget.spent, budget.limit)} spent, {in_units(budget.reserved, budget.limit)} reserved; "
-        f"{counted(progress.legs, 'leg')}; {counted(len(progress.compactions), 'compaction')}; "
+        f"{'; '.join(work_text(progress))}; "
         f"cost {cost_text(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
         f"{_models(progress)}"
     )

@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from waystation.domain.action_text import action_details
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
 from waystation.domain.delegation import depth_of
-from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text, steps_text
+from waystation.domain.request_text import counted, denial_text, estimate_text, in_units, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 
 MARKS = {
@@ -137,6 +137,23 @@ def _work(progress: TaskProgress) -> str:
 def privacy_text(progress: TaskProgress) -> str:
     """Under which policy text is redacted, where that is known."""
     return f"Privacy {progress.privacy}: {progress.privacy.text}" if progress.privacy is not None else ""
+
+
+def work_text(progress: TaskProgress) -> tuple[str, str]:
+    """Its legs and its compactions, counted. Of a fork also how many are of agents that it reuses: they were made, and
+    paid, elsewhere, unless such an agent was taken back here.
+    """
+    reused = progress.reused.agents if progress.reused is not None else ()
+    legs = sum(step.legs for step in progress.steps if step.id in reused)
+    compactions = sum(made.agent in reused for made in progress.compactions)
+    return (
+        f"{counted(progress.legs, 'leg')}{_by_reused(legs)}",
+        f"{counted(len(progress.compactions), 'compaction')}{_by_reused(compactions)}",
+    )
+
+
+def _by_reused(number: int) -> str:
+    return f" ({number:,} by reused agents)" if number else ""
 
 
 def cost_text(progress: TaskProgress) -> str:

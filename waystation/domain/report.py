@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from waystation.domain.amount import used_text
 from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.delegation import parent_of
-from waystation.domain.details import cost_text, privacy_text
+from waystation.domain.details import cost_text, privacy_text, work_text
 from waystation.domain.documents import LeftOut, place_of
 from waystation.domain.request_text import answer_text, counted
 from waystation.domain.task import StepProgress, TaskPhase, TaskProgress
@@ -179,7 +179,7 @@ def _account(progress: TaskProgress, oversight: str) -> str:
         "## How this report came about",
         "",
         f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
-        + (f" in {progress.legs} legs" if progress.legs else ""),
+        + (f" in {work_text(progress)[0]}" if progress.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
         f"{usage.output:,} output; cost: {cost_text(progress)}",
         f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
