@@ -34,7 +34,7 @@ async def row_of(store: SqlStore, request: TaskRequest, settings: Settings) -> T
 
 async def keep_ended_task(settings: Settings) -> str:
     """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
-    settings.home.mkdir()
+    settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
     row = await row_of(store, TaskRequest(question="Which?", request_id="r1"), settings)
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import ROUND_CEILING
-from functools import partial
 from typing import TypedDict
 
+from waystation.agents.earlier import WINDOW_SHARE
 from waystation.domain.allowance import WorstRates
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.budget import Mode
@@ -40,6 +40,8 @@ class Basis:
     prices: Sequence[Price]
     """Of all models that the task may call."""
     today: date
+    earlier: int = 0
+    """Tokens of what agents are told of earlier tasks of the session, in a window where all of it fits."""
 
 
 class _Context(TypedDict):
@@ -84,11 +86,14 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
     settings, chosen = basis.settings, choices(basis.request, basis.settings, role)
     works = working(settings, role)
     rates = worst_rates(works.model, 0, basis.today, basis.prices)
-    refuse_untaken(role, works)
-    refuse_long_thinking(role, works, basis.agent_budget, rates)
+    spoken = settings.spoken(role)
+    refuse_untaken(role, works, spoken)
+    refuse_long_thinking(role, works, basis.agent_budget, rates, spoken.thinking)
     context = _context(works, _window(works, chosen, settings, _worth(basis.agent_budget, rates)), chosen)
-    wider = partial(_wider, chosen=chosen, agent_budget=basis.agent_budget, rates=rates)
-    refuse_too_narrow(context["window"], context["trigger"], first_turn(basis.request), wider)
+    # A wider window has room to tell of more earlier tasks.
+    asked, told = first_turn(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
+    wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
+    refuse_too_narrow(context["window"], context["trigger"], asked, told, wider)
     return AgentTerms(
         model=works.model,
         effort=works.effort,

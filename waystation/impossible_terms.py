@@ -1,6 +1,6 @@
 """Terms that cannot work: refused when a task is submitted, with what to give instead."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 
 from waystation.domain.allowance import WorstRates
@@ -13,7 +13,7 @@ from waystation.domain.plan import Role
 from waystation.domain.presets import REQUEST, Choices
 from waystation.domain.pricing import Price, price_of
 from waystation.domain.task import TaskRequest
-from waystation.domain.thinking import LEAST_THINKING, THINKING_PART, Working, budgeted
+from waystation.domain.thinking import LEAST_THINKING, THINKING_PART, Spoken, Working, budgeted
 from waystation.domain.unattended import Unattended
 
 PROMPT_TOKENS = 2_550
@@ -78,30 +78,41 @@ def refuse_idle(unattended: Unattended, chosen: Choices) -> None:
             raise BadInput(f"--top-up in {unit} has no effect on a budget of {limit_text(chosen.budget)}: use its unit")
 
 
-def refuse_too_narrow(window: int, trigger: int, begins_with: int, wider: Callable[[int], str]) -> None:
-    """`wider` tells how to get a window in which a request of so many tokens does not count as full."""
+def refuse_too_narrow(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
+    """A window that counts as full with the first request of an agent: `asked` tokens of it, and `earlier` that tell of
+    earlier tasks. `wider` says what to give for one that does not.
+    """
+    begins_with = asked + earlier
     if begins_with >= trigger:
+        told = "what you ask and what it is told of earlier tasks" if earlier else "what you ask"
         raise BadInput(
             f"a window of {window:,} tokens is full at {trigger:,}, and with its prompt, its "
-            f"tools and what you ask an agent begins with about {begins_with:,}: give {wider(begins_with)} or more"
+            f"tools{',' if earlier else ' and'} {told} an agent begins with about {begins_with:,}: give {wider} or more"
         )
 
 
-def refuse_untaken(role: Role, works: Working) -> None:
-    """What a model is known not to take: its provider would refuse every call. Of others nothing is said."""
+def refuse_untaken(role: Role, works: Working, spoken: Spoken) -> None:
+    """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `spoken`:
+    the names of the settings that hold for the role.
+    """
     takes = model_facts(works.model).takes
     refused = takes.refused(works.effort, works.thinking) if takes is not None else None
     if refused is not None:
         allowed = ", ".join((*refused.allowed, "default"))
+        setting = spoken.effort if refused.setting == "effort" else spoken.thinking
         raise BadInput(
             f"{works.model}, the model of {role}, does not take {refused.asked}: set "
-            f"WAYSTATION_{refused.setting.upper()}_{role.upper()} to one of {allowed}, or choose another model in "
+            f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
             f"WAYSTATION_MODEL_{role.upper()}"
         )
 
 
-def refuse_long_thinking(role: Role, works: Working, agent_budget: Limit, rates: WorstRates | None) -> None:
-    """Thinking that is longer than the model's replies, or that a few calls spend an agent's budget on."""
+def refuse_long_thinking(
+    role: Role, works: Working, agent_budget: Limit, rates: WorstRates | None, setting: str
+) -> None:
+    """Thinking that is longer than the model's replies, or that a few calls spend an agent's budget on. `setting`: the
+    name of the one that asks for it.
+    """
     tokens, facts = budgeted(works.thinking), model_facts(works.model)
     part = agent_budget.part(THINKING_PART)
     most = [facts.max_output // 2] if facts.known else []
@@ -115,8 +126,15 @@ def refuse_long_thinking(role: Role, works: Working, agent_budget: Limit, rates:
     raise BadInput(
         f"thinking of {tokens:,} tokens is too much for {role}: it may be half of the longest reply of {works.model}, "
         f"and a quarter of what an agent starts with, {limit_text(agent_budget)}: set "
-        f"WAYSTATION_THINKING_{role.upper()} to {fitting}, or give a larger --agent-budget"
+        f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
+
+
+def _variables(setting: str, role: Role) -> str:
+    """Where a setting is changed; one for all roles also where it is set for this one."""
+    variable = f"WAYSTATION_{setting.upper()}"
+    own = f"_{role.upper()}"
+    return variable if variable.endswith(own) else f"{variable}, or {variable}{own} for {role} alone,"
 
 
 def first_turn(request: TaskRequest) -> int:

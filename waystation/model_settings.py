@@ -7,7 +7,7 @@ from pydantic_settings import BaseSettings
 
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
 from waystation.domain.plan import Role
-from waystation.domain.thinking import Effort, Thinking, Working
+from waystation.domain.thinking import Effort, Spoken, Thinking, Working
 from waystation.written import WrittenEffort, WrittenThinking
 
 AS_PROVIDED: Literal["default"] = "default"
@@ -52,19 +52,30 @@ class ModelSettings(BaseSettings):
 
     def working(self, role: Role) -> Working:
         """The model of a role and how hard it works, as it is set for the role or for all."""
-        match role:
-            case "research":
-                own = (self.model_research, self.effort_research, self.thinking_research)
-            case "analysis":
-                own = (self.model_analysis, self.effort_analysis, self.thinking_analysis)
-            case "writing":
-                own = (self.model_writing, self.effort_writing, self.thinking_writing)
-        model, effort, thinking = own
+        model, effort, thinking = self._own(role)
         return Working(
             model=model or self.agent_model,
             effort=_effort(effort or self.effort),
             thinking=_thinking(thinking or self.thinking),
         )
+
+    def spoken(self, role: Role) -> Spoken:
+        """Which settings say how hard a role works, and how it thinks: its own, or those for all."""
+        _, effort, thinking = self._own(role)
+        return Spoken(
+            effort="effort" if effort is None else f"effort_{role}",
+            thinking="thinking" if thinking is None else f"thinking_{role}",
+        )
+
+    def _own(self, role: Role) -> tuple[str | None, WrittenEffort | None, WrittenThinking | None]:
+        """What is set for the role alone."""
+        match role:
+            case "research":
+                return self.model_research, self.effort_research, self.thinking_research
+            case "analysis":
+                return self.model_analysis, self.effort_analysis, self.thinking_analysis
+            case "writing":
+                return self.model_writing, self.effort_writing, self.thinking_writing
 
 
 def _effort(written: WrittenEffort) -> Effort | None:

@@ -38,12 +38,17 @@ def _agent_budget(request: TaskRequest, chosen: Choices) -> Limit:
     return agent_budget
 
 
-def task_terms(request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date) -> TaskTerms:
-    """Those of this request. Raises BadInput for terms that cannot work (`waystation.impossible_terms`)."""
+def task_terms(
+    request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date, earlier: int = 0
+) -> TaskTerms:
+    """Those of this request. `earlier`: tokens of what its agents are told of earlier tasks of the session.
+
+    Raises BadInput for terms that cannot work (`waystation.impossible_terms`).
+    """
     chosen, called = choices(request, settings), tuple(_called(request, settings))
     refuse_unpriced(chosen.budget, called, prices, today)
     agent_budget = _agent_budget(request, chosen)
-    basis = Basis(request, settings, agent_budget, prices_of(called, prices), today)
+    basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
     agents = {role: agent_terms(basis, role) for role in ROLES}
     agent = agents["research"]
     return TaskTerms(

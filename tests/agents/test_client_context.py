@@ -16,6 +16,7 @@ from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
 from waystation.domain.layers import Layer
 from waystation.domain.messages import Text, user_text
+from waystation.domain.projection import ToolPolicy
 from waystation.domain.request_layers import demands_of
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
 from waystation.testing import ScriptedModel, scripted_reply
@@ -42,7 +43,8 @@ def progress(legs: int) -> TaskProgress:
 
 
 async def context_of(office: Office, legs: int = 1) -> AgentContext:
-    (found,) = await contexts(office.store, await office.store.task(TASK), progress(legs), "research-1")
+    row = await office.store.task(TASK)
+    (found,) = await contexts(office.store, row, progress(legs), "research-1", ToolPolicy())
     return found
 
 
@@ -90,20 +92,24 @@ async def test_failures_that_were_taken_back_are_in_no_reminder(bare_office: Off
     assert asked[0] > asked[1] > 0
 
 
-async def test_before_its_first_leg_has_ended_an_agents_tools_are_not_known(bare_office: Office) -> None:
+async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare_office: Office) -> None:
     await worked(bare_office)
     found = await context_of(bare_office, legs=0)
+    (estimated,) = (row.asked for row in found.allocation.rows if row.layer is Layer.SYSTEM)
+    ended = await bare_office.store.outcome(bare_office.run_ref().run_id, 1)
+    assert ended is not None
     assert not found.system_known
-    assert "System prompt and tools are not in it" in context_text(found)
+    assert estimated == ended.standing.fixed
+    assert "System prompt and tools are estimated, without tools of the web" in context_text(found)
 
 
 async def test_an_agent_that_has_not_begun_has_no_context(office: Office) -> None:
-    assert await contexts(office.store, await office.store.task(TASK), progress(0), None) == ()
+    assert await contexts(office.store, await office.store.task(TASK), progress(0), None, ToolPolicy()) == ()
 
 
 async def test_an_unknown_agent_is_refused_with_those_that_there_are(office: Office) -> None:
     with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
-        await contexts(office.store, await office.store.task(TASK), progress(0), "cook")
+        await contexts(office.store, await office.store.task(TASK), progress(0), "cook", ToolPolicy())
 
 
 async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> None:
@@ -111,9 +117,9 @@ async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> N
     assert context_text(await context_of(office)) == snapshot("""\
 research-1, turn 14: claude-sonnet-5-5, a window of 20,000 tokens
 full from 15,000 on; 75.0% of its input so far was read from the cache
-System prompt and tools are not in it: they are known when its first leg has ended.
+System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended.
 layer                share   asked     got  gave way  gives way first
-system and policy      900       0       0         -  the last named
+system and policy      900   2,298   2,298         -  the last named
 task contract          900      12      12         -  the last named
 runtime state          540      39      39         -  the last named
 short-term memory    3,240     273     273         -  the oldest
@@ -121,7 +127,7 @@ episodic memory      2,340       0       0         -  the oldest
 semantic memory      1,620       0       0         -  what can be read again, the oldest first
 procedural memory    1,260       0       0         -  the least relevant
 observations         3,960       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,620  16,925  16,925         -  the least relevant
-work buffer          1,620   4,000     748     3,252  the last named
-all                 18,000  21,249  17,997     3,252\
+retrieved evidence   1,620  16,925  15,378     1,547  the least relevant
+work buffer          1,620   4,000       0     4,000  the last named
+all                 18,000  23,547  18,000     5,547\
 """)

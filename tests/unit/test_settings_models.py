@@ -82,8 +82,9 @@ def test_the_offline_model_is_asked_for_neither() -> None:
     [
         (
             {"model_writing": COUNTING, "effort": "high"},
-            f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT_WRITING to one of "
-            "default, or choose another model in WAYSTATION_MODEL_WRITING",
+            f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_EFFORT_WRITING for writing alone, to one of default, or choose another model in "
+            "WAYSTATION_MODEL_WRITING",
         ),
         (
             {"thinking_analysis": "off"},
@@ -92,9 +93,9 @@ def test_the_offline_model_is_asked_for_neither() -> None:
         ),
         (
             {"model_research": HAIKU, "thinking_research": "off", "effort": "max"},
-            f"{HAIKU}, the model of research, does not take effort max with thinking off: set "
-            "WAYSTATION_EFFORT_RESEARCH to one of low, medium, high, default, or choose another model in "
-            "WAYSTATION_MODEL_RESEARCH",
+            f"{HAIKU}, the model of research, does not take effort max with thinking off: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_EFFORT_RESEARCH for research alone, to one of low, medium, high, default, or choose another "
+            "model in WAYSTATION_MODEL_RESEARCH",
         ),
     ],
 )
@@ -122,8 +123,11 @@ def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
 def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
 ) -> None:
-    with pytest.raises(BadInput, match=f"set WAYSTATION_THINKING_RESEARCH to {least}, or give a larger --agent-budget"):
+    everywhere, larger = "WAYSTATION_THINKING, or WAYSTATION_THINKING_RESEARCH for research alone,", "--agent-budget"
+    with pytest.raises(BadInput, match=f"set {everywhere} to {least}, or give a larger {larger}"):
         terms(asked, agent_model=COUNTING, thinking=thinking)
+    with pytest.raises(BadInput, match=f"set WAYSTATION_THINKING_RESEARCH to {least}, or give a larger {larger}"):
+        terms(asked, agent_model=COUNTING, thinking_research=thinking)
     if least != "default":
         assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).agent.thinking == thinking - 1
 

@@ -1,12 +1,14 @@
 """What an agent can know of the earlier tasks of its session: that there are some, and what their reports say."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import TextMissing
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
-from waystation.domain.task import TaskRow
+from waystation.domain.task import TaskRef, TaskRow
 from waystation.ports import DocumentStore, TaskStore
 
 MOST_NAMED = 10
@@ -29,15 +31,21 @@ class EarlierTasks:
         """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
         of the newest as fit. Empty without any.
         """
-        rows = [row for row in await self.tasks.tasks(own.ref.session) if _is_earlier(row, own)]
-        lines, room = list[str](), window // WINDOW_SHARE - estimate_text(HEAD)
-        for row in rows[:MOST_NAMED]:
-            line = _line(row)
+        shown, room = list[str](), window // WINDOW_SHARE - estimate_text(HEAD)
+        for line in await self._lines(own.ref, own.submitted_at):
             room -= estimate_text(line)
             if room < 0:
                 break
-            lines.append(line)
-        return "\n".join(["<session>", HEAD, *lines, "</session>"]) if lines else ""
+            shown.append(line)
+        return _part(shown)
+
+    async def most_tokens(self, ref: TaskRef, at: datetime) -> int:
+        """Estimated tokens of what a task that is submitted now is told, in a window where all of it fits."""
+        return estimate_text(_part(await self._lines(ref, at)))
+
+    async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
+        rows = [row for row in await self.tasks.tasks(ref.session) if _is_earlier(row, ref, at)]
+        return [_line(row) for row in rows[:MOST_NAMED]]
 
     async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
         """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
@@ -53,10 +61,14 @@ class EarlierTasks:
             return None
 
 
-def _is_earlier(row: TaskRow, own: TaskRow) -> bool:
+def _part(lines: Sequence[str]) -> str:
+    return "\n".join(["<session>", HEAD, *lines, "</session>"]) if lines else ""
+
+
+def _is_earlier(row: TaskRow, own: TaskRef, submitted_at: datetime) -> bool:
     return (
-        row.ref != own.ref
-        and row.submitted_at <= own.submitted_at
+        row.ref != own
+        and row.submitted_at <= submitted_at
         and row.progress is not None
         and row.progress.phase.over
         and row.progress.report is not None

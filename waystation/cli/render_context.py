@@ -33,7 +33,9 @@ def _heading(context: AgentContext) -> list[str]:
         f"full from {context.trigger:,} on; {context.cached_share:.1%} of its input so far was read from the cache",
     ]
     if not context.system_known:
-        said.append("System prompt and tools are not in it: they are known when its first leg has ended.")
+        said.append(
+            "System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended."
+        )
     return said
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 
 from waystation.agents.roles import Desk
 from waystation.client import Client
+from waystation.client.desk import idle_desk
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.projection import Projection
@@ -81,36 +83,20 @@ async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
 
 @asynccontextmanager
 async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
-    """As a worker with these settings has it; nothing is called, so memory stays closed, and no text is redacted."""
+    """As a worker with these settings has it."""
     # They take a second to load.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
-    from waystation.adapters.absent_memory import NoMemory, NoRedactor  # noqa: PLC0415
-    from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
-    from waystation.adapters.embeddings.absent import NoEmbedder  # noqa: PLC0415
     from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
-    from waystation.agents.recollection import Recollection  # noqa: PLC0415
     from waystation.stores import opened_store  # noqa: PLC0415
     from workers.tools import Ledgers, opened_reach  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        redactor = NoRedactor()
         ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop))
         reach = await stack.enter_async_context(opened_reach(settings, ledgers))
-        yield Desk(
-            transcripts=store,
-            documents=store,
-            search=Bm25DocumentSearch(store),
-            work=store,
-            tasks=store,
-            recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
-            redactor=redactor,
-            tables=reach.tables,
-            web=reach.web,
-            servers=reach.servers,
-            policy=settings.tool_policy,
-        )
+        desk = idle_desk(store, settings.tool_policy)
+        yield replace(desk, tables=reach.tables, web=reach.web, servers=reach.servers)
 
 
 def tools_text(agents: Sequence[AgentTools]) -> str:

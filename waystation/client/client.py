@@ -228,7 +228,7 @@ class Client:
     async def contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentContext, ...]:
         """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
         progress = (await self.progress(task_id)).progress
-        return await contexts(self._store, await self._own(task_id), progress, agent)
+        return await contexts(self._store, await self._own(task_id), progress, agent, self._settings.tool_policy)
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
         """What waits for an answer in the tenant's tasks, the most urgent first. Raises Unreachable."""

@@ -3,17 +3,20 @@
 from collections.abc import Mapping, Sequence
 
 from waystation.adapters.store import SqlStore
+from waystation.agents.roles import Desk, prompt
 from waystation.agents.tools.expand import Expand
 from waystation.agents.tools.read_findings import ReadFindings
 from waystation.agents.tools.read_notes import ReadNotes
 from waystation.agents.tools.read_skill import ReadSkill
 from waystation.agents.tools.recall import Recall
 from waystation.agents.tools.take_note import TakeNote
+from waystation.client.desk import idle_desk
 from waystation.domain.compaction.history import current
 from waystation.domain.compaction.tokens import Measure, estimate_text
 from waystation.domain.errors import BadInput
 from waystation.domain.layers import Allocation, Layer, Part, allocate
-from waystation.domain.leg import Standing
+from waystation.domain.leg import RunRef, Standing
+from waystation.domain.projection import ToolPolicy
 from waystation.domain.reminder import Reminder, recent_failures
 from waystation.domain.request_layers import demands_of
 from waystation.domain.task import StepProgress, TaskProgress, TaskRow
@@ -44,12 +47,14 @@ class AgentContext(Value):
     cached_share: float
     """Of the input of all its calls so far, what was read from the provider's cache."""
     system_known: bool
-    """Whether system prompt and tools are in it: they are measured by legs, so not before the first has ended."""
+    """Whether system prompt and tools are as a leg has measured them. Before the first has ended they are estimated
+    without tools of the web and of tool servers.
+    """
     allocation: Allocation
 
 
 async def contexts(
-    store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None
+    store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
 ) -> tuple[AgentContext, ...]:
     """Of one agent, or of each that has begun. Raises BadInput for an agent that the task does not have."""
     steps = [step for step in progress.steps if agent is None or step.id == agent]
@@ -63,8 +68,20 @@ async def contexts(
         if transcript.messages:
             ended = await store.outcome(run_id, step.legs)
             standing = ended.standing if ended is not None else Standing(totals=await store.totals(run_id))
-            found.append(_context(row, progress, step, transcript, standing))
+            known = standing.fixed > 0
+            if not known:
+                fixed = await _own_tools(idle_desk(store, policy), row, step, transcript)
+                standing = standing.model_copy(update={"fixed": fixed})
+            context = _context(row, progress, step, transcript, standing)
+            found.append(context.model_copy(update={"system_known": known}))
     return tuple(found)
+
+
+async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
+    """Estimated tokens of system prompt and tools, as far as they are ours."""
+    run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
+    toolbox = await desk.toolbox_of(run, row.terms.agent_of(run.role), transcript)
+    return toolbox.fixed_tokens(prompt(run.role))
 
 
 def _context(
@@ -86,7 +103,7 @@ def _context(
         window=terms.window,
         trigger=terms.trigger,
         cached_share=step.usage.cached_share,
-        system_known=standing.fixed > 0,
+        system_known=True,
         allocation=allocate(terms.window, demands),
     )
 

@@ -6,6 +6,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.earlier import EarlierTasks
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     TaskRef,
@@ -32,10 +33,13 @@ async def session_start(store: SqlStore, tenant: str, session: str) -> SessionSt
 
 async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work."""
-    terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
-    start = await session_start(store, request.tenant, request.session)
+    start, now = await session_start(store, request.tenant, request.session), utc_now()
     ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
-    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
+    # The same request again works under the same terms, whatever the session has finished meanwhile.
+    known = next((row for row in await store.tasks(ref.session) if row.ref == ref), None)
+    earlier = await EarlierTasks(store, store).most_tokens(ref, now if known is None else known.submitted_at)
+    terms = task_terms(request, settings, load_prices(settings.prices), now.date(), earlier)
+    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=now)
 
 
 async def handed_in(

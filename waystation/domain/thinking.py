@@ -30,6 +30,13 @@ class Working(NamedTuple):
     thinking: Thinking | None = None
 
 
+class Spoken(NamedTuple):
+    """The names of the settings that say how hard a role's model works: its own, or those for all roles."""
+
+    effort: str
+    thinking: str
+
+
 class Refused(NamedTuple):
     """What a model does not take, and what it takes instead."""
 

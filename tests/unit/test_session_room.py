@@ -1,0 +1,60 @@
+"""What agents are told of earlier tasks of their session, counted before a task is submitted."""
+
+import pytest
+
+from tests.ended_tasks import keep_ended_task
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.agents.earlier import WINDOW_SHARE, EarlierTasks
+from waystation.client.submitting import new_row
+from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.errors import BadInput
+from waystation.domain.task import TaskRequest
+from waystation.impossible_terms import first_turn
+from waystation.settings import Settings
+
+
+def follow_up(session: str = "default") -> TaskRequest:
+    """In a window that has room for what is asked, and next to none for more."""
+    asked = TaskRequest(question="And?", request_id="r2", session=session)
+    return asked.model_copy(update={"window": (first_turn(asked) + 20) * 100 // 75 + 1})
+
+
+async def ended_in(settings: Settings) -> SqlStore:
+    """The store of a session with one task that has ended."""
+    await keep_ended_task(settings)
+    return await SqlStore.open(settings.database_url, utc_now)
+
+
+async def test_a_window_without_room_for_the_earlier_tasks_of_its_session_is_refused(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    with pytest.raises(BadInput, match="what you ask and what it is told of earlier tasks an agent begins with about "):
+        await new_row(without_server, store, follow_up())
+    assert (await new_row(without_server, store, follow_up("another"))).terms.agent.window == follow_up().window
+    await store.aclose()
+
+
+async def test_the_window_that_the_refusal_names_has_room(without_server: Settings) -> None:
+    store = await ended_in(without_server)
+    with pytest.raises(BadInput) as refusal:
+        await new_row(without_server, store, follow_up())
+    least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
+    row = await new_row(without_server, store, follow_up().model_copy(update={"window": least}))
+    earlier = EarlierTasks(store, store)
+    told = await earlier.named(row, least)
+    assert told
+    assert first_turn(row.request) + estimate_text(told) < row.terms.agent.trigger
+    assert estimate_text(told) <= min(least // WINDOW_SHARE, await earlier.most_tokens(row.ref, row.submitted_at))
+    await store.aclose()
+
+
+async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_submitted_first(
+    without_server: Settings,
+) -> None:
+    without_server.home.mkdir()
+    store = await SqlStore.open(without_server.database_url, utc_now)
+    first = await new_row(without_server, store, follow_up())
+    await store.register(first, ())
+    await keep_ended_task(without_server)
+    assert (await new_row(without_server, store, follow_up())).terms == first.terms
+    await store.aclose()
