@@ -1,6 +1,7 @@
 """How activities are scheduled: queues, time-outs, retries."""
 
 from datetime import timedelta
+from typing import TypedDict
 
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType, ActivityConfig
@@ -45,7 +46,16 @@ NOTICE = ActivityConfig(
 """A webhook that is away for a day is not told any more."""
 SESSION_ANSWER = timedelta(minutes=1)
 """So long a task waits for its session before it asks a person."""
-RECONCILE_EVERY = timedelta(minutes=5)
+
+
+class Interval(TypedDict):
+    """A wait that ends by itself, with the summary that the Temporal UI shows of its timer."""
+
+    timeout: timedelta
+    timeout_summary: str
+
+
+RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look after open tasks"}
 
 
 def named(config: ActivityConfig, summary: str) -> ActivityConfig:

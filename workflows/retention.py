@@ -31,7 +31,7 @@ class RetentionWorkflow:
             for order in due.orders:
                 await self._retire(order)
             workflow.set_current_details(_looked(due))
-            await workflow.sleep(EVERY)
+            await workflow.sleep(EVERY, summary="until the next look")
         workflow.continue_as_new()
 
     async def _retire(self, order: ForgetOrder) -> None:

@@ -13,7 +13,7 @@ from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admission, Admitted, Ask, Raised, SessionStart, SessionState, Settlement
 from waystation.domain.task import TaskRef
 from workflows import admission
-from workflows.options import RECONCILE_EVERY
+from workflows.options import RECONCILE
 from workflows.settling import over
 
 
@@ -128,9 +128,7 @@ class SessionWorkflow:
         """True after an interval in which tasks stayed open; False when none is left or the history grew long."""
         await workflow.wait_condition(lambda: bool(self._state.open_tasks) or self._is_long())
         try:
-            await workflow.wait_condition(
-                lambda: not self._state.open_tasks or self._is_long(), timeout=RECONCILE_EVERY
-            )
+            await workflow.wait_condition(lambda: not self._state.open_tasks or self._is_long(), **RECONCILE)
         except TimeoutError:
             return True
         return False

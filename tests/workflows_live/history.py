@@ -28,6 +28,13 @@ def kinds(said: list[HistoryEvent]) -> list[str]:
     ]
 
 
+def timers(said: list[HistoryEvent]) -> list[str]:
+    """What the timers are for, as the UI shows it."""
+    return [
+        event.user_metadata.summary.data.decode() for event in said if event.HasField("timer_started_event_attributes")
+    ]
+
+
 def everything_written(said: list[HistoryEvent]) -> str:
     """Every string of the events, payloads decoded."""
     return "\n".join(text for event in said for text in _strings(MessageToDict(event)))

@@ -9,7 +9,8 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew
-from tests.running import Counter, opened_parts, request, working
+from tests.running import Counter, opened_parts, request, until, working
+from tests.workflows_live.history import events, timers
 from waystation.adapters.temporal.forgetting import keep_retention
 from waystation.domain.forgetting import FORGOTTEN
 from waystation.domain.names import retention_id
@@ -50,6 +51,12 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
         assert (await parts.store.task(old)).request.question == FORGOTTEN
         assert (await parts.store.task(new)).request.question == NEW.question
         assert [*(tmp_path / "reports").iterdir()] == []
+        retention = server.get_workflow_handle(retention_id(await parts.store.store_id()))
+
+        async def waits() -> bool:
+            return timers(await events(retention)) == ['"until the next look"']
+
+        await until(waits)
 
 
 async def test_without_the_setting_nothing_is_forgotten_and_nobody_looks_again(

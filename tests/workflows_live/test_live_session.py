@@ -8,6 +8,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until
+from tests.workflows_live.history import events, timers
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
@@ -88,6 +89,16 @@ async def test_a_task_draws_on_its_session_before_a_person_is_asked_also_while_t
     assert [progress.approvals for progress in progresses] == [()] * 4
     assert all((progress.budget.limit.tokens or 0) > TIGHT_BUDGET for progress in progresses)
     assert settled == Account(limit=Limit(tokens=200_000), spent=Amount(tokens=4 * WORK_TOKENS))
+
+
+async def test_the_timeline_says_what_a_session_waits_for(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit()
+        await counter.task().result()
+        said = await events(counter.session)
+    assert set(timers(said)) == {'"look after open tasks"'}
 
 
 async def test_a_grant_of_a_person_raises_the_session_too(
