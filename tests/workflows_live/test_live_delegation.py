@@ -10,6 +10,7 @@ from tests.running import Counter, Task, at_work, dev_server, opened_parts, unti
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.edits import EditInput
 from waystation.domain.messages import ToolResult
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
@@ -184,6 +185,39 @@ async def test_cancelling_a_task_cancels_its_subagents(
     assert row.progress is not None
     assert row.progress.phase is TaskPhase.CANCELLED
     assert row.progress.budget.reserved == Amount()
+
+
+async def test_a_cancelled_agent_that_is_taken_back_to_its_delegations_hears_what_was_delivered_unpaid(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    gate = Gate(Call("harbours.4", 2))
+    crew = DelegatingCrew(before=gate, scripts=FOUR)
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=delegating())
+        task = counter.task()
+        await gate.reached.wait()
+
+        async def three_delivered() -> bool:
+            seen = steps(await task.query(TaskWorkflow.progress))
+            return sum(seen[f"harbours.{number}"].state == "done" for number in range(1, 5)) == 3
+
+        await until(three_delivered)
+        await task.cancel()
+        gate.opened.set()
+
+        async def over() -> bool:
+            return (await task.describe()).close_time is not None
+
+        await until(over)
+        crew.calls.clear()
+        await counter.edit(EditInput(action="rewind", agent="harbours", message="m2"))
+        progress = await task.result()
+    assert progress.phase is TaskPhase.DONE
+    assert not any(call.step.startswith("harbours.") for call in crew.calls)
+    assert crew.calls[0] == Call("harbours", 2)
+    told = [result.content for result in results(crew, "harbours", 2)]
+    assert ['state="done"' in text for text in told] == [True, True, True, False]
+    assert "the task was cancelled" in told[3]
 
 
 async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has(
