@@ -1,5 +1,7 @@
 """Answers from the command line to a task with two open requests, and to one that somebody else was quicker with."""
 
+import asyncio
+import json
 from functools import partial
 from pathlib import Path
 
@@ -9,8 +11,8 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import Crew, tight
 from tests.running import at_work, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.cli.answering import answer_several
 from waystation.cli.answers import Typed, answer_request
+from waystation.cli.main import run
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
@@ -77,25 +79,30 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     tmp_path: Path,
     redactor: PresidioRedactor,
     outside: Settings,
+    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
+    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
     ceiling = Limit(tokens=(tight().budget.tokens or 0) + 9_500)
-    async with (
-        at_work(server, tmp_path, redactor, Crew()) as counter,
-        await Client.connect(outside) as client,
-    ):
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight().model_copy(update={"ceiling": ceiling}))
         asking = await until_both_ask(counter.task())
-        typed = Typed("approve", asking.task_id, (), {}, amount=Amount(tokens=9_000), every=True)
-        granted, refused = await answer_several(client, typed, partial(approve, client, "Ada"))
-    first, second = (approval.request_id for approval in asking.approvals)
-    assert (granted.request_id, granted.outcome) == (first, "approved")
-    assert (refused.request_id, refused.outcome) == (second, "refused")
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == f"{asking.task_id}: approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
-    assert told[1] == f"{first}: approved"
-    assert told[2].startswith(f"{second}: refused: it would raise the task to ")
-    assert told[2].endswith(": 500 tokens left")
+        task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
+        code = await asyncio.to_thread(run, ["approve", task, "--all", "--add", "9k", "--by", "Ada", "--json"])
+        told = capsys.readouterr()
+        denied = await asyncio.to_thread(run, ["deny", task, "--request", first, "--request", second])
+    assert (code, denied) == (1, 1), "one was refused for the ceiling, then one was answered before"
+    answers = [(one["request_id"], one["outcome"]) for one in json.loads(told.out)]
+    assert answers == [(first, "approved"), (second, "refused")]
+    said = told.err.splitlines()
+    assert said[0] == f"{task}: approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+    assert said[1] == f"{first}: approved"
+    assert said[2].startswith(f"{second}: refused: it would raise the task to ")
+    assert said[2].endswith(": 500 tokens left")
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[2]) == (f"{task}: denying 2 requests", f"{second}: denied")
+    assert lines[1].startswith(f"{first}: refused: {first} was already approved: ")
 
 
 async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
