@@ -1,4 +1,6 @@
-"""Transactions that PostgreSQL undoes because of one another are repeated, and not for ever."""
+"""What PostgreSQL lets transactions do to one another: those that it undoes are repeated, and not for ever; what one of
+them reads, another may move meanwhile.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,11 +10,14 @@ from sqlalchemy import text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.adapters.conftest import store_clock
-from tests.store_contract.values import opened_run
+from tests.adapters.test_store_persons import kept_task
+from tests.store_contract.values import opened_run, passage, summary
 from waystation.adapters.store import SqlStore
+from waystation.adapters.store.belongings import cells
 from waystation.adapters.store.part import CONFLICT_PAUSES_S, StorePart, writing
-from waystation.adapters.store.schema import runs
+from waystation.adapters.store.schema import passages, runs
 from waystation.domain.errors import StoreUnavailable
+from waystation.domain.memory import Passage
 
 
 class Crossing(StorePart):
@@ -55,3 +60,21 @@ async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStor
     with pytest.raises(StoreUnavailable, match="other transactions came between, SQLSTATE 40001"):
         await crossing.never_in_turn()
     assert crossing.attempts == len(CONFLICT_PAUSES_S) + 1
+
+
+async def test_a_passage_that_leaves_the_outbox_while_a_person_is_erased_is_read_once(
+    store: SqlStore, postgres_url: str
+) -> None:
+    task = await kept_task(store, "first")
+    run_id = f"{task.ref.task_id}/research-1"
+    fence = await store.take_fence(run_id)
+    waits = passage("waits", run_id, task.ref.task_id)
+    await store.commit_compaction(fence, 3, summary("summary-2"), [waits], None)
+    worker, read = await SqlStore.open(postgres_url, store_clock), list[str]()
+    async with store.database.write() as connection:
+        async for cell in cells(connection, task.ref.tenant):
+            if cell.source.column is passages.c.body:
+                read.append(Passage.model_validate_json(cell.text).id)
+                await worker.stored([waits.id])
+    await worker.aclose()
+    assert sorted(read) == ["passage-first", "tides-first", "waits"]

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from sqlalchemy import Column, ColumnElement, FromClause, Select, Table, select
+from sqlalchemy import Column, ColumnElement, FromClause, Select, Table, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import batches
@@ -33,7 +33,8 @@ class Source(NamedTuple):
 
     column: Column[str]
     place: Whereabouts
-    where: ColumnElement[bool] | None = None
+    where: ColumnElement[bool] = true()
+    """Of several sources of one column, which rows are whose."""
     is_json: bool = True
 
 
@@ -79,15 +80,20 @@ SOURCES = (
     Source(passages.c.body, Whereabouts.OUTBOX, passages.c.stored_at.is_(None)),
 )
 
+COLUMNS = tuple(dict.fromkeys(source.column for source in SOURCES))
+"""Each is read in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
+and a passage that leaves the outbox between two of them would be in neither.
+"""
+
 
 async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell]:
     """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey."""
-    for source in SOURCES:
-        chosen = rows_with(source.column, tasks.c.tenant == tenant)
-        if source.where is not None:
-            chosen = chosen.where(source.where)
-        async for row in await connection.stream(chosen):
-            yield Cell(source, tuple(row[2:]), row[0], row[1])
+    for column in COLUMNS:
+        sources = [source for source in SOURCES if source.column is column]
+        which = case(*[(source.where, number) for number, source in enumerate(sources)])
+        chosen = rows_with(column, tasks.c.tenant == tenant).add_columns(which)
+        async for task_id, text, *key, number in await connection.stream(chosen):
+            yield Cell(sources[number], tuple(key), task_id, text)
 
 
 async def owners_of(connection: AsyncConnection, tenant: str) -> Owners:

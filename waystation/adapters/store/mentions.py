@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import ColumnElement, Select, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.belongings import SOURCES, rows_with
+from waystation.adapters.store.belongings import COLUMNS, rows_with
 from waystation.adapters.store.schema import documents, passages, runs, tasks, texts
 from waystation.adapters.store.texts import CONTENT_HASH
 from waystation.domain.redaction import PLACEHOLDER
@@ -70,9 +70,9 @@ async def _kept(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> A
     """All texts of these tasks but names of documents, whose content hashes come instead; of tasks without a row
     nothing.
     """
-    # Each column in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
-    # and a passage that leaves the outbox between two of them would be in neither.
-    for column in dict.fromkeys(source.column for source in SOURCES if source.column is not documents.c.name):
+    for column in COLUMNS:
+        if column is documents.c.name:
+            continue
         async for row in await connection.stream(rows_with(column, of_tasks)):
             yield row[1]
     ids = select(tasks.c.task_id).where(of_tasks)
