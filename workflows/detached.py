@@ -1,4 +1,4 @@
-"""Children that outlive the workflow that starts them, each once for its id."""
+"""Children that outlive the workflow that starts them."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -13,15 +13,23 @@ InputT = TypeVar("InputT")
 
 
 async def leave_to_child(
-    run: Callable[[WorkflowT, InputT], Awaitable[object]], given: InputT, workflow_id: str, summary: str
+    run: Callable[[WorkflowT, InputT], Awaitable[object]],
+    given: InputT,
+    workflow_id: str,
+    summary: str,
+    *,
+    again: bool = False,
 ) -> None:
-    """Start it and go on. One of the same id that was started before is left as it is."""
+    """Start it and go on. One of the same id that was started before is left as it is; or it is done `again`, in the
+    place of one that still runs.
+    """
+    once, anew = WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
     with suppress(WorkflowAlreadyStartedError):
         child = await workflow.start_child_workflow(
             run,
             given,
             id=workflow_id,
-            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            id_reuse_policy=anew if again else once,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
             static_summary=summary,

@@ -29,10 +29,17 @@ class RememberWorkflow:
 
 
 async def remember_documents(board: Board) -> None:
-    """Leave them to a child that outlives the task. After a rewind they are remembered already."""
+    """Leave them to a child that outlives the task. After a rewind it brings in what is new, and what was under way is
+    taken up where it stood.
+    """
     start = board.start
-    if not (start.documents and start.terms.remembered_characters):
+    if not start.terms.remembered_characters or not (start.documents or _given_later(board)):
         return
     wanted = Remembering(ref=start.ref, most_characters=start.terms.remembered_characters)
     summary = f"documents of {start.ref.task_id} into memory"
-    await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary)
+    await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary, again=True)
+
+
+def _given_later(board: Board) -> bool:
+    """Whether a task that began without documents has some now. Those of earlier releases did not look."""
+    return any(update.added for update in board.state.updates) and workflow.patched("documents-given-later")

@@ -1,14 +1,23 @@
 """Whose the passages of a document are when tasks of a session share it, on both databases."""
 
+from sqlalchemy import select
+
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
+from waystation.adapters.store.schema import passages
+from waystation.adapters.store.texts import described
+from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
 from waystation.domain.documents import DocumentPassage
 from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.memory import Passage
+from waystation.domain.persons import ERASED, PersonOrder, Sought
 from waystation.domain.remembering import document_passage
 from waystation.domain.task import SourceDocument, TaskRef
 
 SHARED = SourceDocument(name="pilot.md", text="The bar carries two fathoms.")
+NEWER = SourceDocument(name="pilot.md", text="The bar carries three fathoms.")
+OLD, NEW = described(SHARED).blob, described(NEWER).blob
+SHOWN = {"pilot.md": "pilot.md"}
 
 
 async def task(store: SqlStore, name: str, session: str = "autumn", document: SourceDocument = SHARED) -> TaskRef:
@@ -18,14 +27,34 @@ async def task(store: SqlStore, name: str, session: str = "autumn", document: So
     return made.ref
 
 
+async def passage_of(store: SqlStore, ref: TaskRef) -> Passage:
+    """All of its document, as it is now."""
+    (document,) = await store.documents(ref.task_id)
+    cut = DocumentPassage(document.name, "", 1, 1, await store.get_text(document.blob))
+    return document_passage(ref, cut, document.blob, 0, NOON)
+
+
 async def remembered(store: SqlStore, ref: TaskRef) -> Passage:
     """Its document is one passage, which memory has."""
-    (document,) = await store.documents(ref.task_id)
-    cut = DocumentPassage(document.name, "", 1, 1, SHARED.text)
-    made = document_passage(ref, cut, document.blob, 0, NOON)
-    assert await store.commit_document_passages(ref, 0, [made])
+    made = await passage_of(store, ref)
+    assert await store.begin_documents(ref, SHOWN)
+    assert await store.commit_document_passages(ref, [made])
     await store.stored([made.id])
     return made
+
+
+async def given(store: SqlStore, ref: TaskRef, number: int, *documents: SourceDocument) -> None:
+    """The task's documents are these from now on."""
+    for one in documents:
+        await store.put_text(one.text)
+    listed = DocumentSet(documents=tuple(map(described, documents)), missing=() if documents else (SHARED.name,))
+    blob = await store.put_text(listed.model_dump_json())
+    await store.update_documents(ref.task_id, DocumentsUpdate(number=number, given=blob, updated_at=NOON), listed)
+
+
+async def in_memory(store: SqlStore, *refs: TaskRef) -> list[tuple[str, str]]:
+    """Of these tasks: whose, and what."""
+    return [(one.task_id, one.blob) for ref in refs for one in await store.passages_of(ref.task_id)]
 
 
 async def forget(store: SqlStore, *refs: TaskRef, everything: bool = False) -> int:
@@ -86,8 +115,84 @@ async def test_a_document_that_was_forgotten_can_be_handed_in_again(store: SqlSt
 async def test_a_task_that_was_forgotten_before_its_documents_came_remembers_none(store: SqlStore) -> None:
     first = await task(store, "first")
     await forget(store, first)
-    (document,) = await store.documents(first.task_id)
-    cut = DocumentPassage(document.name, "", 1, 1, SHARED.text)
-    late = document_passage(first, cut, document.blob, 0, NOON)
-    assert not await store.commit_document_passages(first, 0, [late])
+    assert not await store.begin_documents(first, SHOWN)
+    assert not await store.commit_document_passages(first, [await passage_of(store, first)])
     assert await store.passage_ids() == frozenset()
+
+
+async def test_of_a_document_that_changed_memory_has_the_newest_version_alone(store: SqlStore) -> None:
+    first = await task(store, "first")
+    before = await remembered(store, first)
+    await given(store, first, 1, NEWER)
+    await given(store, first, 2, NEWER)
+    after = await remembered(store, first)
+    assert await in_memory(store, first) == [(first.task_id, NEW)]
+    assert await store.taken_back(10) == (before.id,)
+    await store.forgotten([before.id])
+    again = await remembered(store, first)
+    assert (again.id, await store.waiting(10), await store.taken_back(10)) == (after.id, (), ())
+
+
+async def test_a_version_that_is_taken_up_again_comes_into_memory_again(store: SqlStore) -> None:
+    first = await task(store, "first")
+    before = await remembered(store, first)
+    await given(store, first, 1, NEWER)
+    between = await remembered(store, first)
+    await given(store, first, 2, SHARED)
+    assert (await remembered(store, first)).id == before.id
+    assert await in_memory(store, first) == [(first.task_id, OLD)]
+    assert await store.taken_back(10) == (between.id,)
+
+
+async def test_what_a_removed_document_said_leaves_memory(store: SqlStore) -> None:
+    first = await task(store, "first")
+    made = await remembered(store, first)
+    await given(store, first, 1)
+    assert await store.begin_documents(first, SHOWN)
+    assert await store.taken_back(10) == (made.id,)
+
+
+async def test_a_replaced_version_that_another_remembered_task_has_is_that_tasks_from_then_on(store: SqlStore) -> None:
+    first, second = await task(store, "first"), await task(store, "second")
+    made, _ = await remembered(store, first), await remembered(store, second)
+    await given(store, first, 1, NEWER)
+    await remembered(store, first)
+    assert await store.taken_back(10) == ()
+    assert [one.id for one in await store.waiting(10)] == [made.id]
+    assert await in_memory(store, first, second) == [(first.task_id, NEW), (second.task_id, OLD)]
+
+
+async def test_a_version_that_is_replaced_while_it_is_read_does_not_come_into_memory(store: SqlStore) -> None:
+    first = await task(store, "first")
+    late = await passage_of(store, first)
+    await given(store, first, 1, NEWER)
+    assert await store.begin_documents(first, SHOWN)
+    assert await store.commit_document_passages(first, [late])
+    assert await store.passage_ids() == frozenset()
+
+
+async def test_every_version_of_a_document_is_forgotten_with_its_task(store: SqlStore) -> None:
+    first, second = await task(store, "first"), await task(store, "second")
+    before = await remembered(store, first)
+    await given(store, first, 1, NEWER)
+    after = await remembered(store, first)
+    await given(store, second, 1, NEWER)
+    await remembered(store, second)
+    await forget(store, first, second)
+    assert await store.passage_ids() == frozenset()
+    assert await store.gone_passage_ids() == {before.id, after.id}
+    with_words = select(passages.c.passage_id).where(passages.c.body != "")
+    async with store.database.read() as connection:
+        assert (await connection.execute(with_words)).all() == []
+
+
+async def test_after_a_person_was_erased_a_document_is_in_memory_once(store: SqlStore) -> None:
+    ada = SourceDocument(name="pilot.md", text="Ada Lovelace keeps the bar.")
+    first = await task(store, "first", document=ada)
+    before = await remembered(store, first)
+    order = PersonOrder(store_id=first.store_id, tenant=first.tenant, wanted="", placeholders=())
+    await store.erase(order, Sought("Ada Lovelace", ()))
+    after = await remembered(store, first)
+    assert before.id != after.id
+    assert [one.text for one in await store.passages_of(first.task_id)] == [after.text]
+    assert after.text.endswith(f"{ERASED} keeps the bar.")

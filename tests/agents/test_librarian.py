@@ -1,18 +1,22 @@
 """Documents of a task in memory: redacted, with their source, once for a session, and as many as the terms let in."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from waystation.adapters.documents.passages import passages_of
+from waystation.adapters.store.texts import described
 from waystation.agents.librarian import Librarian
 from waystation.agents.recollection import Recollection, as_passages
+from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.memory import Passage
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 from waystation.domain.remembering import SLICE_CHARACTERS, Remembering
 from waystation.domain.task import SourceDocument
 from waystation.testing import PlainRedactor
@@ -21,6 +25,7 @@ PILOT = SourceDocument(
     name="pilot.md",
     text=f"# The bar\n\nThe bar carries two fathoms.\n\nIts keeper is {NAME},\nwho lives by the mole.\n",
 )
+NEWER = SourceDocument(name="pilot.md", text="# The bar\n\nThe bar carries three fathoms.\n")
 LONG = SourceDocument(
     name="long.md", text="".join(f"Beacon {number} stands {number} cables off.\n\n" for number in range(3_000))
 )
@@ -61,6 +66,32 @@ class Shelf:
         return as_passages(await recollection.find(office.run_ref(), query))
 
 
+class Listening(PlainRedactor):
+    """Remembers the long texts that it was given: those are documents, and names of documents are short."""
+
+    def __init__(self) -> None:
+        super().__init__({}, {NAME: NAME_PLACEHOLDER})
+        self.read: list[str] = []
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        self.read += [text for text in texts if len(text) > len(NEWER.name)]
+        return await super().redact(texts, place, tenant)
+
+
+async def change(shelf: Shelf, *documents: SourceDocument) -> None:
+    """These take the places of the task's documents of their names."""
+    store, task_id = shelf.office.store, shelf.office.task_id
+    for one in documents:
+        await store.put_text(one.text)
+    given = DocumentSet(documents=tuple(map(described, documents)))
+    update = DocumentsUpdate(
+        number=1 + len(await store.document_updates(task_id)),
+        given=await store.put_text(given.model_dump_json()),
+        updated_at=shelf.office.clock(),
+    )
+    await store.update_documents(task_id, update, given)
+
+
 async def shelf(office: Office, task_id: str, *documents: SourceDocument) -> Shelf:
     """A task of its own in the office's session."""
     own = replace(office, task_id=task_id)
@@ -94,6 +125,53 @@ async def test_a_document_of_two_tasks_of_a_session_is_remembered_once(bare_offi
     before = first.in_memory
     assert (await second.remember()).passages == len(before)
     assert second.in_memory == before
+
+
+async def test_when_a_task_ends_again_only_what_changed_is_read_and_what_it_replaced_is_recalled_no_more(
+    bare_office: Office,
+) -> None:
+    redactor = Listening()
+    first = await shelf(replace(bare_office, redactor=redactor), "task-1", PILOT, LONG)
+    await first.remember()
+    unchanged = [passage for passage in first.in_memory if passage.document == LONG.name]
+    await change(first, NEWER)
+    redactor.read.clear()
+    again = await first.remember()
+    assert redactor.read == [NEWER.text]
+    assert (again.characters, again.left_out) == (len(NEWER.text) + len(LONG.text), 0)
+    assert again.passages == len(unchanged) + 1
+    assert [passage for passage in first.in_memory if passage.document == LONG.name] == unchanged
+    later = await shelf(bare_office, "task-2")
+    assert "three fathoms" in (found := await later.recalled("What does the bar carry?"))
+    assert "two fathoms" not in found
+
+
+async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare_office: Office) -> None:
+    redactor = Listening()
+    office = replace(bare_office, redactor=redactor)
+    first, second = [await shelf(office, task_id, LONG) for task_id in ("task-1", "task-2")]
+    await first.remember(most=50_000)
+    redactor.read.clear()
+    done = await second.remember()
+    assert sum(map(len, redactor.read)) < len(LONG.text) - 45_000
+    assert (done.characters, done.left_out, done.passages) == (len(LONG.text), 0, len(second.in_memory))
+    lines = [line for passage in second.in_memory for line in passage.text.splitlines()[1:] if line]
+    assert lines == [line for line in LONG.text.splitlines() if line]
+
+
+async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_office: Office) -> None:
+    first = await shelf(bare_office, "task-1", LONG)
+    so_far = await first.librarian.next_slice(Remembering(ref=first.office.ref, most_characters=10**6))
+    longer = LONG.model_copy(update={"text": f"{PILOT.text}{LONG.text}"})
+    await change(first, longer)
+    while not so_far.done:
+        so_far = await first.librarian.next_slice(so_far)
+    blob = described(longer).blob
+    passages = [passage for passage in first.in_memory if passage.blob == blob]
+    assert [passage.place for passage in passages] == list(range(len(passages)))
+    assert (passages[0].first_line, passages[-1].last_line) == (1, len(longer.text.splitlines()) - 1)
+    await first.remember()
+    assert {passage.blob for passage in first.in_memory} == {blob}
 
 
 async def test_a_slice_that_is_done_again_changes_nothing(bare_office: Office) -> None:

@@ -1,19 +1,25 @@
 """Documents into memory on the real server: after the report, by a workflow of its own, for later tasks."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WorkflowHandle
+from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 
-from tests.crew import SAID, Crew, terms
+from tests.crew import SAID, Call, Crew, Gate, terms
 from tests.running import Counter, opened_parts, request, working
+from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
 from waystation.agents.recollection import as_passages
 from waystation.client import Client
 from waystation.client.forget import Selection, forget, selected
+from waystation.domain.edits import EditInput
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryQuery
 from waystation.domain.names import remembering_id
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import Redacted
 from waystation.domain.remembering import Remembering
 from waystation.domain.task import SourceDocument, task_id_of
 from waystation.settings import Settings
@@ -23,6 +29,20 @@ from workflows.remembering import RememberWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")
+
+
+class Holding(PlainRedactor):
+    """Never comes back when the document is read for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.reached = asyncio.Event()
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        if list(texts) == [PILOT.text] and place is Place.COMPRESSED and not self.reached.is_set():
+            self.reached.set()
+            await asyncio.Event().wait()
+        return await super().redact(texts, place, tenant)
 
 
 def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[RememberWorkflow, Remembering]:
@@ -72,6 +92,72 @@ async def test_later_tasks_recall_documents_of_earlier_ones_until_the_last_is_fo
             await forget(settings, (task_id,), everything=True)
             assert await documents_in_memory(parts, done.ref.tenant) == left
             assert ("[pilot.md:1-2]" in await recalled(parts, "later")) is bool(left)
+
+
+async def test_when_a_task_goes_on_after_its_end_what_changed_meanwhile_comes_into_memory(
+    server: TemporalClient, tmp_path: Path, settings: Settings
+) -> None:
+    crew, gate = Crew(), Gate(Call("harbours", 3))
+    async with (
+        opened_parts(tmp_path, PlainRedactor({}, {NAME: PLACEHOLDER}), crew) as parts,
+        working(server, parts),
+        await Client.connect(settings) as client,
+    ):
+        counter = Counter(server, parts.store)
+        first = await delivered(server, counter, "first", 1_000)
+        crew.before = gate
+        await counter.edit(EditInput(action="rewind", agent="harbours", message="m5"))
+        await gate.reached.wait()
+        await give(counter, counter.task(), folder_with(tmp_path / "docs", pilot=NEWER, buoys="One white beacon."))
+        gate.opened.set()
+        await counter.task().result()
+        second = await remembering(server, "first").result()
+        await counter.submit(request("later"), documents=())
+        await counter.task("later").result()
+        found = await recalled(parts, "later")
+        in_memory = await documents_in_memory(parts, first.ref.tenant)
+        (task_id,) = await selected(client, settings, Selection(task=first.ref.task_id))
+        gone = await forget(settings, (task_id,), everything=True)
+        left = await documents_in_memory(parts, first.ref.tenant)
+    assert (first.passages, second.passages, in_memory) == (1, 2, 2)
+    assert "The bar carries three fathoms." in found
+    assert "two fathoms" not in found
+    assert (left, gone.histories) == (0, 4), "the task and its documents, each twice"
+
+
+async def test_documents_that_a_task_is_given_while_it_works_come_into_memory_when_it_began_without_any(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    gate = Gate(Call("harbours", 3))
+    async with opened_parts(tmp_path, PlainRedactor({}), Crew(before=gate)) as parts, working(server, parts):
+        counter = Counter(server, parts.store)
+        under = terms().model_copy(update={"remembered_characters": 1_000})
+        await counter.submit(request("first"), under, documents=())
+        await gate.reached.wait()
+        await give(counter, counter.task(), folder_with(tmp_path / "docs", buoys="One white beacon."))
+        gate.opened.set()
+        await counter.task().result()
+        done = await remembering(server, "first").result()
+    assert (done.passages, done.characters) == (1, len("One white beacon."))
+
+
+async def test_a_task_that_ends_again_while_its_documents_are_read_has_them_read_once_more(
+    server: TemporalClient, tmp_path: Path
+) -> None:
+    crew, redactor = Crew(), Holding()
+    async with opened_parts(tmp_path, redactor, crew) as parts, working(server, parts):
+        counter = Counter(server, parts.store)
+        await counter.submit(request("first"), terms().model_copy(update={"remembered_characters": 1_000}), [PILOT])
+        await counter.task().result()
+        await redactor.reached.wait()
+        first = await remembering(server, "first").describe()
+        await counter.edit(EditInput(action="rewind", agent="harbours", message="m5"))
+        await counter.task().result()
+        second = await remembering(server, "first").result()
+        replaced = await server.get_workflow_handle(first.id, run_id=first.run_id).describe()
+        in_memory = await documents_in_memory(parts, second.ref.tenant)
+    assert replaced.status == WorkflowExecutionStatus.TERMINATED
+    assert (second.passages, in_memory) == (1, 1)
 
 
 async def test_its_history_has_no_word_of_a_document_and_begins_when_the_report_is_stored(

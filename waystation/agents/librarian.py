@@ -1,7 +1,11 @@
-"""Brings a task's documents into memory, slice by slice: redacted as summaries are, then cut, then into the outbox."""
+"""Brings a task's documents into memory, slice by slice: redacted as summaries are, then cut, then into the outbox.
+
+What an earlier end of the task, or another task of its session, has brought in is taken as it is.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from waystation.agents.archive import Archive
 from waystation.agents.document_names import document_names
@@ -12,10 +16,16 @@ from waystation.domain.remembering import (
     Remembering,
     document_passage,
     documents_run,
+    line_after,
     line_for_line,
     lines_of_slice,
+    passage_id,
 )
+from waystation.domain.task import TaskRef
 from waystation.ports import Clock, DocumentCutter, DocumentOutbox, DocumentStore, Redactor
+
+ASKED_AT_ONCE = 100
+"""Passages."""
 
 
 @dataclass(frozen=True)
@@ -35,24 +45,45 @@ class Librarian:
         The same slice again is the same passages. Those that memory does not take now wait in the outbox.
         Raises RedactionFailed, StoreError.
         """
-        documents = await self.documents.documents(so_far.ref.task_id)
+        ref = so_far.ref
+        documents = await self.documents.documents(ref.task_id)
+        names = await document_names(documents, self.redactor, ref.tenant, place=Place.COMPRESSED)
+        if not so_far.slices and not await self.outbox.begin_documents(ref, names.shown):
+            return so_far.model_copy(update={"done": True})
         if so_far.document == len(documents):
             return _ended(so_far, documents)
-        document = documents[so_far.document]
-        text = "" if document.removed else await self.documents.get_text(document.blob)
-        lines = text.splitlines(keepends=True)
+        document = names.as_shown[so_far.document]
+        lines = await self._lines(document)
+        so_far = so_far.reading(document.blob)
+        if lines and not so_far.line and (there := await self._there(ref, document)):
+            await self.archive.drain(documents_run(ref.task_id))
+            line = line_after(there, lines)
+            return so_far.further(len(there), _size(lines[:line])).at_line(line, lines, document.blob)
         end = lines_of_slice(lines, so_far.line, so_far.most_characters - so_far.characters)
         if so_far.line == end < len(lines):
             return _ended(so_far, documents)
-        redacted, readable = await self._redacted(lines[so_far.line : end], so_far.ref.tenant)
-        names = await document_names(documents, self.redactor, so_far.ref.tenant, place=Place.COMPRESSED)
-        passages = self._passages(so_far, document.model_copy(update={"name": names.shown[document.name]}), redacted)
-        if not await self.outbox.commit_document_passages(so_far.ref, so_far.slices, passages):
+        redacted, readable = await self._redacted(lines[so_far.line : end], ref.tenant)
+        passages = self._passages(so_far, document, redacted)
+        if not await self.outbox.commit_document_passages(ref, passages):
             return so_far.model_copy(update={"done": True})
-        await self.archive.drain(documents_run(so_far.ref.task_id))
-        characters = sum(map(len, lines[so_far.line : end]))
-        withheld = 0 if readable else characters
-        return _further(so_far, characters, withheld, len(passages), None if end == len(lines) else end)
+        await self.archive.drain(documents_run(ref.task_id))
+        size = _size(lines[so_far.line : end])
+        return so_far.further(len(passages), size, 0 if readable else size).at_line(end, lines, document.blob)
+
+    async def _lines(self, document: Document) -> Sequence[str]:
+        text = "" if document.removed else await self.documents.get_text(document.blob)
+        return text.splitlines(keepends=True)
+
+    async def _there(self, ref: TaskRef, document: Document) -> Sequence[Passage]:
+        """The passages that the first lines of this version became already, in their order."""
+        there: list[Passage] = []
+        while True:
+            places = range(len(there), len(there) + ASKED_AT_ONCE)
+            ids = [passage_id(ref, document.name, document.blob, place) for place in places]
+            known = {passage.id: passage for passage in await self.outbox.passages_with(ids)}
+            there += [known[one] for one in takewhile(known.__contains__, ids)]
+            if len(there) < places.stop:
+                return there
 
     async def _redacted(self, lines: Sequence[str], tenant: str) -> tuple[str, bool]:
         """All at once and before it is cut, since what is private may go over several passages; and whether it is."""
@@ -72,18 +103,8 @@ def _moved(cut: DocumentPassage, lines: int) -> DocumentPassage:
     return cut._replace(first_line=cut.first_line + lines, last_line=cut.last_line + lines)
 
 
-def _further(so_far: Remembering, characters: int, withheld: int, passages: int, line: int | None) -> Remembering:
-    """After a slice; None for its last line: the document is done."""
-    place = {"document": so_far.document + 1, "line": 0, "place": 0}
-    if line is not None:
-        place = {"line": line, "place": so_far.place + passages}
-    counts = {
-        "slices": so_far.slices + 1,
-        "characters": so_far.characters + characters,
-        "left_out": so_far.left_out + withheld,
-        "passages": so_far.passages + passages,
-    }
-    return so_far.model_copy(update=place | counts)
+def _size(lines: Sequence[str]) -> int:
+    return sum(map(len, lines))
 
 
 def _ended(so_far: Remembering, documents: Sequence[Document]) -> Remembering:

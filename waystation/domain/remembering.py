@@ -27,6 +27,8 @@ class Remembering(Value):
     """That are done."""
     document: int = 0
     """Number of the document in which the next slice begins."""
+    blob: str = ""
+    """Content hash of the version that its first lines were read in; empty: none were read."""
     line: int = 0
     """Number of its first line, from 0."""
     place: int = 0
@@ -37,6 +39,37 @@ class Remembering(Value):
     """Characters that memory does not get: beyond the limit, or not to be redacted. Known at the end."""
     passages: int = 0
     done: bool = False
+
+    def reading(self, blob: str) -> "Remembering":
+        """In this version of the document: from its first line where the lines before were another version's."""
+        if self.blob in {"", blob}:
+            return self
+        return self.model_copy(update={"blob": "", "line": 0, "place": 0})
+
+    def further(self, passages: int, characters: int, withheld: int = 0) -> "Remembering":
+        """After a slice, or what stands for it, in the same document."""
+        counts = {
+            "slices": self.slices + 1,
+            "place": self.place + passages,
+            "characters": self.characters + characters,
+            "left_out": self.left_out + withheld,
+            "passages": self.passages + passages,
+        }
+        return self.model_copy(update=counts)
+
+    def at_line(self, line: int, lines: Sequence[str], blob: str) -> "Remembering":
+        """At this line of a version with these lines; after the last one, at the first of the next document."""
+        if line < len(lines):
+            return self.model_copy(update={"line": line, "blob": blob})
+        return self.model_copy(update={"document": self.document + 1, "blob": "", "line": 0, "place": 0})
+
+
+def line_after(there: Sequence[Passage], lines: Sequence[str]) -> int:
+    """The line, from 0, after the passages that the first lines became earlier, and after blank lines."""
+    line = there[-1].last_line
+    while line < len(lines) and not lines[line].strip():
+        line += 1
+    return line
 
 
 def lines_of_slice(lines: Sequence[str], first: int, room: int) -> int:
@@ -73,7 +106,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
     """A piece of a document as memory keeps it, headed by its source: a citation, with the heading above it."""
     said = "\n".join(filter(None, (cut.heading, cut.text)))
     return Passage(
-        id=str(uuid.uuid5(_NAMESPACE, "\0".join((ref.tenant, ref.session, cut.name, blob, str(place))))),
+        id=passage_id(ref, cut.name, blob, place),
         tenant=ref.tenant,
         session=ref.session,
         task_id=ref.task_id,
@@ -89,6 +122,11 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
         created=created,
         place=place,
     )
+
+
+def passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
+    """The same for all tasks of a session that have this version of a document under this name."""
+    return str(uuid.uuid5(_NAMESPACE, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
 
 
 def documents_run(task_id: str) -> str:

@@ -1,6 +1,6 @@
 """Ports to the store: transcripts, outbox, texts, tasks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -151,12 +151,25 @@ class Outbox(Protocol):
 class DocumentOutbox(Protocol):
     """Passages of documents on their way to memory: the same document in two tasks of one session goes there once."""
 
-    async def commit_document_passages(self, ref: TaskRef, number: int, passages: Sequence[Passage]) -> bool:
-        """Let these passages wait for memory, and slice `number` of the task's documents count as done, at once.
+    async def begin_documents(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
+        another task of the session that still has them, or leave memory. Doing it again changes nothing.
 
-        Passages that another task brought are left as they are. The same number twice changes nothing. False: the task
-        was forgotten meanwhile, and nothing is kept. Raises WrongStore.
+        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
+        WrongStore.
         """
+        ...
+
+    async def commit_document_passages(self, ref: TaskRef, passages: Sequence[Passage]) -> bool:
+        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
+
+        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
+        and nothing is kept. Raises WrongStore.
+        """
+        ...
+
+    async def passages_with(self, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+        """Those of these, a few hundred at most, that count."""
         ...
 
 
