@@ -3,8 +3,9 @@ from dataclasses import replace
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from waystation.agents.publisher import Published
+from waystation.agents.titling import NO_TITLE, TitlingRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.documents import LeftOut
@@ -85,7 +86,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
 
 > **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
 
-**Question.** Why?
+**Question.** Why did it silt up?
 
 ## Findings: The research-1
 
@@ -100,6 +101,17 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
 - It silted up. [harbour.md:2-2]\
 """)
     assert (outcome.citations, outcome.failed) == (2, 0)
+
+
+async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(bare_office: Office) -> None:
+    asked = f"{'Why did it silt up, and who says so? ' * 10}Ask {NAME}, too."
+    await bare_office.open_task(question=asked)
+    await hand_in(bare_office, "writing", DRAFT)
+    _, report = await published(bare_office)
+    assert f"**Question.** {asked.replace(NAME, NAME_PLACEHOLDER)}\n" in report
+    titles = replace(bare_office.publisher, redactor=TitlingRedactor(bare_office.redactor, "none"))
+    none = await titles.compose(bare_office.ref, PROGRESS)
+    assert f"**Question.** {NO_TITLE}\n" in none.markdown
 
 
 async def test_a_task_that_could_not_be_planned_has_a_report_too(bare_office: Office) -> None:

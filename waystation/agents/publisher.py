@@ -18,7 +18,7 @@ from waystation.domain.report import (
 )
 from waystation.domain.report_check import Faults
 from waystation.domain.report_oversight import oversight_lines
-from waystation.domain.task import TaskProgress, TaskRef
+from waystation.domain.task import TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
@@ -107,7 +107,7 @@ class Publisher:
         there = await handed_over(ref.task_id, self.tasks, self.work)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
-            question=row.title,
+            question=await self._question(row),
             draft=there.draft,
             findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
             analysis=there.analysis,
@@ -115,6 +115,11 @@ class Publisher:
             offline=row.terms.offline,
             left_out=row.request.left_out,
         )
+
+    async def _question(self, row: TaskRow) -> str:
+        """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
+        (redacted,) = await self.redactor.redact([row.request.question], Place.TITLE, row.ref.tenant)
+        return redacted.text
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""

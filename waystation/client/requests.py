@@ -7,6 +7,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.checked import CitationCheck
 from waystation.agents.publisher import Publisher
+from waystation.agents.titling import TitlingRedactor
 from waystation.client.looks import own_task
 from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
@@ -57,13 +58,14 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.redactors import redactor_of  # noqa: PLC0415
 
-    redactor = redactor_of(settings, await key_of(store, settings))
+    opened = redactor_of(settings, await key_of(store, settings))
+    redactor = TitlingRedactor(opened, settings.titles)
     try:
         check = CitationCheck(store, store, store, redactor)
         publisher = Publisher(tasks=store, documents=store, work=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:
-        redactor.close()
+        opened.close()
     if composed.nothing:
         raise BadInput(
             f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written anything; "
