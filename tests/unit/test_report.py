@@ -48,12 +48,26 @@ def parts(draft: ReportDraft = DRAFT, progress: TaskProgress = PAUSED, *, offlin
     )
 
 
+def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_those_that_were_done() -> None:
+    research, *others = PAUSED.steps
+    early = [
+        research.model_copy(update={"id": f"research-1.{n}", "state": "partial", "reason": "lost"}) for n in range(1, 7)
+    ]
+    written = written_part(parts(progress=PAUSED.model_copy(update={"steps": (*others, *early)})))
+    assert "> **Ended early:** research-1.1 (lost); " in written
+    assert "research-1.4 (lost); and 2 more, named at the end. What they had" in written
+    done = [step.model_copy(update={"state": "done"}) for step in PAUSED.steps]
+    assert "Ended early" not in written_part(parts(progress=PAUSED.model_copy(update={"steps": tuple(done)})))
+
+
 def test_a_finished_report_and_how_it_came_about() -> None:
     whole = parts()
     assert whole_report(
         whole, written_part(whole), Apparatus(checked=2, sources="## Sources", not_used="## Not used")
     ) == snapshot("""\
 # The silted harbour
+
+> **Ended early:** research-1 (a person denied it more). What they had by then is in this report; the rest is not.
 
 **Question.** Why did the harbour silt up?
 

@@ -17,6 +17,8 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
+MOST_EARLY = 4
+"""Agents that are named on top; all of them stand in the account."""
 MOST_LEFT_OUT = 50
 """Lines of the list of what was not used."""
 
@@ -66,6 +68,8 @@ def written_part(parts: ReportParts) -> str:
         lines.append(_why_draft(parts.progress))
     elif not whole:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
+    elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
+        lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
     lines += [f"**Question.** {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
@@ -134,6 +138,11 @@ def _why_partial(progress: TaskProgress) -> str:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
     return f"This report was not finished ({why}). What was found follows."
+
+
+def _some(agents: Sequence[str]) -> str:
+    more = len(agents) - MOST_EARLY
+    return "; ".join([*agents[:MOST_EARLY], *([f"and {more} more, named at the end"] if more > 0 else [])])
 
 
 def _of_the_plan(progress: TaskProgress) -> list[StepProgress]:
