@@ -8,8 +8,8 @@ from pydantic import JsonValue
 from tests.crew import CALL_TOKENS, FINDING, NOTE, PROMPT_TOKENS, REPLY_TOKENS, ROOMY, Call, Crew, Move, step_of, terms
 from waystation.domain.budget import Usage
 from waystation.domain.delegation import DelegationTerms
-from waystation.domain.messages import ToolUse
-from waystation.domain.task import TaskTerms
+from waystation.domain.messages import ToolResult, ToolUse
+from waystation.domain.task import StepProgress, TaskProgress, TaskTerms
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 
@@ -66,3 +66,13 @@ def delegating(budget: int = 60_000, agent_budget: int = 20_000, bounds: Delegat
     return given.model_copy(
         update={"agent": ROOMY.model_copy(update={"delegation": bounds or DelegationTerms(depth=2, width=4)})}
     )
+
+
+def steps(progress: TaskProgress) -> dict[str, StepProgress]:
+    """By id."""
+    return {step.id: step for step in progress.steps}
+
+
+def results(crew: DelegatingCrew, step: str, turn: int) -> list[ToolResult]:
+    """What an agent was told before this turn."""
+    return list(crew.heard[Call(step, turn)].messages[-1].tool_results)

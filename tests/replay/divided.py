@@ -1,7 +1,8 @@
 """The task of which histories are recorded beside the usual one: all that can come to pass in one comes to pass in it.
 
-Its researcher delegates, and asks before it writes a letter; a subagent asks for money; people tell it something and
-give it a document again; its plan is revised, and its report is sent back once.
+Its researcher delegates, and asks before it writes a letter; so does a subagent, and another asks for money, which it
+gets from what the first hands back, and later from a person; people tell it something and give it a document again; its
+plan is revised, and its report is sent back once.
 """
 
 from collections.abc import AsyncGenerator
@@ -21,6 +22,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.client.documents import kept, read_again
 from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
+from waystation.domain.task import TaskPhase
 from workers.tools import Reach
 from workflows.task import TaskWorkflow
 
@@ -28,8 +30,11 @@ NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
 SCRIPTS = {
     "harbours": [[delegate("beacons", 60), delegate("bars", 20)], [NOTE, letter()], [HAND_IN]],
     "harbours.1": [*[[NOTE]] * 60, [HAND_IN]],
+    "harbours.2": [[letter()], [HAND_IN]],
 }
 HELD = Call("tides", 3)
+GRANT = 30_000
+"""Tokens. It leaves enough for the step that the revision adds."""
 
 
 @dataclass
@@ -64,9 +69,14 @@ async def _told(counter: Counter, folder: Path) -> None:
 
 
 async def answered(task: Task) -> bool:
-    """Say yes to whatever is asked; whether the task is over."""
+    """Say yes to whatever is asked when nobody works any more; whether the task is over.
+
+    Calls of tools first: what those agents hand back may answer who waits for money.
+    """
     progress = await task.query(TaskWorkflow.progress)
-    for approval in progress.approvals:
-        if approval.decision == "pending":
-            await task.signal(APPROVE_BUDGET, {"request_id": approval.request_id, "by": "Ada"})
+    if progress.phase is TaskPhase.PAUSED:
+        waiting = [one for one in progress.approvals if one.decision == "pending"]
+        for asked in [one for one in waiting if one.action is not None] or waiting:
+            money = {} if asked.action is not None else {"tokens": GRANT}
+            await task.signal(APPROVE_BUDGET, {"request_id": asked.request_id, "by": "Ada", **money})
     return progress.phase.over

@@ -6,6 +6,7 @@ from temporalio.client import WorkflowHistory
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
+from tests.workflows_live.history import everything_written
 from waystation import __version__
 from waystation.domain.task import TaskProgress
 from waystation.domain.task_start import TaskStart
@@ -66,6 +67,8 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     for signal in ("approve_budget", "tell", "update_documents", "subagent_news"):
         assert f'"signalName": "{signal}"' in written
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
+    said = everything_written(recorded(f"{__version__}/divided").events)
+    assert all(f'"decision":"{decision}"' in said for decision in ("pending", "approved", "withdrawn"))
 
 
 async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:

@@ -1,27 +1,25 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.crew import ROOMY
+from tests.crew import terms
 from tests.unit import task_values
 from tests.unit.task_values import NOON, asking, finished, standing
-from tests.unit.test_delegation import delegating, delivered, spending, working
+from tests.unit.test_delegation import delegating, delivered, orders, working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.delegation import DelegationTerms
 from waystation.domain.drawing import FREED, drawn, freed, withdrawn
-from waystation.domain.leg import AllowanceSpent, ProviderLimit
+from waystation.domain.leg import AllowanceSpent, Delegated, ProviderLimit
+from waystation.domain.subagents import taken_on
 from waystation.domain.task_state import TaskState
 
-SHARE = 80
+MOST = 80
+"""Percent that subagents hold together at most."""
 KEPT = 8_000
-"""Of 40,000 tokens: what subagents may not hold."""
+"""What that leaves of 40,000 tokens."""
 
 
-def team(*limits: int, own: int = 0) -> TaskState:
-    """An agent with 40,000 tokens that waits for subagents, which may hold 80 percent of what it has left."""
-    state = working()
-    run = state.runs["tides"]
-    terms = ROOMY.model_copy(update={"delegation": DelegationTerms(share=SHARE)})
-    return delegating(state.with_run(run.model_copy(update={"terms": terms, "totals": spending(own)})), *limits)
+def team(*limits: int) -> TaskState:
+    """An agent with 40,000 tokens that waits for subagents."""
+    return delegating(working(), *limits)
 
 
 def spent(state: TaskState, step_id: str, tokens: int, needed: int = 900) -> TaskState:
@@ -44,13 +42,29 @@ def test_a_subagent_goes_on_with_what_a_sibling_handed_back() -> None:
     assert helped.account.limit == state.account.limit
 
 
-def test_a_parent_keeps_the_part_that_its_subagents_may_not_hold() -> None:
+def test_a_parent_keeps_its_own_part() -> None:
     assert drawn(spent(team(32_000), "tides.1", 31_950), "tides.1") is None, "nobody has handed anything back"
     state = delivered(spent(team(31_000, 1_000), "tides.1", 30_500), "tides.2", 100)
     assert drawn(spent(state, "tides.1", 30_500, needed=901), "tides.1") is None
     helped = drawn(state, "tides.1")
     assert helped is not None
     assert helped.runs["tides"].limit == Limit(tokens=KEPT)
+    assert drawn(spent(helped, "tides.1", 31_900, needed=1), "tides.1") is None
+
+
+def test_what_people_granted_a_subagent_does_not_count_as_its_parents() -> None:
+    state = delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 15_000)
+    granted = spent(state.granted("tides.1", Amount(tokens=50_000)), "tides.1", 65_900)
+    helped = drawn(granted, "tides.1")
+    assert helped is not None
+    assert helped.runs["tides"].limit == Limit(tokens=KEPT)
+
+
+def test_what_was_handed_back_before_is_the_parents_own_when_it_delegates_again() -> None:
+    state = delivered(team(16_000), "tides.1", 4_000)
+    again = Delegated(standing=standing(0), orders=(orders(0, 10_000)[1],))
+    state = taken_on(state.with_run(state.runs["tides"].after_leg(again)), "tides", terms())
+    assert drawn(spent(state, "tides.2", 9_900), "tides.2") is None
 
 
 def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> None:
@@ -77,7 +91,7 @@ def test_whatever_subagents_draw_no_money_is_made_and_the_parent_keeps_its_part(
 ) -> None:
     limits: list[int] = []
     for percent in percents:
-        if sum(limits) + percent * 400 <= SHARE * 400:
+        if sum(limits) + percent * 400 <= MOST * 400:
             limits.append(percent * 400)
     state = team(*limits)
     for which, percent, needed in moves:

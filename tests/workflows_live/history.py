@@ -1,7 +1,7 @@
 """What a workflow's history says, decoded."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar, cast
 
 from google.protobuf.json_format import MessageToDict
@@ -35,7 +35,7 @@ def timers(said: list[HistoryEvent]) -> list[str]:
     ]
 
 
-def everything_written(said: list[HistoryEvent]) -> str:
+def everything_written(said: Sequence[HistoryEvent]) -> str:
     """Every string of the events, payloads decoded."""
     return "\n".join(text for event in said for text in _strings(MessageToDict(event)))
 

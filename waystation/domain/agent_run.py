@@ -70,6 +70,8 @@ class AgentRun(Value):
     """The subagents that it asked for, oldest first."""
     handed_back: tuple[HandedBack, ...] = ()
     """Those of them that have ended."""
+    spare: Amount = Amount()
+    """What those that it waits for have handed back: others of them may draw on it."""
     questions: tuple[ActionQuestion, ...] = ()
     """Calls that it waits for a person to decide on."""
     decisions: tuple[ActionDecision, ...] = ()
@@ -134,7 +136,7 @@ class AgentRun(Value):
 
     def _waiting_for(self, outcome: Delegated | ActionsAsked) -> "AgentRun":
         if isinstance(outcome, Delegated):
-            return self._with(phase="delegating", orders=(*self.orders, *outcome.orders))
+            return self._with(phase="delegating", orders=(*self.orders, *outcome.orders), spare=Amount())
         return self._with(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
@@ -178,13 +180,13 @@ class AgentRun(Value):
 
     def after_subagent(self, back: HandedBack, rest: Amount) -> "AgentRun":
         """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
-        base = self._with(limit=self.limit.raised(rest), handed_back=(*self.handed_back, back))
+        base = self._with(limit=self.limit.raised(rest), handed_back=(*self.handed_back, back), spare=self.spare + rest)
         done = base.phase == "delegating" and not base.open_orders
         return base._with(phase="running") if done else base
 
     def carving(self, amount: Amount) -> "AgentRun":
         """It keeps so much less for itself: its subagents have that."""
-        return self._with(limit=self.limit.after(amount))
+        return self._with(limit=self.limit.after(amount), spare=self.spare.less(amount))
 
     def told(self, news: SubagentNews) -> "AgentRun":
         """How far it is, as its own workflow tells."""

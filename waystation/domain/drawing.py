@@ -1,4 +1,4 @@
-"""What a run that spent its budget draws without a person: what its parent can spare, then what its task has left over.
+"""What a run that spent its budget draws without a person: what its parent got back, then what its task has left over.
 
 Money may come free while it waits for a person: then it goes on with that, and its request is withdrawn.
 """
@@ -44,11 +44,12 @@ def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, 
 
 
 def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
+    """Of what siblings handed back. A parent keeps its own part, to go on with."""
     parent = state.runs.get(parent_of(step_id) or "")
-    if parent is None:
+    if parent is None or parent.phase != "delegating":
         return None
     run, parent_id = state.runs[step_id], parent.run.step_id
-    amount = _taken(run, _spared(state, parent))
+    amount = _taken(run, parent.spare)
     if amount.nothing:
         return None
     account = state.account.carve(parent_id, step_id, amount)
@@ -66,16 +67,3 @@ def _taken(run: AgentRun, left: Amount) -> Amount:
         return Amount()
     half = Amount(tokens=run.wanted.tokens // 2, micro_usd=run.wanted.micro_usd // 2)
     return half.at_least(run.needed).at_most(left)
-
-
-def _spared(state: TaskState, parent: AgentRun) -> Amount:
-    """What a parent that waits can give its subagents: what some of them handed back. Of all that it had for them and
-    for itself, it keeps the part that they may not hold, to go on with.
-    """
-    terms = parent.terms.delegation
-    if terms is None or parent.phase != "delegating":
-        return Amount()
-    own = parent.limit.after(parent.totals.spent)
-    theirs = [state.runs[order.id] for order in parent.orders if order.id in state.runs]
-    given = sum((run.totals.spent if run.phase == "delivered" else run.limit.amount for run in theirs), Amount())
-    return own.after(own.raised(given).percent(100 - terms.share).amount).amount
