@@ -5,6 +5,9 @@ STAMP := .venv/.installed
 PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
 PYTHONS := 3.11 3.12 3.13 3.14
 
+# Where an image sets it, every command that a test runs would compile every module anew, which doubles its time.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
 
