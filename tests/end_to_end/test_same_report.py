@@ -1,12 +1,13 @@
 """One task over good and broken files of every kind, on SQLite and on PostgreSQL: the same report, which uses the good
 files and names the broken ones."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.document_files import pdf_file
-from tests.adapters.test_documents_broken import BROKEN, GOOD
+from tests.adapters.test_documents_broken import GOOD, broken
 from tests.postgres import PostgresServer
 from tests.running import dev_server
 from waystation.adapters.clock import utc_now
@@ -20,9 +21,9 @@ from workers.wiring import running_workers
 FILES = {**GOOD, "a.pdf": pdf_file("Silt closed the harbour of Nordvik in 1871.")}
 
 
-def write_files(folder: Path) -> Path:
+def write_files(folder: Path, unusable: Mapping[str, tuple[bytes, str]]) -> Path:
     folder.mkdir()
-    for name, content in [*FILES.items(), *((name, content) for name, (content, _) in BROKEN.items())]:
+    for name, content in [*FILES.items(), *((name, content) for name, (content, _) in unusable.items())]:
         (folder / name).write_bytes(content)
     return folder
 
@@ -46,7 +47,8 @@ async def report_of(settings: Settings, documents: Path, monkeypatch: pytest.Mon
 async def test_sqlite_and_postgresql_give_the_same_report_with_every_broken_file_named(
     tmp_path: Path, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    documents = write_files(tmp_path / "files")
+    unusable = broken()
+    documents = write_files(tmp_path / "files", unusable)
     on_sqlite = Settings(home=tmp_path / "sqlite", offline=True)
     on_postgresql = Settings(home=tmp_path / "postgresql", offline=True, store_url=postgres.new_database())
     await migrate(on_postgresql.database_url, utc_now)
@@ -56,5 +58,4 @@ async def test_sqlite_and_postgresql_give_the_same_report_with_every_broken_file
     sources, _, rest = report.partition("## Sources")[2].partition("## Not used")
     for used in ("a.pdf: page 1 (line", "b.docx: line", "c.pptx: slide ", "f.epub: chapter ", "g.eml: "):
         assert f"- {used}" in sources
-    unused = [name for name, (_, reason) in BROKEN.items() if f"- {name}: {reason}" not in rest]
-    assert unused == []
+    assert [name for name, (_, reason) in unusable.items() if f"- {name}: {reason}" not in rest] == []
