@@ -4,17 +4,10 @@ import fcntl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
-from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
-from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of
-from waystation.adapters.qdrant.layout import Layout
-from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
-from waystation.domain.errors import MemoryInUse, MemoryUnavailable, OtherEmbedder
+from waystation.domain.errors import MemoryInUse
 from waystation.ports import Embedder, Memory, MemoryDraft
 from waystation.settings import Settings
-
-LOOK_SECONDS = 3
-"""How long the Qdrant server may take to say whether memory is there."""
 
 
 @asynccontextmanager
@@ -30,9 +23,9 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
         MemoryUnavailable: the embedded memory cannot be opened.
     """
     if settings.qdrant_url is not None:
-        server = memory_server(settings, settings.qdrant_url)
-        async with aclosing(QdrantServerMemory.open(server, embedder.name, embedder.dimension)) as memory:
-            await _checked(memory)
+        from workers.memory_server import opened_on_server  # noqa: PLC0415
+
+        async with opened_on_server(settings, settings.qdrant_url, embedder) as memory:
             yield memory
     else:
         with _alone(settings):
@@ -41,21 +34,13 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
                 yield embedded
 
 
-async def _checked(memory: QdrantServerMemory) -> None:
-    try:
-        await memory.check()
-    except OtherEmbedder:
-        raise
-    except MemoryUnavailable:
-        return  # passages wait until it answers
-
-
 @asynccontextmanager
 async def opened_draft(settings: Settings, embedder: Embedder) -> AsyncGenerator[MemoryDraft]:
     """The memory that is made anew with this embedder, as far as it is; closed at the end. Raises as above."""
     if settings.qdrant_url is not None:
-        server = memory_server(settings, settings.qdrant_url)
-        async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
+        from workers.memory_server import draft_on_server  # noqa: PLC0415
+
+        async with draft_on_server(settings, settings.qdrant_url, embedder) as draft:
             yield draft
     else:
         with _alone(settings):
@@ -64,35 +49,13 @@ async def opened_draft(settings: Settings, embedder: Embedder) -> AsyncGenerator
                 yield beside
 
 
-def memory_server(settings: Settings, url: str) -> QdrantServer:
-    """The Qdrant server at this URL, with what the settings say of it."""
-    return QdrantServer(
-        url=url,
-        api_key=settings.qdrant_api_key,
-        grpc_port=settings.qdrant_grpc_port,
-        collection=settings.qdrant_collection,
-        layout=Layout(
-            quantisation=settings.qdrant_quantisation,
-            shards=settings.qdrant_shards,
-            replicas=settings.qdrant_replicas,
-            on_disk=settings.qdrant_on_disk,
-        ),
-    )
-
-
 async def memory_is_there(settings: Settings) -> bool:
     """Whether some worker has made it already. Raises BadInput, MemoryUnavailable."""
     if settings.qdrant_url is None:
         return settings.memory_folder.exists()
-    server = memory_server(settings, settings.qdrant_url)
-    client = server.client(LOOK_SECONDS)
-    try:
-        return await client.collection_exists(server.collection)
-    except CLIENT_ERRORS as error:
-        failure = failure_of(error)
-    finally:
-        await client.close()
-    raise MemoryUnavailable(f"{server.name} {failure}")
+    from workers.memory_server import is_on_server  # noqa: PLC0415
+
+    return await is_on_server(settings, settings.qdrant_url)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, batches
 from waystation.domain.errors import MemoryUnavailable
 from waystation.settings import Settings
-from workers.memory import memory_server
+from workers.memory_server import memory_server
 
 COLLECTION = "waystation"
 SUBJECTS = ("wheel", "brake", "bridge", "harbour", "train")

@@ -31,6 +31,12 @@ import workers.wiring
 print(*{"spacy", "presidio_analyzer", "anthropic", "qdrant_client", "qdrant_edge"} & set(sys.modules))
 """
 
+EMBEDS_MEMORY = """
+import sys
+import workers.memory
+print(*{"qdrant_client"} & set(sys.modules))
+"""
+
 
 def test_all_queues_are_served_unless_some_are_named() -> None:
     assert served_queues(Settings()) == set(QUEUES)
@@ -71,6 +77,11 @@ def test_a_process_of_workflows_alone_loads_neither_redaction_nor_model_nor_memo
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     ran = subprocess.run([sys.executable, "-c", SERVES_WORKFLOWS], capture_output=True, text=True, check=True)
+    assert ran.stdout == "\n"
+
+
+def test_a_process_with_embedded_memory_does_not_load_the_client_of_a_server() -> None:
+    ran = subprocess.run([sys.executable, "-c", EMBEDS_MEMORY], capture_output=True, text=True, check=True)
     assert ran.stdout == "\n"
 
 

@@ -149,7 +149,7 @@ async def _memory(settings: Settings) -> Check:
         return Check(name="memory", ok=True, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
     from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of  # noqa: PLC0415
-    from workers.memory import memory_server  # noqa: PLC0415
+    from workers.memory_server import memory_server  # noqa: PLC0415
 
     server = memory_server(settings, settings.qdrant_url)
     try:

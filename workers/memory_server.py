@@ -1,0 +1,73 @@
+"""Memory on a Qdrant server, apart: its client takes a second to load, which the embedded engine needs not."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+
+from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of
+from waystation.adapters.qdrant.layout import Layout
+from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
+from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
+from waystation.ports import Embedder, Memory, MemoryDraft
+from waystation.settings import Settings
+
+LOOK_SECONDS = 3
+"""How long the server may take to say whether memory is there."""
+
+
+@asynccontextmanager
+async def opened_on_server(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[Memory]:
+    """The memory, closed at the end. A server that is down now may come later: that is no failure here.
+
+    Raises BadInput where the URL is no address, and OtherEmbedder.
+    """
+    server = memory_server(settings, url)
+    async with aclosing(QdrantServerMemory.open(server, embedder.name, embedder.dimension)) as memory:
+        await _checked(memory)
+        yield memory
+
+
+async def _checked(memory: QdrantServerMemory) -> None:
+    try:
+        await memory.check()
+    except OtherEmbedder:
+        raise
+    except MemoryUnavailable:
+        return  # passages wait until it answers
+
+
+@asynccontextmanager
+async def draft_on_server(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[MemoryDraft]:
+    """The memory that is made anew, closed at the end. Raises BadInput where the URL is no address."""
+    server = memory_server(settings, url)
+    async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
+        yield draft
+
+
+async def is_on_server(settings: Settings, url: str) -> bool:
+    """Whether some worker has made the memory already. Raises BadInput, MemoryUnavailable."""
+    server = memory_server(settings, url)
+    client = server.client(LOOK_SECONDS)
+    try:
+        return await client.collection_exists(server.collection)
+    except CLIENT_ERRORS as error:
+        failure = failure_of(error)
+    finally:
+        await client.close()
+    raise MemoryUnavailable(f"{server.name} {failure}")
+
+
+def memory_server(settings: Settings, url: str) -> QdrantServer:
+    """The Qdrant server at this URL, with what the settings say of it."""
+    return QdrantServer(
+        url=url,
+        api_key=settings.qdrant_api_key,
+        grpc_port=settings.qdrant_grpc_port,
+        collection=settings.qdrant_collection,
+        layout=Layout(
+            quantisation=settings.qdrant_quantisation,
+            shards=settings.qdrant_shards,
+            replicas=settings.qdrant_replicas,
+            on_disk=settings.qdrant_on_disk,
+        ),
+    )
