@@ -1,8 +1,9 @@
 """What all tests share: a clean environment, and one Temporal dev server and one PostgreSQL for the whole session."""
 
 import asyncio
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,22 @@ settings.register_profile("busy-machine", deadline=None)  # no test measures tim
 settings.load_profile("busy-machine")
 
 FOREIGN = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported with the tests stays: the garbage collector looks at none of it, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    """Native modules print what is never collected."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
