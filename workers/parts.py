@@ -35,6 +35,7 @@ from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ToolPolicy
 from waystation.keyring import first_key, own_cipher
+from waystation.loading import loading
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
 from waystation.settings import Settings
 from workers.tools import Ledgers, Reach, opened_reach
@@ -213,11 +214,12 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         MemoryUnavailable: the memory cannot be opened.
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
-    from waystation.embedders import opened_embedder  # noqa: PLC0415
-    from waystation.redactors import redactor_of  # noqa: PLC0415
-    from workers.hooks import opened_hooks  # noqa: PLC0415
-    from workers.memory import opened_memory  # noqa: PLC0415
-    from workers.models import model_switch  # noqa: PLC0415
+    with loading():
+        from waystation.embedders import opened_embedder  # noqa: PLC0415
+        from waystation.redactors import redactor_of  # noqa: PLC0415
+        from workers.hooks import opened_hooks  # noqa: PLC0415
+        from workers.memory import opened_memory  # noqa: PLC0415
+        from workers.models import model_switch  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         hooks = await stack.enter_async_context(opened_hooks(settings))

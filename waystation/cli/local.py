@@ -22,6 +22,7 @@ from waystation.adapters.temporal.search_attributes import ensure_search_attribu
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.loading import loading
 from waystation.settings import Settings
 from workers.stopping import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
@@ -127,7 +128,8 @@ def refuse_named_server() -> None:
 async def workers_here(settings: Settings) -> AsyncGenerator[None]:
     """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
     # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
-    from workers.wiring import running_workers  # noqa: PLC0415
+    with loading():
+        from workers.wiring import running_workers  # noqa: PLC0415
 
     async with running_workers(settings):
         yield

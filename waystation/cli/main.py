@@ -15,6 +15,7 @@ import typer
 
 from waystation import __version__
 from waystation.cli.failures import OK, WORK_FAILED, exit_code, sentence
+from waystation.loading import loading
 
 COMMANDS = {
     "dev": "Run a Temporal dev server with UI, and the workers, until Ctrl-C.",
@@ -66,7 +67,9 @@ def build_app(command: str | None) -> typer.Typer:
     )
     app.callback()(_before_any_command)
     if command in COMMANDS:
-        app.add_typer(import_module(f"waystation.cli.{command.replace('-', '_')}").app)
+        with loading():
+            module = import_module(f"waystation.cli.{command.replace('-', '_')}")
+        app.add_typer(module.app)
         return app
     for name, summary in COMMANDS.items():
         app.command(name, help=summary)(_waystation)

@@ -8,6 +8,7 @@ import typer
 from waystation.cli.console import say
 from waystation.cli.local import taken
 from waystation.domain.errors import WaystationError
+from waystation.loading import loading
 from waystation.settings import Settings
 
 app = typer.Typer()
@@ -28,6 +29,7 @@ def worker(
             "or set WAYSTATION_HOME to another folder"
         )
     # Temporal's SDK comes with this import: whoever asks for help should not wait for it.
-    from workers.wiring import serve  # noqa: PLC0415
+    with loading():
+        from workers.wiring import serve  # noqa: PLC0415
 
     asyncio.run(serve(settings, say))
