@@ -33,7 +33,7 @@ class DocumentNames:
     @cached_property
     def as_shown(self) -> tuple[Document, ...]:
         """The documents under the names that agents know."""
-        return tuple([one.model_copy(update={"name": self.shown[one.name]}) for one in self.documents])
+        return tuple([_called(self.shown[one.name], one) for one in self.documents])
 
     async def original(self, words: str) -> str:
         """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
@@ -41,7 +41,7 @@ class DocumentNames:
         Raises StoreError, WrongKey.
         """
         if (called := named(words, self.as_shown)) is not None:
-            return self.documents[self.as_shown.index(called)].name
+            return next(given.name for given, one in zip(self.documents, self.as_shown, strict=True) if one is called)
         return words if self.vault is None else (await restored(words, self.vault, self.tenant)).text
 
     @cached_property
@@ -68,7 +68,10 @@ async def document_names(
     redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], place, tenant)
     pairs = zip(redacted[: len(names)], redacted[len(names) :], strict=True)
     fuller = [max(pair, key=_covered) for pair in pairs]
-    shown = [with_placeholders(name, found.spans).text for name, found in zip(names, fuller, strict=True)]
+    shown = [
+        with_placeholders(name, found.spans).text if found.spans else name
+        for name, found in zip(names, fuller, strict=True)
+    ]
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), vault, tenant)
 
 
@@ -88,6 +91,10 @@ class NamingRedactor:
         documents = await self.documents.documents(self.task_id)
         names = await document_names(documents, self.redactor, tenant, place=place)
         return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
+
+
+def _called(name: str, document: Document) -> Document:
+    return document if document.name == name else document.model_copy(update={"name": name})
 
 
 def _covered(redacted: Redacted) -> int:

@@ -62,9 +62,12 @@ def named(name: str, documents: Sequence[Document]) -> Document | None:
 
     What a placeholder stands for is restored as it was written where it was met first.
     """
-    alike = [document for document in documents if _letters(document.name) == _letters(name)]
-    exact = [document for document in documents if document.name == name]
-    return next(iter(exact), alike[0] if len(alike) == 1 else None)
+    for document in documents:
+        if document.name == name:
+            return document
+    letters = _letters(name)
+    alike = [document for document in documents if _letters(document.name) == letters]
+    return alike[0] if len(alike) == 1 else None
 
 
 def _letters(name: str) -> str:
