@@ -1,19 +1,18 @@
 """Settings of what agents may do: the subagents that they start, the web, the tools of others."""
 
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.parameters import Limits, ParameterLimit
 from waystation.domain.projection import ToolPolicy
-from waystation.written import WrittenNames
+from waystation.written import WrittenNames, WrittenNetworks, WrittenTable
 
 SEARCH_HITS = 5
 """Most pages that one search of the web names in production."""
@@ -60,7 +59,7 @@ class AgentSettings(BaseSettings):
     environment: Literal["development", "production"] = Field(
         default="development", description="In production the values of tools' parameters are limited."
     )
-    parameters: dict[str, dict[str, ParameterLimit]] = Field(
+    parameters: Annotated[dict[str, dict[str, ParameterLimit]], NoDecode, WrittenTable] = Field(
         default={},
         description="Limits in production, by tool and parameter: min, max, one_of or domains. In the config file: "
         "[parameters.web_search] with limit = {max = 3}.",
@@ -79,7 +78,7 @@ class AgentSettings(BaseSettings):
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="How requests to the web say who makes them, and how you are reached."
     )
-    web_reachable: tuple[IPv4Network | IPv6Network, ...] = Field(
+    web_reachable: WrittenNetworks = Field(
         default=(), description="Networks that may be read although they are not public, such as an intranet's."
     )
     web_search_model: str = Field(default=CONDENSE_MODEL, description="Model that makes searches of the web.")

@@ -1,11 +1,13 @@
 """Settings of compaction: the strategy, profiles by model, hooks."""
 
+from typing import Annotated
+
 from pydantic import Field
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.profiles import Profile
-from waystation.written import WrittenHook
+from waystation.written import WrittenHook, WrittenTable
 
 
 class ContextSettings(BaseSettings):
@@ -27,7 +29,7 @@ class ContextSettings(BaseSettings):
         description="Write summaries when a context is full. Off: old results are masked, and then the oldest half is "
         "hidden.",
     )
-    profiles: dict[str, Profile] = Field(
+    profiles: Annotated[dict[str, Profile], NoDecode, WrittenTable] = Field(
         default={},
         description="By a part of a model's name: threshold (percent, 5 to 100, -1 for the default), keep (last "
         "messages under ends) and condense_model (its name, or itself). In the config file: [profiles.sonnet].",

@@ -1,7 +1,9 @@
 """Settings as people write them: text of the environment or the config file, and what it is read as."""
 
+import json
 import re
 import shlex
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, SecretStr, ValidationError
@@ -98,6 +100,27 @@ def _read_names(written: object) -> object:
     return tuple(name for part in written.split(",") if (name := part.strip())) if isinstance(written, str) else written
 
 
+def _read_networks(written: object) -> object:
+    if not isinstance(written, str):
+        return written
+    return tuple(_network(name.strip()) for name in written.split(",") if name.strip())
+
+
+def _network(written: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(written)
+    except ValueError as error:
+        raise ValueError(f"{written!r} is no network: write it like 10.1.0.0/16 or fd00::/8") from error
+
+
+def _read_table(written: object) -> object:
+    """A table of the config file, as JSON in the environment."""
+    try:
+        return json.loads(written) if isinstance(written, str) else written
+    except ValueError as error:
+        raise ValueError("it is no JSON; a table is easier to write in the config file") from error
+
+
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 """`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
@@ -107,6 +130,10 @@ WrittenThinking = Annotated[Thinking | Literal["default"], BeforeValidator(_read
 """`adaptive`, `off`, `default`, or tokens as above."""
 WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
 """`en,de`, or a list."""
+WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_read_networks)]
+"""`10.1.0.0/16,fd00::/8`, or a list."""
+WrittenTable = BeforeValidator(_read_table)
+"""Beside `NoDecode`, for a setting that is a table."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
 SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]

@@ -164,7 +164,8 @@ async def test_a_placeholder_of_something_private_is_not_sent(office: Office) ->
         ("no address", None),
         (
             "https://other.test/page?q=private",
-            "Fetch a page of other.test, which is not on the list of allowed domains?",
+            "Fetch a page of other.test, which is not on the list of allowed domains?\n"
+            "https://other.test/page?q=private",
         ),
     ],
 )

@@ -90,7 +90,8 @@ class Shell:
                 return seen.phase
             for request in pending(seen):
                 done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
-                assert done.returncode == 0, done.stderr
+                # Where money came free in this moment, nobody has to answer any more.
+                assert done.returncode == 0 or "was already withdrawn" in done.stderr, done.stderr
 
     def until_task(self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
         """Wait for a state of a task, and return it; fails with `what` where it does not come.

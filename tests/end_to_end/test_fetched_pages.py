@@ -93,7 +93,7 @@ def visit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Visit]:
         settings = {
             "WAYSTATION_WEB": "true",
             "WAYSTATION_WEB_ALLOW": "*",
-            "WAYSTATION_WEB_REACHABLE": f'["{OPEN}/32"]',
+            "WAYSTATION_WEB_REACHABLE": f"{OPEN}/32",
         }
         shell = stack.enter_context(platform(folder / "home", server, **settings))
         task = str(shell.json("submit", ASKED, "--docs", str(documents), "--detach")["task_id"])

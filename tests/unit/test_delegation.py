@@ -96,14 +96,28 @@ def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with
     assert state.account.reserved == {"tides": Amount(tokens=BUDGET - 9_000)}
 
 
-def test_a_partial_subagent_makes_no_task_partial_and_says_why_it_ended() -> None:
+def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_though_its_parent_is_done() -> None:
     state = delegating(working(), 10_000)
     state = state.with_run(state.runs["tides.1"].cannot_go_on("a person denied it more"))
     (back,) = state.runs["tides"].handed_back
     assert (back.partial, back.reason) == (True, "a person denied it more")
-    assert delivered(state, "tides", 0).last_phase == "done"
+    ended = delivered(state, "tides", 0)
+    assert (ended.runs["tides"].partial, ended.last_phase) == (False, "partial")
     assert state.steps_done == 0
     assert not state.all_done
+
+
+def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_taken_back_begins_anew() -> None:
+    state = delegating(working(), 20_000)
+    nested = orders(5_000)[0].model_copy(update={"id": "tides.1.1"})
+    run = state.runs["tides.1"].after_leg(Delegated(standing=Standing(totals=RunTotals()), orders=(nested,)))
+    state = taken_on(state.with_run(run), "tides.1", terms())
+    state = state.with_run(state.runs["tides.1.1"].cannot_go_on("its workflow was ended by somebody"))
+    state = delivered(delivered(state, "tides.1", 0), "tides", 0)
+    assert [step_id for step_id, run in state.runs.items() if run.lacking] == ["tides", "tides.1"]
+    assert state.last_phase == "partial"
+    again = state.runs["tides"].reopened(Limit(tokens=9_000))
+    assert delivered(state.with_run(again), "tides", 0).last_phase == "done"
 
 
 def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paused() -> None:
@@ -181,4 +195,6 @@ def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     )
     asked = state.with_run(spent).request_for("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert asked.outlook is not None
-    assert denial_text(asked.outlook, asked.agent) == "tides.1 hands 2 notes back to tides, which goes on with that"
+    assert denial_text(asked.outlook, asked.agent) == (
+        "tides.1 hands 2 notes back to tides, which goes on with that, and the task ends partial"
+    )

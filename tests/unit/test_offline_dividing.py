@@ -107,3 +107,13 @@ def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
         "1 of 300 documents are quoted here; the others were not read for this step or had no passage that matched its "
         "words.",
     ]
+
+
+def test_of_documents_that_nobody_read_it_does_not_say_that_nothing_matched() -> None:
+    result = '<subagent id="r.1" role="research" title="All" state="partial">\nIt has found nothing.'
+    asked = Exchange(name="delegate", input={"title": "Documents 1 to 300"}, result=result)
+    contract = Contract(question="Does it rain?", document_count=300)
+    (handed_in,) = research(View(contract=contract, exchanges=(asked,), max_tokens=2_000)).calls
+    assert handed_in.input["open_questions"] == [
+        "Not read to the end, because their subagents ended early: Documents 1 to 300."
+    ]

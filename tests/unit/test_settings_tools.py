@@ -1,10 +1,13 @@
 """Settings of which tools agents see, and within which limits in production."""
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from waystation.cli.failures import sentence
+from waystation.domain.errors import BadInput
 from waystation.domain.parameters import ParameterLimit
 from waystation.domain.projection import ToolPolicy
 from waystation.settings import Settings
@@ -44,3 +47,36 @@ def test_the_config_file_says_limits_by_tool_and_parameter(tmp_path: Path, monke
 def test_a_limit_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValidationError, match="most"):
         Settings.model_validate({"parameters": {"web_search": {"limit": {"most": 2}}}})
+
+
+@pytest.mark.parametrize("written", ["10.1.0.0/16, fd00::/8", "10.1.0.0/16,fd00::/8,"])
+def test_networks_are_written_with_commas(written: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_WEB_REACHABLE", written)
+    assert list(map(str, Settings().web_reachable)) == ["10.1.0.0/16", "fd00::/8"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("WEB_REACHABLE", "is no network: write it like 10.1.0.0/16 or fd00::/8"),
+        ("PARAMETERS", "it is no JSON; a table is easier to write in the config file"),
+        ("PROFILES", "it is no JSON; a table is easier to write in the config file"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_under_the_name_of_its_setting(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"WAYSTATION_{name}", "10.1.2.3/16")
+    with pytest.raises(ValidationError) as refused:
+        Settings()
+    told = sentence(refused.value)
+    assert f"WAYSTATION_{name}" in told
+    assert said in told
+
+
+def test_no_setting_of_the_environment_has_to_be_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in Settings.model_fields:
+        with monkeypatch.context() as patched:
+            patched.setenv(f"WAYSTATION_{name.upper()}", "nonsense, {")
+            with suppress(ValidationError, BadInput):
+                Settings()

@@ -99,7 +99,8 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
             task = counter.task()
             await until_both_ask(task)
             await task.signal(TELL, {"text": "The bar shifts."})
-            await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
+            # What it leaves is too little for the other: that one still waits.
+            await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 1_000})
 
             async def delivered() -> bool:
                 return (await task.query(TaskWorkflow.progress)).steps[0].state == "done"

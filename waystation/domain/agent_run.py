@@ -70,6 +70,8 @@ class AgentRun(Value):
     """The subagents that it asked for, oldest first."""
     handed_back: tuple[HandedBack, ...] = ()
     """Those of them that have ended."""
+    lacking: bool = False
+    """One of those whose work it has ended early, or lacked something itself."""
     spare: Amount = Amount()
     """What those that it waits for have handed back: others of them may draw on it."""
     questions: tuple[ActionQuestion, ...] = ()
@@ -101,11 +103,8 @@ class AgentRun(Value):
     @property
     def wanted(self) -> Amount:
         """What it asks for when its budget is spent: its share again, in the units that it lacks, or what it needs."""
-        share, needed = self.share.amount, self.needed
-        return Amount(
-            tokens=max(share.tokens, needed.tokens) if needed.tokens else 0,
-            micro_usd=max(share.micro_usd, needed.micro_usd) if needed.micro_usd else 0,
-        )
+        lacks = Limit(tokens=self.needed.tokens or None, micro_usd=self.needed.micro_usd or None)
+        return lacks.counted(self.share.amount).at_least(self.needed)
 
     def after_leg(self, outcome: LegOutcome) -> "AgentRun":
         """The leg's outcome, taken into the state."""
@@ -178,9 +177,14 @@ class AgentRun(Value):
         """The order of a subagent that has not ended."""
         return next((order for order in self.open_orders if order.id == subagent), None)
 
-    def after_subagent(self, back: HandedBack, rest: Amount) -> "AgentRun":
+    def after_subagent(self, back: HandedBack, rest: Amount, *, lacking: bool = False) -> "AgentRun":
         """A subagent has ended: what it did not spend is its parent's again, which goes on after the last of them."""
-        base = self._with(limit=self.limit.raised(rest), handed_back=(*self.handed_back, back), spare=self.spare + rest)
+        base = self._with(
+            limit=self.limit.raised(rest),
+            handed_back=(*self.handed_back, back),
+            lacking=self.lacking or lacking,
+            spare=self.spare + rest,
+        )
         done = base.phase == "delegating" and not base.open_orders
         return base._with(phase="running") if done else base
 
@@ -203,6 +207,7 @@ class AgentRun(Value):
             needed=Amount(),
             futile=0,
             partial=False,
+            lacking=False,
             reason="",
             halted="",
         )
@@ -236,15 +241,10 @@ class AgentRun(Value):
         return sum(outcome.status.made_room for outcome in self.compactions)
 
     def with_edit(self, edit: ContextEdit) -> "AgentRun":
-        """One more that waits; or what became of one, which is noted."""
-        if edit.state == "waiting":
-            return self._with(edits=(*self.edits, edit))
-        edits = tuple(edit if known.id == edit.id else known for known in self.edits)
-        return self._with(edits=edits, notes=(*self.notes, edit.text))
-
-    def with_done_edit(self, edit: ContextEdit) -> "AgentRun":
-        """One that was carried out before it was asked for here: with a finished task."""
-        return self._with(edits=(*self.edits, edit), notes=(*self.notes, edit.text))
+        """One more, or what became of one. What does not wait any more is noted."""
+        known = {one.id: one for one in (*self.edits, edit)}
+        noted = () if edit.state == "waiting" else (edit.text,)
+        return self._with(edits=tuple(known.values()), notes=(*self.notes, *noted))
 
     def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
         """The edit's outcome, taken into the state: the run goes on where it was."""
@@ -253,6 +253,8 @@ class AgentRun(Value):
             base = base._with(phase="running")  # whether it still is, the next leg measures
         if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
             base = base._with(phase="running", questions=(), decisions=())  # whether it still asks, the next leg sees
+        if outcome.state == "done" and edit.action == "rewind":
+            base = base._with(lacking=False)
         made = outcome.compaction
         return base if made is None else base._with(totals=made.totals, compactions=(*base.compactions, made))
 

@@ -30,7 +30,7 @@ def going_on(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[
         account = account.reserve(step_id, share.amount)
     reopened = {step_id: run.reopened(share) for step_id, run in worked.items()}
     edit = _edit(reopened[asked.agent], asked)
-    agent = reopened.pop(asked.agent).with_done_edit(edit)
+    agent = reopened.pop(asked.agent).with_edit(edit)
     untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}
     state = ended.with_(
         phase=TaskPhase.WORKING,

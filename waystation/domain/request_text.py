@@ -63,7 +63,7 @@ def denial_text(seen: Outlook, agent: str) -> str:
     """What a denial delivers that does not cancel the task: it follows on `if denied`."""
     has = made_text(seen.made)
     if (parent := parent_of(agent)) is not None:
-        return f"{agent} hands {has} back to {parent}, which goes on with that"
+        return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
     if seen.needed_by:
         goes_on = "goes" if len(seen.needed_by) == 1 else "go"
         return f"{agent} ends with {has}, {_listed(seen.needed_by)} {goes_on} on with that, and the task ends partial"

@@ -74,7 +74,7 @@ class TaskState(Value):
         if self.cancelled:
             return TaskPhase.CANCELLED
         steps = (run for step_id, run in self.runs.items() if parent_of(step_id) is None)
-        return TaskPhase.PARTIAL if any(run.partial for run in steps) else TaskPhase.DONE
+        return TaskPhase.PARTIAL if any(run.partial or run.lacking for run in steps) else TaskPhase.DONE
 
     @property
     def ending(self) -> bool:
@@ -155,7 +155,7 @@ class TaskState(Value):
             return self.with_(account=self.account.settle(step_id, spent))
         account, rest = self.account.hand_back(step_id, parent.run.step_id, spent)
         back = HandedBack(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
-        told = parent.after_subagent(back, rest)
+        told = parent.after_subagent(back, rest, lacking=run.partial or run.lacking)
         return self.with_(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def warning(self, *levels: Level) -> "TaskState":

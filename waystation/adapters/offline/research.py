@@ -224,12 +224,13 @@ class Researcher:
     def _open_questions(self, told: Sequence[KeptNote], untold: int) -> Iterator[str]:
         total = self._view.contract.document_count
         quoted = len({note.place.document for note in told})
+        unfinished = ended_early(self._view)
         if untold:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
-        elif not told:
+        elif not told and not unfinished:
             goal = shortened(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"{NOTHING_MATCHED}{goal}"
-        if unfinished := ended_early(self._view):
+        if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
         if told and quoted < total:
             yield (

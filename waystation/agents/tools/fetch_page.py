@@ -41,12 +41,14 @@ class FetchPage(TypedTool[FetchPageInput]):
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
         """A page of a domain that is not on the list is fetched only when a person agrees."""
         try:
-            host = web_address(str(arguments.get("url"))).host
+            address = web_address(str(arguments.get("url")))
         except WebRefused:
             return None
+        host = address.host
         if self._domains.admits(host) or self._domains.denies(host):
             return None
-        return f"Fetch a page of {host}, which is not on the list of allowed domains?"
+        # The whole of it: what an address says is sent to whoever has the domain.
+        return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
     async def run(self, arguments: FetchPageInput, at: CallSite) -> str:
         """A header, numbered lines, and where to go on."""
