@@ -1,4 +1,4 @@
-"""What agents are told of earlier tasks of their session, counted before a task is submitted."""
+"""What is counted and refused of a session before a task is submitted to it."""
 
 import pytest
 
@@ -57,4 +57,13 @@ async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_
     await store.register(first, ())
     await keep_ended_task(without_server)
     assert (await new_row(without_server, store, follow_up())).terms == first.terms
+    await store.aclose()
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "bell\x07", "\u2028"])
+async def test_a_session_that_no_list_can_show_is_refused(name: str, without_server: Settings) -> None:
+    without_server.home.mkdir()
+    store = await SqlStore.open(without_server.database_url, utc_now)
+    with pytest.raises(BadInput, match="the name of a session is one line without control characters; "):
+        await new_row(without_server, store, follow_up(name))
     await store.aclose()

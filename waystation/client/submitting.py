@@ -1,5 +1,6 @@
 """How the client hands a task in: under which terms, to which session, and what it tells of that."""
 
+import re
 from datetime import timedelta
 
 from waystation.adapters.clock import utc_now
@@ -7,6 +8,7 @@ from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.earlier import EarlierTasks
+from waystation.domain.errors import BadInput
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     TaskRef,
@@ -21,6 +23,7 @@ from waystation.seen import Submitted
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms, warnings_about
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
 
 
@@ -32,7 +35,10 @@ async def session_start(store: SqlStore, tenant: str, session: str) -> SessionSt
 
 
 async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
-    """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+    """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
+    for what, name in (("a session", request.session), ("a tenant", request.tenant)):
+        if CONTROL.search(name):
+            raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
     start, now = await session_start(store, request.tenant, request.session), utc_now()
     ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
     # The same request again works under the same terms, whatever the session has finished meanwhile.
