@@ -84,19 +84,19 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
     monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
-    ceiling = Limit(tokens=(tight().budget.tokens or 0) + 9_500)
+    ceiling = Limit(tokens=(tight().budget.tokens or 0) + 1_500)  # what one leaves of it is too little for the other
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight().model_copy(update={"ceiling": ceiling}))
         asking = await until_both_ask(counter.task())
         task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
-        code = await asyncio.to_thread(run, ["approve", task, "--all", "--add", "9k", "--by", "Ada", "--json"])
+        code = await asyncio.to_thread(run, ["approve", task, "--all", "--add", "1k", "--by", "Ada", "--json"])
         told = capsys.readouterr()
         denied = await asyncio.to_thread(run, ["deny", task, "--request", first, "--request", second])
     assert (code, denied) == (1, 1), "one was refused for the ceiling, then one was answered before"
     answers = [(one["request_id"], one["outcome"]) for one in json.loads(told.out)]
     assert answers == [(first, "approved"), (second, "refused")]
     said = told.err.splitlines()
-    assert said[0] == f"{task}: approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+    assert said[0] == f"{task}: approving 2 requests, 1,000 tokens each: 2,000 tokens in all"
     assert said[1] == f"{first}: approved"
     assert said[2].startswith(f"{second}: refused: it would raise the task to ")
     assert said[2].endswith(": 500 tokens left")
