@@ -5,7 +5,7 @@ from temporalio import workflow
 from waystation.domain.action_requests import opened, overtaken
 from waystation.domain.notices import Event
 from workflows.board import Board, record
-from workflows.notice import tell_of_request
+from workflows.notice import keep_and_tell
 from workflows.waiting import wait_for_answer
 
 
@@ -20,10 +20,7 @@ async def ask_person(board: Board, step_id: str) -> None:
     if requests:
         for request in requests:
             state = state.asked(request)
-        board.change(state)
-        await record(board, *requests)
-        for request in requests:
-            await tell_of_request(board, Event.ASKED, request)
+        await keep_and_tell(board, state, Event.ASKED, *requests)
     await wait_for_answer(board, step_id)
 
 

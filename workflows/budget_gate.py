@@ -12,7 +12,7 @@ from waystation.domain.notices import Event
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.value import Value
 from workflows.board import Board, record
-from workflows.notice import tell_of_request
+from workflows.notice import keep_and_tell
 from workflows.options import SESSION_ANSWER
 from workflows.relief import wait_for_money
 
@@ -94,9 +94,7 @@ class BudgetGate:
             await record(board, granted)
             await self.tell_granted(granted.granted)
             return
-        board.change(board.state.asked(request))
-        await record(board, request)
-        await tell_of_request(board, Event.ASKED, request)
+        await keep_and_tell(board, board.state.asked(request), Event.ASKED, request)
 
     def _stop(self, step_id: str) -> None:
         """Nobody is asked: the agent delivers what it has."""

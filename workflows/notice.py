@@ -5,7 +5,8 @@ from temporalio import workflow
 from activities.notices import NoticeActivities
 from waystation.domain.notices import Event, Notice
 from waystation.domain.task import Approval, TaskPhase
-from workflows.board import Board
+from waystation.domain.task_state import TaskState
+from workflows.board import Board, record
 from workflows.detached import leave_to_child
 from workflows.options import NOTICE, named
 
@@ -18,6 +19,14 @@ class NoticeWorkflow:
     async def run(self, notice: Notice) -> None:
         """Send it."""
         await workflow.execute_activity_method(NoticeActivities.send, notice, **named(NOTICE, "post to the webhook"))
+
+
+async def keep_and_tell(board: Board, state: TaskState, event: Event, *requests: Approval) -> None:
+    """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
+    board.change(state)
+    await record(board, *requests)
+    for request in requests:
+        await tell_of_request(board, event, request)
 
 
 async def tell_of_request(board: Board, event: Event, request: Approval) -> None:

@@ -4,8 +4,8 @@ from temporalio import workflow
 
 from waystation.domain.drawing import freed, withdrawn
 from waystation.domain.notices import Event
-from workflows.board import Board, record
-from workflows.notice import tell_of_request
+from workflows.board import Board
+from workflows.notice import keep_and_tell
 from workflows.waiting import wait_for_answer
 
 
@@ -22,7 +22,4 @@ async def wait_for_money(board: Board, step_id: str) -> None:
     requests = withdrawn(state, step_id, workflow.now())
     for request in requests:
         state = state.answered(request)
-    board.change(state)
-    await record(board, *requests)
-    for request in requests:
-        await tell_of_request(board, Event.WITHDRAWN, request)
+    await keep_and_tell(board, state, Event.WITHDRAWN, *requests)
