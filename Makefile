@@ -9,7 +9,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check test-servers chaos bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ check: lint test wheel ## Lint, types, layers, tests and the installed wheel: wh
 
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
+
+map: ## Print every module, and the noun that it holds
+	@python3 benchmarks/modules.py
 
 test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test`
 	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py

@@ -78,15 +78,3 @@ def test_every_locked_requirement_carries_its_hashes() -> None:
     requirements = re.findall(r"^[a-z0-9].*$", lock, re.MULTILINE)
     assert len(requirements) > 60
     assert [line for line in requirements if not re.search(r"==.* \\$", line)] == []
-
-
-def test_the_architecture_page_names_every_module() -> None:
-    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    folders = ("waystation", "workflows", "activities", "workers")
-    modules = [
-        path.relative_to(ROOT).as_posix()
-        for folder in folders
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if path.name != "__init__.py" and "versions" not in path.parts
-    ]
-    assert [module for module in modules if f"`{module}`" not in page] == []
