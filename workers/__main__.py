@@ -8,6 +8,7 @@ import sys
 from pydantic import ValidationError
 
 from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
+from waystation.domain.plain import plain
 from waystation.settings import Settings
 from workers.wiring import serve
 
@@ -30,7 +31,7 @@ def main() -> int:
 
 
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"{sentence}\n")
+    sys.stderr.write(f"{plain(sentence)}\n")
     sys.stderr.flush()
 
 

@@ -5,6 +5,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
 from activities.planning import PlanningActivities
+from waystation.domain.plain import plain_words
 from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admitted
 from waystation.domain.task import TaskRef
@@ -34,7 +35,7 @@ async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
             id=admitted.ref.task_id,
             id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
-            static_summary=admitted.title,
+            static_summary=plain_words(admitted.title),
             search_attributes=first_attributes(admitted.ref.session) if admitted.search_attributes else None,
         )
     except WorkflowAlreadyStartedError:

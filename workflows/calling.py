@@ -9,6 +9,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cance
 from activities.ledger import LedgerActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.delegation import parent_of
+from waystation.domain.plain import plain_words
 from workflows.board import Board
 from workflows.options import SHORT, named
 from workflows.subagent import SubagentStart, SubagentWorkflow
@@ -32,7 +33,7 @@ async def work_as_child(board: Board, step_id: str) -> None:
         ),
         id=f"{board.task_id}/{step_id}",
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-        static_summary=f"{step_id}: {_title(board, step_id)}",
+        static_summary=f"{step_id}: {plain_words(_title(board, step_id))}",
     )
     try:
         await workflow.wait_condition(

@@ -21,6 +21,7 @@ from waystation.domain.report_oversight import oversight_lines
 from waystation.domain.task import TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
+from waystation.markdown import inert
 from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
 
 
@@ -95,7 +96,7 @@ class Publisher:
         count = len(checked.faults)
         apparatus = Apparatus(checked=count, failed=failed, sources=sources, not_used=not_used, oversight=oversight)
         return Composed(
-            markdown=whole_report(parts, written, apparatus),
+            markdown=inert(whole_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
             written=written,

@@ -1,16 +1,31 @@
-"""Where output goes: results to stdout, everything said on the way to stderr; and questions at a terminal."""
+"""Where output goes: results to stdout, everything said on the way to stderr; and questions at a terminal.
+
+Whatever is printed passes here, so that no document, model or name of a file steers anybody's terminal.
+"""
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pydantic import BaseModel, TypeAdapter
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from waystation.domain.errors import BadInput
+from waystation.domain.plain import plain, plain_json
 
-result = Console(highlight=False, emoji=False)
-progress = Console(stderr=True, highlight=False, emoji=False)
+
+class PlainConsole(Console):
+    """A console on which only its own styles steer the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """See `Console`; what is foreign in the words is shown instead of sent."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
+result = PlainConsole(highlight=False, emoji=False)
+progress = PlainConsole(stderr=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
@@ -24,8 +39,13 @@ def print_text(text: str) -> None:
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
-    """Print a result for programs: one JSON value."""
-    print_text(TypeAdapter(type(value)).dump_json(value, indent=2).decode())
+    """Print a result for programs: one JSON value, which says everything as it is."""
+    print_text(plain_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
+
+
+def print_exactly(text: str) -> None:
+    """Print a text that is to be the same in a file; a terminal gets it as `print_text` has it, without a line end."""
+    sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
 
 
 def can_ask() -> bool:

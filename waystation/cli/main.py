@@ -15,6 +15,7 @@ import typer
 
 from waystation import __version__
 from waystation.cli.failures import OK, WORK_FAILED, exit_code, sentence
+from waystation.domain.plain import plain
 from waystation.loading import loading
 
 COMMANDS = {
@@ -105,7 +106,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
         if DEBUG in arguments:
             traceback.print_exception(error)
-        sys.stderr.write(f"waystation: {sentence(error)}\n")
+        sys.stderr.write(f"waystation: {plain(sentence(error))}\n")
         return exit_code(error)
     return OK
 

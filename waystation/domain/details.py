@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from waystation.domain.action_text import action_details
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
 from waystation.domain.delegation import depth_of
+from waystation.domain.plain import plain_words
 from waystation.domain.request_text import counted, denial_text, estimate_text, in_units, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 
@@ -33,7 +34,7 @@ def details(progress: TaskProgress) -> str:
         parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
     parts += [_oversight(progress), _budget(progress), _work(progress), privacy_text(progress)]
     if progress.notes:
-        parts.append("\n".join(["**Notes**", "", *(f"- {note}" for note in progress.notes)]))
+        parts.append("\n".join(["**Notes**", "", *(f"- {plain_words(note)}" for note in progress.notes)]))
     if progress.report:
         parts.append(f"Report: `waystation report {progress.task_id}`")
     text = "\n\n".join(filter(None, parts))
@@ -108,9 +109,10 @@ def _edits(progress: TaskProgress) -> str:
 def _step(step: StepProgress) -> str:
     used = "" if step.limit.unlimited else f", {used_text(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
-    reason = f": {step.reason}" if step.reason else ""
+    reason = f": {plain_words(step.reason)}" if step.reason else ""
     indent = "  " * depth_of(step.id)
-    return f"{indent}- {MARKS[step.state]} **{step.id}** {step.title} ({step.role}): {step.state}{legs}{used}{reason}"
+    title = plain_words(step.title)
+    return f"{indent}- {MARKS[step.state]} **{step.id}** {title} ({step.role}): {step.state}{legs}{used}{reason}"
 
 
 def _oversight(progress: TaskProgress) -> str:

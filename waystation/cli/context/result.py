@@ -18,6 +18,7 @@ from waystation.domain.compaction.history import pinned_ids, stand_in
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.view import masked_calls, view
 from waystation.domain.messages import Message
+from waystation.domain.plain import plain_json
 from waystation.domain.transcript import Compaction, Masked, Summarised
 
 PASSED_ON = ("model", "system", "tools")
@@ -138,7 +139,7 @@ def print_result(result: Result, *, as_json: bool) -> None:
 
 def print_object(value: Mapping[str, JsonValue]) -> None:
     """One JSON value. Not by way of the console, which takes minutes over a long conversation."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.write(plain_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
 def _attempt_text(attempt: Attempt) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from waystation.cli.console import print_json, say
+from waystation.cli.console import print_exactly, print_json, say
 from waystation.cli.options import JsonOption
 from waystation.cli.privacy.restored import print_restored
 from waystation.domain.errors import BadInput
@@ -59,7 +59,7 @@ def redact(
     if as_json:
         print_json(found)
     else:
-        typer.echo(found.text, nl=False)
+        print_exactly(found.text)
 
 
 async def _redacted(text: str, place: Place, policy: Policy | None, settings: Settings) -> Redacted:

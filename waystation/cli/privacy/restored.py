@@ -2,9 +2,7 @@
 
 import asyncio
 
-import typer
-
-from waystation.cli.console import print_json, say
+from waystation.cli.console import print_exactly, print_json, say
 from waystation.cli.render_restored import said_of
 from waystation.client.restore import restored_for_tenant
 from waystation.settings import Settings
@@ -17,4 +15,4 @@ def print_restored(text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        typer.echo(found.text, nl=False)
+        print_exactly(found.text)

@@ -1,0 +1,124 @@
+"""Signs of others that would steer a terminal, or make something happen where a report is opened."""
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from rich.table import Table
+from rich.text import Text
+
+from waystation.cli import console
+from waystation.cli.console import PlainConsole
+from waystation.domain.plain import plain, plain_json, plain_words
+from waystation.domain.redaction import PLACEHOLDER
+from waystation.markdown import inert
+
+CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
+SEQUENCES = (
+    CLIPBOARD,
+    "\x1b[2J",
+    "\x9b31m",
+    "\x1bc",
+    "\r\x1b[1A",
+    "\x08\x08",
+    "\x7f",
+    "\u202eevil\u2066",
+    "\U000e0041",
+)
+STEERING = frozenset(
+    [chr(code) for code in (*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F) if chr(code) not in "\n\t"]
+    + [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A), *range(0xE0000, 0xE0080))]
+)
+PLACEHOLDERS = "<PERSON_7f3a2c91d04e> and <EMAIL_ADDRESS_000000000000>"
+FRAGMENTS = (
+    "<script>", "</b>", "<",
+    "`", "``", "```\n", "~~~\n", "\n", "\n\n", "![", "[", "]", "](", "(", ")", "http://x", "]: ",
+    "javascript:x", "\\",
+    "- ", "> ", "    ", "  ", "1. ", "a", "<!--", "-->", "# ", "<http://", "[a]: x\n", "\t", "\r", "|",
+    "---\n", "&#91;", '"', ":", "<?", "<A_b onclick=c>", "<PERSON_7f3a2c91d04e>", "[[", "<a\nb>", "\u2028",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_nothing_that_is_printed_steers_the_terminal(sequence: str) -> None:
+    out = io.StringIO()
+    terminal = PlainConsole(file=out, force_terminal=True, color_system="truecolor", width=60, highlight=False)
+    table = Table()
+    table.add_column(sequence)
+    table.add_row(Text(f"a{sequence}b", style="red"))
+    for shown in (sequence, Text(sequence, style="bold"), table):
+        terminal.print(shown, markup=False, soft_wrap=True)
+    printed = out.getvalue()
+    assert "\x1b[1m" in printed, "styles of our own stay"
+    for style in ("\x1b[1m", "\x1b[31m", "\x1b[0m"):
+        printed = printed.replace(style, "")
+    assert STEERING.isdisjoint(printed)
+
+
+def test_every_command_prints_by_such_a_console() -> None:
+    assert isinstance(console.result, PlainConsole)
+    assert isinstance(console.progress, PlainConsole)
+
+
+def test_json_for_programs_says_everything_and_steers_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"name": "".join(SEQUENCES), "tag": "\U000e0041"}
+    written = plain_json(json.dumps(value, ensure_ascii=False))
+    assert json.loads(written) == value
+    assert STEERING.isdisjoint(written)
+
+
+def test_a_text_for_a_file_is_exact_and_for_a_terminal_is_not(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console.print_exactly(CLIPBOARD)
+    assert capsys.readouterr().out == CLIPBOARD
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    console.print_exactly(CLIPBOARD)
+    assert STEERING.isdisjoint(capsys.readouterr().out)
+
+
+@given(st.text())
+def test_plain_text_has_nothing_that_steers(text: str) -> None:
+    assert STEERING.isdisjoint(plain(text))
+    assert plain(plain(text)) == plain(text)
+    plain(text).encode()
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS), max_size=25).map("".join))
+def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> None:
+    assert active(inert(written)) == []
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("a <script>alert(1)</script>", "a &lt;script>alert(1)&lt;/script>"),
+        ("![x](http://a.example/b.png)", "![x] (http://a.example/b.png)"),
+        ("[our page](javascript:alert(1))", "[our page] (javascript:alert(1))"),
+        ("[here][1]\n\n[1]: http://a.example", "[here] [1]\n\n[1] : http://a.example"),
+        ("-  \n   ```\n<img src=x>\n", "-  \n   ```\n&lt;img src=x>\n"),
+        ("as [facts.md:1-3] (page 4) and [a.md:2-2]: so", "as [facts.md:1-3] (page 4) and [a.md:2-2]: so"),
+        ("`List<String>` and\n\n```java\nList<String> a;\n```", "`List<String>` and\n\n```java\nList<String> a;\n```"),
+        ("<https://a.example/b>, 1 < 2, a <- b", "<https://a.example/b>, 1 < 2, a <- b"),
+        (PLACEHOLDERS, PLACEHOLDERS),
+    ],
+)
+def test_what_has_no_effect_stays_and_what_has_one_stays_as_words(written: str, stored: str) -> None:
+    assert inert(written) == stored
+
+
+def test_words_in_the_temporal_ui_are_no_markdown_and_placeholders_stay() -> None:
+    shown = plain_words(f"![x](http://a.example/b.png) <img src=x> {PLACEHOLDERS}\n# big")
+    assert active(shown) == []
+    assert PLACEHOLDER.findall(shown) == PLACEHOLDER.findall(PLACEHOLDERS)
+
+
+def active(markdown: str) -> list[str]:
+    """What of it does something where it is opened. An address in angle brackets shows where it leads."""
+    tokens = MarkdownIt("commonmark").parse(markdown)
+    children = [child for token in tokens for child in token.children or ()]
+    kinds = {"html_block", "html_inline", "image", "link_open"}
+    return [token.type for token in (*tokens, *children) if token.type in kinds and token.markup != "autolink"]

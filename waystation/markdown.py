@@ -1,0 +1,153 @@
+"""Markdown of reports: made inert before it is stored, whatever documents and models put into it.
+
+Nothing is fetched when somebody opens it, nothing runs, and a link is not other than it looks: HTML, images and links
+lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code to whoever
+reads Markdown by the rules of CommonMark.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from waystation.domain.plain import plain
+from waystation.domain.redaction import PLACEHOLDER
+
+_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_NOT_IN_ADDRESSES = frozenset("<\"`'\\")
+_LONGEST_ADDRESS = 2_000
+_ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
+_AUTOMATIC = "autolink"
+"""`<https://…>` shows its target, and is left."""
+
+
+def inert(markdown: str) -> str:
+    """The same words without HTML, images, links behind other words, and signs that steer a terminal.
+
+    A link `[word](https://a.example)` reads `[word] (https://a.example)` then.
+    """
+    text = plain(markdown)
+    tokens, defines = _parsed(text)
+    once = _cleaned(text, _stretches(text, tokens), "(:[" if defines else "(")
+    if not any(map(_is_active, _all(_parsed(once)[0]))):
+        return once
+    # What was harmless before, such as an address that was none, may have come to mean something.
+    return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
+
+
+class _Stretch(NamedTuple):
+    """Lines from `first` to before `end` that are read as one: a paragraph, or a block of code."""
+
+    first: int
+    end: int
+    code: bool
+
+
+def _parsed(text: str) -> tuple[Sequence[Token], bool]:
+    """Its blocks, and whether it defines links apart from where they stand."""
+    found: dict[str, object] = {}
+    return MarkdownIt("commonmark").parse(text, found), bool(found.get("references"))
+
+
+def _all(tokens: Iterable[Token]) -> Iterator[Token]:
+    for token in tokens:
+        yield token
+        yield from token.children or ()
+
+
+def _is_active(token: Token) -> bool:
+    return token.type in _ACTIVE and token.markup != _AUTOMATIC
+
+
+def _stretches(text: str, tokens: Iterable[Token]) -> Iterator[_Stretch]:
+    """All lines of the text, in order."""
+    found: dict[int, _Stretch] = {}
+    for token in tokens:
+        if token.map is not None and (_is_code(token) or token.type == "inline"):
+            found.setdefault(token.map[0], _Stretch(*token.map, code=_is_code(token)))
+    line, end = 0, text.count("\n") + 1
+    while line < end:
+        stretch = found.get(line) or _Stretch(line, line + 1, code=False)
+        yield stretch
+        line = max(line + 1, stretch.end)
+
+
+def _is_code(token: Token) -> bool:
+    return token.type in {"fence", "code_block"}
+
+
+def _cleaned(text: str, stretches: Iterable[_Stretch], linking: str) -> str:
+    """`linking`: the signs that make a link of the bracket that closes before them."""
+    lines = text.split("\n")
+    parts = (
+        ("\n".join(lines[stretch.first : max(stretch.end, stretch.first + 1)]), stretch.code) for stretch in stretches
+    )
+    return "\n".join(part if code else "".join(_pieces(part, linking)) for part, code in parts)
+
+
+def _pieces(text: str, linking: str) -> Iterator[str]:
+    """A stretch without code blocks, from left to right, so that what comes out is read as it was here."""
+    closing = _closing_runs(text)
+    place = 0
+    while place < len(text):
+        sign = text[place]
+        if sign == "\\" and text[place + 1 : place + 2] in _PUNCTUATION:
+            end = place + 2
+            yield text[place:end]
+        elif sign == "`":
+            end = closing.get(place) or place + _run(text, place)
+            yield text[place:end]
+        elif sign == "<" and (end := _end_of_placeholder(text, place) or _end_of_address(text, place)):
+            yield text[place:end]
+        else:
+            end = place + 1
+            yield _without_effect(sign, text[end : end + 1], linking)
+        place = end
+
+
+def _without_effect(sign: str, after: str, linking: str) -> str:
+    if sign == "<" and (after.isalpha() or after in {"/", "!", "?"}):
+        return "&lt;"
+    return "] " if sign == "]" and after and after in linking else sign
+
+
+def _end_of_placeholder(text: str, place: int) -> int:
+    """Behind `<PERSON_7f3a2c91d04e>`, whose underscore keeps it from being HTML; 0 where there is none."""
+    found = PLACEHOLDER.match(text, place)
+    return found.end() if found else 0
+
+
+def _end_of_address(text: str, place: int) -> int:
+    """Behind `<https://…>`, which shows where it leads; 0 where there is none."""
+    if not text[place + 1 : place + 9].lower().startswith(("http://", "https://")):
+        return 0
+    for end in range(place + 1, min(len(text), place + _LONGEST_ADDRESS)):
+        if text[end] == ">":
+            return end + 1
+        if text[end] in _NOT_IN_ADDRESSES or text[end].isspace():
+            return 0
+    return 0
+
+
+def _run(text: str, place: int) -> int:
+    end = place
+    while text[end : end + 1] == "`":
+        end += 1
+    return end - place
+
+
+def _closing_runs(text: str) -> dict[int, int]:
+    """Where code ends, by where the run of backticks begins that opens it: at the next run of that length."""
+    runs: list[tuple[int, int]] = []
+    place = text.find("`")
+    while place >= 0:
+        runs.append((place, length := _run(text, place)))
+        place = text.find("`", place + length)
+    ends: dict[int, int] = {}
+    next_of_length: dict[int, int] = {}
+    for begin, length in reversed(runs):
+        if length in next_of_length:
+            ends[begin] = next_of_length[length]
+        next_of_length[length] = begin + length
+    return ends
