@@ -4,6 +4,7 @@ waystation up
 python examples/submit_and_approve.py "What does it say about deadlines?" notes.md more/
 """
 
+import argparse
 import asyncio
 import os
 import sys
@@ -18,7 +19,7 @@ from waystation.settings import Settings
 ALLOWANCE = Amount(tokens=50_000)
 
 
-async def main(question: str, paths: list[Path]) -> None:
+async def main(question: str, paths: list[Path], tokens: int) -> None:
     documents = load_documents(paths).documents
     # The same request id finds the same task again, however often this program is started.
     settings = Settings()
@@ -26,14 +27,13 @@ async def main(question: str, paths: list[Path]) -> None:
         question=question,
         tenant=settings.tenant,
         request_id=f"example {question}",
-        budget=Limit(tokens=200_000),
-        agent_budget=Limit(tokens=40_000),
+        budget=Limit(tokens=tokens),
     )
     async with await Client.connect(settings) as client:
         task = await client.submit(request, documents)
         granted = False
         async for view in client.watch(task.task_id):
-            print(view.progress.phase, f"{view.progress.budget.spent:,} tokens")
+            print(view.progress.phase, f"{view.progress.budget.spent.tokens:,} tokens")
             if view.progress.phase is TaskPhase.PAUSED and not granted:
                 await client.approve(task.task_id, amount=ALLOWANCE, by="the example")
                 granted = True
@@ -41,6 +41,11 @@ async def main(question: str, paths: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], [Path(argument) for argument in sys.argv[2:]]))
+    parser = argparse.ArgumentParser(description="Submit a task, grant what it asks for once, and print its report.")
+    parser.add_argument("question")
+    parser.add_argument("documents", nargs="+", type=Path, help="files or folders")
+    parser.add_argument("--tokens", type=int, default=200_000, help="of the whole task")
+    given = parser.parse_args()
+    asyncio.run(main(given.question, given.documents, given.tokens))
     sys.stdout.flush()
     os._exit(0)  # the SDK's native runtime can crash while the interpreter winds down

@@ -53,7 +53,7 @@ class Shell:
         return subprocess.run(
             [*WAYSTATION, *arguments],
             cwd=ROOT,
-            env=self._env,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=120,
@@ -66,7 +66,7 @@ class Shell:
             return subprocess.Popen(
                 [*WAYSTATION, *arguments],
                 cwd=ROOT,
-                env={**self._env, "PYTHONFAULTHANDLER": "1"},
+                env={**self.environment, "PYTHONFAULTHANDLER": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
@@ -110,7 +110,8 @@ class Shell:
             yield
 
     @property
-    def _env(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
+        """Of every command."""
         return {**os.environ, **self._own_env}
 
     @property

@@ -115,21 +115,21 @@ def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refuse
 
 
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
-    "nothing": (0, snapshot("usd: Input should be greater than 0")),
-    "negative": (-0.5, snapshot("usd: Input should be greater than 0")),
-    "not a number": (float("nan"), snapshot("usd: Input should be a finite number")),
-    "not a number in quotes": ("NaN", snapshot("usd: Input should be a finite number")),
-    "infinitely many": (float("inf"), snapshot("usd: Input should be a finite number")),
-    "seven places": (0.1234567, snapshot("usd: Decimal input should have no more than 6 decimal places")),
-    "seven places in quotes": ("0.0000001", snapshot("usd: Decimal input should have no more than 6 decimal places")),
-    "too many": (HIGHEST_GRANT_USD + 1, snapshot("usd: Input should be less than or equal to 1000000")),
-    "absurdly many": (10**40, snapshot("usd: Input should be less than or equal to 1000000")),
-    "absurdly many in quotes": ("1e400", snapshot("usd: Input should be less than or equal to 1000000")),
-    "in words": ("sk-secret-0001", snapshot("usd: Input should be a valid decimal")),
-    "with a sign": ("$2.00", snapshot("usd: Input should be a valid decimal")),
-    "empty": ("", snapshot("usd: Input should be a valid decimal")),
-    "a list": ([2], snapshot("usd: Decimal input should be an integer, float, string or Decimal object")),
-    "true": (True, snapshot("usd: Decimal input should be an integer, float, string or Decimal object")),
+    "nothing": (0, snapshot("usd: it should be more than 0")),
+    "negative": (-0.5, snapshot("usd: it should be more than 0")),
+    "not a number": (float("nan"), snapshot("usd: it should be a finite number")),
+    "not a number in quotes": ("NaN", snapshot("usd: it should be a finite number")),
+    "infinitely many": (float("inf"), snapshot("usd: it should be a finite number")),
+    "seven places": (0.1234567, snapshot("usd: it should have no more than 6 decimal places")),
+    "seven places in quotes": ("0.0000001", snapshot("usd: it should have no more than 6 decimal places")),
+    "too many": (HIGHEST_GRANT_USD + 1, snapshot("usd: it should be at most 1000000")),
+    "absurdly many": (10**40, snapshot("usd: it should be at most 1000000")),
+    "absurdly many in quotes": ("1e400", snapshot("usd: it should be at most 1000000")),
+    "in words": ("sk-secret-0001", snapshot("usd: it should be a number")),
+    "with a sign": ("$2.00", snapshot("usd: it should be a number")),
+    "empty": ("", snapshot("usd: it should be a number")),
+    "a list": ([2], snapshot("usd: it should be an integer, float, string or Decimal object")),
+    "true": (True, snapshot("usd: it should be an integer, float, string or Decimal object")),
 }
 
 

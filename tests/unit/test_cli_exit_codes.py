@@ -55,7 +55,7 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
     [
         (["submit", "What?"], "give the documents to work on: --docs PATH"),
         (["submit", "What?", "--docs", "/nowhere/at/all"], "/nowhere/at/all"),
-        (["submit", "", "--docs", "DOCUMENTS"], "question: String should have at least 1 character"),
+        (["submit", "", "--docs", "DOCUMENTS"], "question: it is empty"),
         (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
         (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
         (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),

@@ -98,7 +98,7 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
         ("trigger_percent = 100", "trigger_percent in {}: from 50 to 99"),
         ("agents_at_once = 0", "agents_at_once in {}: 1 or more"),
         ("target_cpu = 2", "target_cpu in {}: more than 0 and at most 1"),
-        ("anthropic_base_url = 3", "anthropic_base_url in {}: it should be a valid string"),
+        ("anthropic_base_url = 3", "anthropic_base_url in {}: it should be text"),
         ("budget = $2", "the config file {} is not TOML: Invalid value (at line 1, column 10)"),
     ],
 )

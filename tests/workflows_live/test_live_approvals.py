@@ -14,13 +14,13 @@ from waystation.domain.task import Approval, Refusal, TaskPhase
 from workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [
-    ("yes", "the signal: Input should be a valid dictionary or instance of ApproveInput"),
-    (["harbours-1"], "the signal: Input should be a valid dictionary or instance of ApproveInput"),
-    (None, "the signal: Input should be a valid dictionary or instance of ApproveInput"),
-    ({"request_id": "harbours-1", "tokens": "many"}, "tokens: Input should be a valid integer"),
-    ({"request_id": "harbours-1", "tokens": -5}, "tokens: Input should be greater than 0"),
-    ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: Input should be a valid integer"),
-    ({"request_id": 7}, "request_id: Input should be a valid string"),
+    ("yes", "the signal: it should be a table of named values"),
+    (["harbours-1"], "the signal: it should be a table of named values"),
+    (None, "the signal: it should be a table of named values"),
+    ({"request_id": "harbours-1", "tokens": "many"}, "tokens: it should be a whole number"),
+    ({"request_id": "harbours-1", "tokens": -5}, "tokens: it should be more than 0"),
+    ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: it should be a whole number"),
+    ({"request_id": 7}, "request_id: it should be text"),
     ({"request_id": "harbours-1", "sure": True}, "a field that is not known here"),
     ({}, "request_id is missing, and open: "),
     ({"request_id": "nobody-1"}, "there is no request of this id; open: "),
@@ -112,7 +112,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     kept = {(entry.reason, entry.at) for entry in trail if isinstance(entry, Refusal)}
     assert kept == {(refusal.reason, refusal.at) for refusal in refusals}
-    assert "`approve_budget` without effect: tokens: Input should be greater than 0" in report
+    assert "`approve_budget` without effect: tokens: it should be more than 0" in report
 
 
 @pytest.mark.parametrize("signal", [APPROVE_BUDGET, DENY_BUDGET])

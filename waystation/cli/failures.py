@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic_core import ValidationError
 
 from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError, WrongKey
+from waystation.domain.malformed import malformed
 
 OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -42,9 +43,7 @@ def sentence(error: Exception) -> str:
 
 def _faults(error: ValidationError) -> str:
     if error.title != "Settings":
-        return "; ".join(
-            f"{_place(problem['loc'])}: {problem['msg'].removeprefix('Value error, ')}" for problem in error.errors()
-        )
+        return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
     # The settings take their time to load: whoever asks for help should not wait for them.
     from waystation.faults import faults  # noqa: PLC0415
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from waystation.cli.context.files import read_text
 from waystation.domain.errors import BadInput
+from waystation.domain.malformed import malformed
 from waystation.domain.value import Value
 
 _T = TypeVar("_T", bound=Value)
@@ -32,11 +33,9 @@ def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
         return kind.model_validate_json(text)
     except ValidationError as error:
         # Without what it validated: a line may have anything.
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {_said(fault['msg'])}" for fault in error.errors()]
+        faults = [f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in malformed(error)]
         raise bad_line(path, number, "; ".join(fault.removeprefix(": ") for fault in faults)) from None
 
 
-def _said(message: str) -> str:
-    if message.startswith("Invalid JSON"):
-        return "no JSON object"
-    return message.removeprefix("Value error, ")
+def _said(words: str) -> str:
+    return "no JSON object" if words.startswith("Invalid JSON") else words

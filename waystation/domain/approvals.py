@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.malformed import UNKNOWN_FIELD, malformed
 from waystation.domain.task import Approval, Refusal
 from waystation.domain.unattended import IN_ADVANCE, TopUp
 from waystation.domain.value import Input, Value
@@ -205,8 +206,8 @@ def _reason(error: ValueError) -> str:
         return str(error)
     faults = [
         "a field that is not known here"
-        if fault["type"] == "extra_forbidden"
-        else f"{'.'.join(str(part) for part in fault['loc']) or 'the signal'}: {fault['msg']}"
-        for fault in error.errors()
+        if fault.words == UNKNOWN_FIELD
+        else f"{'.'.join(map(str, fault.place)) or 'the signal'}: {fault.words}"
+        for fault in malformed(error)
     ]
     return "; ".join(dict.fromkeys(faults))

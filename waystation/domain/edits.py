@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import ANSWER_ID_CHARACTERS, Name, refusal
@@ -18,8 +18,26 @@ MAX_INSTRUCTIONS = 4_000
 _NEEDS = {"compact": None, "pin": "message", "unpin": "message", "rewind": "message", "restore": "compaction"}
 """Which of the fields that name something an action needs; it takes no other."""
 
-Id = Annotated[str, Field(pattern=r"^[\w-]{1,64}$")]
-AgentId = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
+ID_CHARACTERS = 64
+
+
+def _id(given: str) -> str:
+    return _of_signs(given, "-", "an id such as m4, which `waystation transcript` shows")
+
+
+def _agent_id(given: str) -> str:
+    return _of_signs(given, "-.", "an agent such as research-1, which `waystation transcript` lists")
+
+
+def _of_signs(given: str, others: str, what: str) -> str:
+    signs = given.translate(str.maketrans("", "", others + "_"))
+    if not given or len(given) > ID_CHARACTERS or not (signs.isalnum() or not signs):
+        raise ValueError(f"{what}: letters, digits and {' '.join(others + '_')}, {ID_CHARACTERS} at most")
+    return given
+
+
+Id = Annotated[str, AfterValidator(_id)]
+AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
 class EditInput(Input):

@@ -11,12 +11,25 @@ _WORDS = (
     ("a valid boolean", "true or false"),
     ("String should", "it should"),
     ("Decimal input should", "it should"),
+    ("a valid integer", "a whole number"),
+    ("a valid string", "text"),
+    ("a valid decimal", "a number"),
     ("greater than or equal to", "at least"),
     ("less than or equal to", "at most"),
     ("greater than", "more than"),
     ("less than", "under"),
 )
 """The library's words, and ours."""
+UNKNOWN_FIELD = "there is no such field"
+_OF_KINDS = {
+    "missing": "it is missing",
+    "extra_forbidden": UNKNOWN_FIELD,
+    "model_type": "it should be a table of named values",
+    "dict_type": "it should be a table of named values",
+    "tuple_type": "it should be a list",
+    "too_short": "it is empty",
+    "string_pattern_mismatch": "it has signs that it may not have, or too many or few",
+}
 
 
 class Fault(NamedTuple):
@@ -37,18 +50,10 @@ def malformed(error: ValidationError) -> tuple[Fault, ...]:
 
 
 def _words(kind: str, message: str) -> str:
-    match kind:
-        case "missing":
-            return "it is missing"
-        case "extra_forbidden":
-            return "there is no such field"
-        case "model_type" | "dict_type":
-            return "it should be a table of named values"
-        case "tuple_type":
-            return "it should be a list"
-        case "too_short":
-            return "it is empty"
-        case _:
-            for theirs, ours in _WORDS:
-                message = message.replace(theirs, ours)
-            return message
+    if kind in _OF_KINDS:
+        return _OF_KINDS[kind]
+    if kind == "string_too_short" and "at least 1 character" in message:
+        return "it is empty"
+    for theirs, ours in _WORDS:
+        message = message.replace(theirs, ours)
+    return message
