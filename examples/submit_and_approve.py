@@ -1,4 +1,4 @@
-"""Submit a task from Python, grant what it asks for once, and print its report.
+"""Submit a task from Python, answer what it asks for, and print its report: some of it is granted, the rest denied.
 
 waystation up
 python examples/submit_and_approve.py "What does it say about deadlines?" notes.md more/
@@ -13,10 +13,10 @@ from pathlib import Path
 from waystation.adapters.documents.loading import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.task import TaskPhase, TaskRequest
+from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 
-ALLOWANCE = Amount(tokens=50_000)
+ALLOWANCE, GRANTS = Amount(tokens=50_000), 2
 
 
 async def main(question: str, paths: list[Path], tokens: int) -> None:
@@ -31,17 +31,23 @@ async def main(question: str, paths: list[Path], tokens: int) -> None:
     )
     async with await Client.connect(settings) as client:
         task = await client.submit(request, documents)
-        granted = False
+        answered: set[str] = set()
         async for view in client.watch(task.task_id):
             print(view.progress.phase, f"{view.progress.budget.spent.tokens:,} tokens")
-            if view.progress.phase is TaskPhase.PAUSED and not granted:
-                await client.approve(task.task_id, amount=ALLOWANCE, by="the example")
-                granted = True
+            for request in view.progress.approvals:
+                if request.decision != "pending" or request.request_id in answered:
+                    continue
+                answered.add(request.request_id)
+                asked = {"request_id": request.request_id, "by": "the example"}
+                if len(answered) <= GRANTS:
+                    await client.approve(task.task_id, amount=ALLOWANCE, **asked)
+                else:
+                    await client.deny(task.task_id, note="it is only an example", **asked)
         print(await client.report(task.task_id))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Submit a task, grant what it asks for once, and print its report.")
+    parser = argparse.ArgumentParser(description="Submit a task, answer what it asks for, and print its report.")
     parser.add_argument("question")
     parser.add_argument("documents", nargs="+", type=Path, help="files or folders")
     parser.add_argument("--tokens", type=int, default=200_000, help="of the whole task")

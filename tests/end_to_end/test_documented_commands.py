@@ -93,7 +93,7 @@ FILES = {
     "new.md": "Say it in three sentences.\n",
     "mcp.json": '{"mcpServers": {}}',
     "C.jsonl": '{"id": "m1", "role": "user", "text": "We meet in Oslo."}\n',
-    "Q.jsonl": '{"query": "Where do we meet?", "evidence": ["m1"]}\n',
+    "Q.jsonl": '{"id": "q1", "text": "Where do we meet?", "relevant": ["m1"]}\n',
     "request.json": '{"model": "m", "max_tokens": 1000, "messages": [{"role": "user", "content": "Hello"}]}',
 }
 COMMAND = re.compile(r"(?:echo .*\| *)?waystation [a-z]")
