@@ -34,11 +34,11 @@ async def main(question: str, paths: list[Path], tokens: int) -> None:
         answered: set[str] = set()
         async for view in client.watch(task.task_id):
             print(view.progress.phase, f"{view.progress.budget.spent.tokens:,} tokens")
-            for request in view.progress.approvals:
-                if request.decision != "pending" or request.request_id in answered:
+            for asking in view.progress.approvals:
+                if asking.decision != "pending" or asking.request_id in answered:
                     continue
-                answered.add(request.request_id)
-                asked = {"request_id": request.request_id, "by": "the example"}
+                answered.add(asking.request_id)
+                asked = {"request_id": asking.request_id, "by": "the example"}
                 if len(answered) <= GRANTS:
                     await client.approve(task.task_id, amount=ALLOWANCE, **asked)
                 else:

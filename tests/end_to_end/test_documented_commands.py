@@ -43,7 +43,6 @@ ON_A_PLATFORM = (
     'waystation memory search "…" --session S --kind document',
     "waystation memory eval --conversation C.jsonl --queries Q.jsonl --tokens 1000,2000",
     "waystation memory status",
-    "waystation memory reindex",
     "waystation documents TASK",
     "waystation rewind TASK --agent research-1 --to m5",
     'waystation privacy find "Ada Lovelace"',
@@ -67,6 +66,8 @@ ANSWERS = (
     "waystation deny TASK --finish partial",
 )
 """Each for a TASK of its own that waits for money."""
+AFTER_IT = ("waystation memory reindex",)
+"""When the platform is down: embedded memory is opened by one process."""
 ELSEWHERE: Mapping[str, str] = {
     "waystation up": "the fixture",
     "waystation down": "the fixture",
@@ -118,7 +119,7 @@ def documented() -> dict[str, str]:
 
 
 def test_every_command_that_is_documented_is_run() -> None:
-    run = {*WITHOUT_A_PLATFORM, *ON_A_PLATFORM, *WHILE_IT_WAITS, *ANSWERS, *ELSEWHERE}
+    run = {*WITHOUT_A_PLATFORM, *ON_A_PLATFORM, *WHILE_IT_WAITS, *ANSWERS, *AFTER_IT, *ELSEWHERE}
     assert {command: page for command, page in documented().items() if command not in run} == {}
     assert run - documented().keys() == set()
 
@@ -198,6 +199,8 @@ def test_the_commands_for_tasks_do_what_the_pages_say(tmp_path: Path) -> None:
             for command in WHILE_IT_WAITS if asking == waiting[0] else ():
                 person.types(command, asking)
             person.types(answer, asking)
+    for command in AFTER_IT:
+        person.types(command)
 
 
 @pytest.mark.timeout(600)
@@ -212,5 +215,5 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         assert "usage:" in bare.stderr
         done = example(QUESTION, str(write_survey(tmp_path / "survey")), "--tokens", "30000")
     assert done.returncode == 0, done.stderr
-    assert "paused" in done.stdout
+    assert "approved by the example" in done.stdout
     assert "## How this report came about" in done.stdout
