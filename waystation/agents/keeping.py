@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from waystation.domain.errors import RedactionFailed, StoreError
 from waystation.domain.privacy import Place
-from waystation.domain.redaction import Original, Redacted, Span, with_placeholders
+from waystation.domain.redaction import FINGERPRINT_DIGITS, Original, Redacted, Span, with_placeholders
 from waystation.ports import Clock, Redactor, Vault
 
 NEVER_KEPT = frozenset({"SECRET"})
@@ -53,6 +53,17 @@ class KeepingRedactor:
             _settled(text, result, [placeholders.get(one.fingerprint, one.placeholder) for one in originals])
             for text, result, originals in zip(texts, results, found, strict=True)
         )
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+        """See `Placeholders`."""
+        found = {value: self._made(tenant, type_, value) for value in values}
+        settled = await self._keep(tenant, {one.fingerprint: one for one in found.values()})
+        return {value: settled.get(one.fingerprint, one.placeholder) for value, one in found.items()}
+
+    def _made(self, tenant: str, type_: str, value: str) -> Original:
+        fingerprint = self.fingerprint(tenant, type_, value)
+        placeholder = f"<{type_}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+        return Original(type=type_, placeholder=placeholder, fingerprint=fingerprint, text=value)
 
     def _original(self, tenant: str, span: Span, text: str) -> Original:
         value = text[span.start : span.end]
