@@ -40,6 +40,7 @@ from waystation.keyring import first_key, own_cipher
 from waystation.loading import loading
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Placeholders, Redactor, Vault
 from waystation.settings import Settings
+from workers.session_scope import present_session
 from workers.tools import Ledgers, Reach, opened_reach
 
 
@@ -245,7 +246,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         warming_up = asyncio.create_task(redactor.warm_up())
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
         vault = store.vault(own_cipher(settings, "vault"))
-        keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now)
+        keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
         reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter)))
         yield Parts(
             store=store,

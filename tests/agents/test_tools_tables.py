@@ -129,10 +129,10 @@ async def test_a_query_runs_over_placeholders_in_the_place_of_what_is_private(co
 class OneOriginal:
     """A vault that holds what the secret's placeholder stands for."""
 
-    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
+    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
         raise NotImplementedError
 
-    async def originals(self, tenant: str, placeholders: Collection[str]) -> dict[str, str]:
+    async def originals(self, tenant: str, placeholders: Collection[str], session: str | None = None) -> dict[str, str]:
         return {SECRET_PLACEHOLDER: SECRET} if SECRET_PLACEHOLDER in placeholders else {}
 
     async def drop(self, tenant: str, placeholders: Collection[str]) -> int:
@@ -144,7 +144,9 @@ async def test_documents_and_values_are_called_by_their_placeholders(bare_office
     await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
     store = bare_office.store
     tools = [QueryTable(store, bare_office.tables)]
-    box = Toolbox(tools, transcripts=store, texts=store, redactor=bare_office.redactor, vault=OneOriginal())
+    box = Toolbox(
+        tools, transcripts=store, texts=store, redactor=bare_office.redactor, vault=OneOriginal(), audits=store
+    )
     sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
     call = use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
     result = await box.run(call, await bare_office.site())

@@ -22,6 +22,13 @@ Fingerprint = Callable[[str, str, str], str]
 """Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
 
 
+_Value = tuple[str, str, str]
+
+
+def _no_session() -> str:
+    return ""
+
+
 class _Kept(NamedTuple):
     placeholder: str
     at: datetime
@@ -38,8 +45,10 @@ class KeepingRedactor:
     vault: Vault
     fingerprint: Fingerprint
     clock: Clock
-    _kept: dict[tuple[str, str], _Kept] = field(default_factory=dict[tuple[str, str], _Kept], init=False)
-    """By tenant and fingerprint."""
+    session: Callable[[], str] = _no_session
+    """Hash of the session that the text at hand belongs to: what is replaced in it, was met there."""
+    _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
+    """By tenant, session and fingerprint."""
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`."""
@@ -72,26 +81,27 @@ class KeepingRedactor:
 
     async def _keep(self, tenant: str, originals: Mapping[str, Original]) -> Mapping[str, str]:
         """By fingerprint the placeholder under which the vault has each; credentials are not among them."""
-        now = self.clock()
-        settled = {one: kept.placeholder for one in originals if (kept := self._remembered((tenant, one), now))}
+        now, session = self.clock(), self.session()
+        known = {one: self._remembered((tenant, session, one), now) for one in originals}
+        settled = {one: kept.placeholder for one, kept in known.items() if kept}
         waiting = [one for one in originals.values() if one.fingerprint not in settled and one.type not in NEVER_KEPT]
         while waiting:
             try:
-                taken = await self.vault.keep(tenant, waiting)
+                taken = await self.vault.keep(tenant, waiting, session)
             except StoreError as error:
                 raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error
             for one in waiting:
                 if one.fingerprint not in taken:
                     settled[one.fingerprint] = one.placeholder
-                    self._remember((tenant, one.fingerprint), _Kept(one.placeholder, now))
+                    self._remember((tenant, session, one.fingerprint), _Kept(one.placeholder, now))
             waiting = [_lengthened(one) for one in waiting if one.fingerprint in taken]
         return settled
 
-    def _remembered(self, value: tuple[str, str], now: datetime) -> _Kept | None:
+    def _remembered(self, value: _Value, now: datetime) -> _Kept | None:
         kept = self._kept.get(value)
         return kept if kept is not None and now - kept.at < TRUSTED_FOR else None
 
-    def _remember(self, value: tuple[str, str], kept: _Kept) -> None:
+    def _remember(self, value: _Value, kept: _Kept) -> None:
         if len(self._kept) >= MOST_REMEMBERED:
             self._kept.clear()
         self._kept[value] = kept

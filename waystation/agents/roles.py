@@ -106,6 +106,7 @@ class Desk:
             texts=self.documents,
             redactor=self.redactor,
             vault=self.vault,
+            audits=self.tasks,
         )
 
     def _tools(self, role: AgentRole, tables: bool) -> Sequence[Tool]:
