@@ -1,8 +1,8 @@
-"""Placeholders in arguments: they become what they stand for in the session that met it, for tools that were granted it,
-and not without a word in the audit.
+"""Placeholders in arguments: they become what they stand for where the session met that, for tools that were granted
+it, and not without a word in the audit.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -79,10 +79,10 @@ class House:
 
 
 @pytest.fixture
-async def house(store: SqlStore) -> AsyncIterator[House]:
+async def house(store: SqlStore) -> House:
     office = Office(store=store, clock=MovingClock(), store_id=await store.store_id())
     await office.open_task([SourceDocument(name="a.md", text="Nothing.")])
-    yield House(office, store.vault(Sealer(KEY, "vault")))
+    return House(office, store.vault(Sealer(KEY, "vault")))
 
 
 ARGUMENTS: dict[str, JsonValue] = {

@@ -70,7 +70,7 @@ def _told(view: TaskView) -> list[str]:
         f"Documents updated by {one.by or 'nobody named'}: {one.text}" for one in view.progress.updates if one.kept
     ]
     given = [
-        f"{one.agent}: {one.tool} was given what {', '.join(one.placeholders)} stand for" for one in view.resolutions
+        f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}" for one in view.resolutions
     ]
     return [*updates, *given] + [
         f"Message {one.number} by {one.by or 'nobody named'}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
