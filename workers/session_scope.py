@@ -1,5 +1,6 @@
 """Which session the code at work belongs to, as the input of its activity says."""
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 from pydantic import BaseModel
@@ -29,7 +30,8 @@ class SessionScope(Interceptor):
 
 class _Scoped(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        token = _PRESENT.set(next(filter(None, map(session_of, input.args)), ""))
+        arguments: Sequence[object] = input.args
+        token = _PRESENT.set(next(filter(None, map(session_of, arguments)), ""))
         try:
             return await super().execute_activity(input)
         finally:

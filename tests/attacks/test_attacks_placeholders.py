@@ -2,8 +2,7 @@
 it, and not without a word in the audit.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import pytest
@@ -30,18 +29,15 @@ PLACEHOLDER = f"<EMAIL_{fingerprint(KEY, TENANT, 'GIVEN', ADA)[:12]}>"
 MADE_UP = "<EMAIL_0123456789ab>"
 
 
-@dataclass
 class Listening(Tool):
     """A tool that notes what it is given; it asks for the originals of each of its arguments."""
 
-    name: str
-    fields: Sequence[str] = ("query", "name", "document", "tables", "sql", "url", "text")
-    given: list[dict[str, JsonValue]] = field(default_factory=list[dict[str, JsonValue]])
-    description: str = "Listens."
-    repeatable: bool = True
+    originals = frozenset({"query", "name", "document", "tables", "sql", "url", "text"})
+    description = "Listens."
 
-    def __post_init__(self) -> None:
-        self.originals = frozenset(self.fields)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.given: list[dict[str, JsonValue]] = []
 
     @property
     def spec(self) -> ToolSpec:
