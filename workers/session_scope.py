@@ -1,6 +1,5 @@
 """Which session the code at work belongs to, as the input of its activity says."""
 
-from collections.abc import Sequence
 from contextvars import ContextVar
 
 from pydantic import BaseModel
@@ -30,8 +29,8 @@ class SessionScope(Interceptor):
 
 class _Scoped(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        arguments: Sequence[object] = input.args
-        token = _PRESENT.set(next(filter(None, map(session_of, arguments)), ""))
+        sessions = [session_of(one) for one in list[object](input.args)]
+        token = _PRESENT.set(next(filter(None, sessions), ""))
         try:
             return await super().execute_activity(input)
         finally:
