@@ -46,7 +46,7 @@ from waystation.domain.task import (
 from waystation.ports import ChatModel, Meter, Redactor
 from waystation.seen import Answer
 from waystation.settings import Settings
-from waystation.testing import ListMeter
+from waystation.testing import ListMeter, PlainRedactor
 from workers.notices import opened_notices
 from workers.parts import Parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, workflows_worker
@@ -164,6 +164,7 @@ async def opened_parts(
             memory=memory,
             search=Bm25DocumentSearch(store),
             meter=meter or ListMeter(),
+            placeholders=PlainRedactor({}),
         )
 
 

@@ -10,7 +10,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.plan_change import PlanVersion
 from waystation.domain.sent import Origin
-from waystation.domain.task import Approval, AuditEntry, BudgetProgress, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.task import Approval, AuditEntry, BudgetProgress, Resolution, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
 
 
@@ -58,6 +58,8 @@ class TaskView(Value):
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
     tellings: tuple[SeenTelling, ...] = ()
+    resolutions: tuple[Resolution, ...] = ()
+    """What its tools were given of the vault, by placeholder. Only where it was asked for."""
 
 
 class Draft(Value):

@@ -1,5 +1,6 @@
 """Public doubles of the ports, held to the same contract tests as the real adapters."""
 
+import hashlib
 import json
 import math
 import re
@@ -88,7 +89,9 @@ class ScriptedModel:
 
 
 class PlainRedactor:
-    """A `Redactor` that replaces given texts by given placeholders: some everywhere, some only on the way to memory."""
+    """A `Redactor`, with its `Placeholders`, that replaces given texts by given placeholders: some everywhere, some
+    only on the way to memory.
+    """
 
     def __init__(self, everywhere: Mapping[str, str], in_memory: Mapping[str, str] = MappingProxyType({})) -> None:
         self._placeholders = {Treatment.IDENTIFIERS: dict(everywhere), Treatment.NAMES: {**everywhere, **in_memory}}
@@ -107,6 +110,15 @@ class PlainRedactor:
         if place in self.failing_at:
             raise TextNotRedacted("the redactor was told to fail at this text")
         return tuple(_replaced(text, self._placeholders[treatment(place, Policy.STANDARD)]) for text in texts)
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
+        """See `Placeholders`: those that were given, and others by a hash that anybody could make."""
+        self.tenants.add(tenant)
+        given = self._placeholders[Treatment.NAMES]
+        return {
+            value: given.get(value) or f"<{type_}_{hashlib.sha256(value.encode()).hexdigest()[:12]}>"
+            for value in values
+        }
 
 
 def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from activities.attempts import present_attempt
 from waystation.adapters.clock import utc_now
@@ -16,6 +16,7 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive
 from waystation.agents.checked import CitationCheck
 from waystation.agents.chronicler import Chronicler
+from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
 from waystation.agents.enduring import EnduringRedactor
@@ -31,13 +32,15 @@ from waystation.agents.reviewer import Reviewer
 from waystation.agents.reviser import Reviser
 from waystation.agents.rewinder import Rewinder
 from waystation.agents.roles import Desk
+from waystation.agents.tables import Tables
 from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ToolPolicy
 from waystation.keyring import first_key, own_cipher
 from waystation.loading import loading
-from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
+from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Placeholders, Redactor, Vault
 from waystation.settings import Settings
+from workers.session_scope import present_session
 from workers.tools import Ledgers, Reach, opened_reach
 
 
@@ -56,6 +59,8 @@ class Parts:
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
+    placeholders: Placeholders | None = None
+    """What makes those of private cells; without it no table is queried."""
     reach: Reach | None = None
     """Beyond the store; without it agents read documents alone."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
@@ -95,11 +100,18 @@ class Parts:
             recollection=self.recollection,
             redactor=self.redactor,
             vault=self.vault,
-            tables=reach.tables if reach is not None else None,
+            tables=self.tables,
             web=reach.web if reach is not None else (),
             servers=reach.servers if reach is not None else None,
             policy=self.tool_policy,
         )
+
+    @cached_property
+    def tables(self) -> Tables | None:
+        """What reads and queries tables; it keeps for a while what it redacted."""
+        if self.reach is None or self.placeholders is None:
+            return None
+        return Tables(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
     def archive(self) -> Archive:
@@ -234,11 +246,12 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         warming_up = asyncio.create_task(redactor.warm_up())
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
         vault = store.vault(own_cipher(settings, "vault"))
+        keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
         reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter)))
         yield Parts(
             store=store,
             model=model,
-            redactor=_enduring(settings, redactor, vault, meter),
+            redactor=_enduring(settings, keeping, meter),
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),
@@ -246,17 +259,17 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             key_check=key_check(key),
             hooks=hooks,
             vault=vault,
+            placeholders=keeping,
             reach=reach,
             tool_policy=settings.tool_policy,
         )
 
 
-def _enduring(settings: Settings, redactor: Redactor, vault: Vault, meter: Meter) -> Redactor:
-    """The redactor with its vault and its counters, as the settings want it where it fails."""
-    fingerprints = partial(fingerprint, first_key(settings))
+def _enduring(settings: Settings, keeping: KeepingRedactor, meter: Meter) -> Redactor:
+    """The redactor with its counters, as the settings want it where it fails."""
     enduring = EnduringRedactor(
-        MeteredRedactor(KeepingRedactor(redactor, vault, fingerprints, utc_now), meter),
-        fingerprints,
+        MeteredRedactor(keeping, meter),
+        keeping.fingerprint,
         present_attempt,
         settings.redaction_attempts,
         settings.redaction_failure,

@@ -35,6 +35,7 @@ from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.outside import TemporalAndFiles
 from workers.parts import Parts
+from workers.session_scope import SessionScope
 from workers.tuning import tuning
 from workflows.erase import ErasePersonWorkflow
 from workflows.forget import ForgetWorkflow
@@ -127,6 +128,7 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
+        interceptors=[SessionScope()],
         activities=[
             agents.research,
             agents.analysis,
@@ -151,6 +153,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
+        interceptors=[SessionScope()],
         activities=[
             context.compress,
             context.edit,

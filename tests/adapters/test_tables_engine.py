@@ -26,28 +26,30 @@ def no_child_is_left() -> Iterator[None]:
 
 async def test_a_query_is_answered_over_the_tables_that_it_names() -> None:
     engine: TableEngine = DuckDbTables()
-    assert await engine.query("SELECT sum(amount) AS total FROM sales", [SALES], 10) == Rows(
+    assert await engine.query("SELECT sum(amount) AS total FROM sales", [await engine.read(SALES)], 10) == Rows(
         columns=(Column(name="total", type="DECIMAL(38,2)"),), rows=(("3.30",),), row_count=1
     )
 
 
 async def test_nothing_is_kept_from_one_query_to_the_next() -> None:
     engine = DuckDbTables()
-    await engine.query("FROM sales", [SALES], 1)
+    await engine.query("FROM sales", [await engine.read(SALES)], 1)
     with pytest.raises(QueryRefused, match="sales does not exist"):
         await engine.query("FROM sales", (), 1)
 
 
 async def test_a_text_of_lone_halves_of_characters_is_read_all_the_same() -> None:
-    assert (await DuckDbTables().query("SELECT a FROM t", [TableText(name="t", text="a;b\n\ud800;1")], 1)).rows == (
-        ("?",),
-    )
+    engine = DuckDbTables()
+    table = await engine.read(TableText(name="t", text="a;b\n\ud800;1"))
+    assert (await engine.query("SELECT a FROM t", [table], 1)).rows == (("?",),)
 
 
 async def test_a_large_table_is_read_whole() -> None:
     rows = 60_000
     text = "\n".join(["id;note;amount", *(f"{number};{'x' * 100};0.01" for number in range(rows))])
-    result = await DuckDbTables().query("SELECT sum(amount), max(_line) FROM t", [TableText(name="t", text=text)], 1)
+    engine = DuckDbTables()
+    table = await engine.read(TableText(name="t", text=text))
+    result = await engine.query("SELECT sum(amount), max(_line) FROM t", [table], 1)
     assert result.rows == (("600.00", str(rows + 1)),)
 
 

@@ -5,11 +5,12 @@ import pytest
 
 from waystation.adapters.tables.asked import Asked, Unusable
 from waystation.adapters.tables.database import CELL_CHARACTERS, RESULT_CHARACTERS, answer
+from waystation.adapters.tables.grid import read
 from waystation.ports import Rows, TableText
 
 
 def ask(sql: str, *tables: TableText, most_rows: int = 10) -> Rows:
-    return answer(Asked(sql=sql, tables=tables, most_rows=most_rows))
+    return answer(Asked(sql=sql, tables=tuple(map(read, tables)), most_rows=most_rows))
 
 
 def table(*rows: str, name: str = "t") -> TableText:

@@ -7,8 +7,10 @@ from datetime import UTC, datetime, timedelta
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.absent import NoEmbedder
 from waystation.adapters.store import SqlStore
+from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.archive import Archive
 from waystation.agents.checked import CitationCheck
+from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
 from waystation.agents.loop import AgentLoop
@@ -17,6 +19,7 @@ from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
 from waystation.agents.roles import Desk
+from waystation.agents.tables import Tables
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
@@ -151,6 +154,11 @@ class Office:
             recollection=self.recollection,
             redactor=self.redactor,
         )
+
+    @property
+    def tables(self) -> Tables:
+        """Without anything kept of earlier queries."""
+        return Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.clock)
 
     @property
     def contracts(self) -> ContractWriter:

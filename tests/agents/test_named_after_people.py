@@ -66,7 +66,8 @@ def presidio() -> PresidioRedactor:
 async def strict(bare_office: Office, presidio: PresidioRedactor) -> NamedOffice:
     await bare_office.open_task(DOCUMENTS)
     vault = bare_office.store.vault(Sealer(KEY, "vault"))
-    return NamedOffice(bare_office, KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON), vault)
+    redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
+    return NamedOffice(bare_office, redactor, vault)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ async def standard(bare_office: Office) -> AsyncIterator[NamedOffice]:
     await bare_office.open_task(DOCUMENTS)
     vault = bare_office.store.vault(Sealer(KEY, "vault"))
     with closing(PresidioRedactor(KEY)) as presidio:
-        redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON)
+        redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
         yield NamedOffice(bare_office, redactor, vault)
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.office import DOCUMENTS, Office, never, use
-from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.roles import Desk
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
@@ -63,7 +62,7 @@ def names(toolbox: Toolbox) -> set[str]:
 
 
 async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(office: Office) -> None:
-    desk = replace(office.desk, tables=DuckDbTables())
+    desk = replace(office.desk, tables=office.tables)
     usual, none = await box(office, desk), await box(office, replace(desk, policy=ToolPolicy(tokens=0)))
     assert {"search_documents", "read_document", "take_note", "submit_findings"} < names(usual)
     assert not {"query_table", "delegate"} & names(usual)
@@ -72,12 +71,12 @@ async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(of
 
 async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Office) -> None:
     await bare_office.open_task([*DOCUMENTS, TABLE])
-    assert "query_table" in names(await box(bare_office, replace(bare_office.desk, tables=DuckDbTables())))
+    assert "query_table" in names(await box(bare_office, replace(bare_office.desk, tables=bare_office.tables)))
 
 
 async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
     await bare_office.open_task([*DOCUMENTS, TABLE, SKILL])
-    desk = replace(bare_office.desk, tables=DuckDbTables(), web=(LongWinded(),))
+    desk = replace(bare_office.desk, tables=bare_office.tables, web=(LongWinded(),))
     terms = bare_office.terms.model_copy(update={"delegation": DelegationTerms()})
     toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
@@ -152,5 +151,5 @@ async def test_a_tool_whose_limits_name_no_parameter_of_it_is_hidden(office: Off
 
 
 async def test_the_same_run_sees_the_same_tools_in_the_same_order(office: Office) -> None:
-    desk = replace(office.desk, tables=DuckDbTables())
+    desk = replace(office.desk, tables=office.tables)
     assert (await box(office, desk)).specs == (await box(office, desk)).specs

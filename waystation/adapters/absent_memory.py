@@ -23,8 +23,12 @@ class NoMemory:
 
 
 class NoRedactor:
-    """Implements the port `Redactor` without one: no text gets by."""
+    """Implements the ports `Redactor` and `Placeholders` without any: no text gets by."""
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")

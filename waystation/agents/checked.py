@@ -53,7 +53,7 @@ class CitationCheck:
         """Raises RedactionFailed, StoreError."""
         citations = citations_in(markdown)
         documents = await self.documents.documents(ref.task_id)
-        called = await document_names(documents, self.redactor, ref.tenant, self.vault)
+        called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
         cited = {citation.document for citation in citations}
         meant = await _meant(called, cited)
         lines = await self._newest_lines(meant) | await self._cited_pages(ref.task_id, cited)

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from waystation.agents.restoring import restored
 from waystation.domain.documents import Document, named
 from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted, with_placeholders
+from waystation.domain.redaction import PLACEHOLDER, Redacted, with_placeholders
 from waystation.ports import DocumentStore, Redactor, Vault
 
 _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
@@ -25,6 +25,10 @@ class DocumentNames:
     """What agents are told, by the name as handed in."""
     vault: Vault | None
     tenant: str
+    session: str = ""
+    """What placeholders stand for is found where this session met it, and nowhere else."""
+    resolved: set[str] = field(default_factory=set[str])
+    """Placeholders that were, so far."""
 
     def shown_in(self, text: str) -> str:
         """The text with documents called as agents know them."""
@@ -42,7 +46,15 @@ class DocumentNames:
         """
         if (called := named(words, self.as_shown)) is not None:
             return next(given.name for given, one in zip(self.documents, self.as_shown, strict=True) if one is called)
-        return words if self.vault is None else (await restored(words, self.vault, self.tenant)).text
+        if self.vault is None:
+            return words
+        text = (await restored(words, self.vault, self.tenant, self.session)).text
+        self.resolved.update(set(PLACEHOLDER.findall(words)).difference(PLACEHOLDER.findall(text)))
+        return text
+
+    def of(self, vault: Vault | None, session: str) -> "DocumentNames":
+        """The same names, with what placeholders stand for in this session."""
+        return replace(self, vault=vault, session=session, resolved=set[str]())
 
     @cached_property
     def _private(self) -> re.Pattern[str] | None:
@@ -55,7 +67,6 @@ async def document_names(
     documents: Sequence[Document],
     redactor: Redactor,
     tenant: str,
-    vault: Vault | None = None,
     place: Place = Place.TOOL_RESULT,
 ) -> DocumentNames:
     """As they are called at this place.
@@ -72,7 +83,7 @@ async def document_names(
         with_placeholders(name, found.spans).text if found.spans else name
         for name, found in zip(names, fuller, strict=True)
     ]
-    return DocumentNames(documents, dict(zip(names, shown, strict=True)), vault, tenant)
+    return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from waystation.domain.errors import RedactionFailed, StoreError
 from waystation.domain.privacy import Place
-from waystation.domain.redaction import Original, Redacted, Span, with_placeholders
+from waystation.domain.redaction import FINGERPRINT_DIGITS, Original, Redacted, Span, with_placeholders
 from waystation.ports import Clock, Redactor, Vault
 
 NEVER_KEPT = frozenset({"SECRET"})
@@ -20,6 +20,13 @@ MOST_REMEMBERED = 100_000
 
 Fingerprint = Callable[[str, str, str], str]
 """Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
+
+
+_Value = tuple[str, str, str]
+
+
+def _no_session() -> str:
+    return ""
 
 
 class _Kept(NamedTuple):
@@ -38,8 +45,10 @@ class KeepingRedactor:
     vault: Vault
     fingerprint: Fingerprint
     clock: Clock
-    _kept: dict[tuple[str, str], _Kept] = field(default_factory=dict[tuple[str, str], _Kept], init=False)
-    """By tenant and fingerprint."""
+    session: Callable[[], str] = _no_session
+    """Hash of the session that the text at hand belongs to: what is replaced in it, was met there."""
+    _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
+    """By tenant, session and fingerprint."""
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`."""
@@ -54,6 +63,17 @@ class KeepingRedactor:
             for text, result, originals in zip(texts, results, found, strict=True)
         )
 
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+        """See `Placeholders`."""
+        found = {value: self._made(tenant, type_, value) for value in values}
+        settled = await self._keep(tenant, {one.fingerprint: one for one in found.values()})
+        return {value: settled.get(one.fingerprint, one.placeholder) for value, one in found.items()}
+
+    def _made(self, tenant: str, type_: str, value: str) -> Original:
+        fingerprint = self.fingerprint(tenant, type_, value)
+        placeholder = f"<{type_}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+        return Original(type=type_, placeholder=placeholder, fingerprint=fingerprint, text=value)
+
     def _original(self, tenant: str, span: Span, text: str) -> Original:
         value = text[span.start : span.end]
         fingerprint = self.fingerprint(tenant, span.type, value)
@@ -61,26 +81,27 @@ class KeepingRedactor:
 
     async def _keep(self, tenant: str, originals: Mapping[str, Original]) -> Mapping[str, str]:
         """By fingerprint the placeholder under which the vault has each; credentials are not among them."""
-        now = self.clock()
-        settled = {one: kept.placeholder for one in originals if (kept := self._remembered((tenant, one), now))}
+        now, session = self.clock(), self.session()
+        known = {one: self._remembered((tenant, session, one), now) for one in originals}
+        settled = {one: kept.placeholder for one, kept in known.items() if kept}
         waiting = [one for one in originals.values() if one.fingerprint not in settled and one.type not in NEVER_KEPT]
         while waiting:
             try:
-                taken = await self.vault.keep(tenant, waiting)
+                taken = await self.vault.keep(tenant, waiting, session)
             except StoreError as error:
                 raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error
             for one in waiting:
                 if one.fingerprint not in taken:
                     settled[one.fingerprint] = one.placeholder
-                    self._remember((tenant, one.fingerprint), _Kept(one.placeholder, now))
+                    self._remember((tenant, session, one.fingerprint), _Kept(one.placeholder, now))
             waiting = [_lengthened(one) for one in waiting if one.fingerprint in taken]
         return settled
 
-    def _remembered(self, value: tuple[str, str], now: datetime) -> _Kept | None:
+    def _remembered(self, value: _Value, now: datetime) -> _Kept | None:
         kept = self._kept.get(value)
         return kept if kept is not None and now - kept.at < TRUSTED_FOR else None
 
-    def _remember(self, value: tuple[str, str], kept: _Kept) -> None:
+    def _remember(self, value: _Value, kept: _Kept) -> None:
         if len(self._kept) >= MOST_REMEMBERED:
             self._kept.clear()
         self._kept[value] = kept

@@ -9,6 +9,7 @@ from waystation.agents.document_names import NamingRedactor
 from waystation.agents.earlier import EarlierTasks
 from waystation.agents.projecting import Seen, projected
 from waystation.agents.recollection import Recollection
+from waystation.agents.tables import Tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.calculate import Calculate
 from waystation.agents.tools.delegate import Delegate
@@ -16,7 +17,7 @@ from waystation.agents.tools.expand import Expand
 from waystation.agents.tools.foreign import ForeignTool
 from waystation.agents.tools.list_documents import ListDocuments
 from waystation.agents.tools.pin_message import PinMessage
-from waystation.agents.tools.query_table import QueryTable, is_table
+from waystation.agents.tools.query_table import QueryTable
 from waystation.agents.tools.read_document import ReadDocument
 from waystation.agents.tools.read_findings import ReadFindings
 from waystation.agents.tools.read_notes import ReadNotes
@@ -27,6 +28,7 @@ from waystation.agents.tools.search_documents import SearchDocuments
 from waystation.agents.tools.submit_analysis import SubmitAnalysis
 from waystation.agents.tools.submit_findings import SubmitFindings
 from waystation.agents.tools.submit_report import SubmitReport
+from waystation.agents.tools.table_sources import is_table
 from waystation.agents.tools.take_note import TakeNote
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
@@ -40,7 +42,6 @@ from waystation.ports import (
     DocumentSearch,
     DocumentStore,
     Redactor,
-    TableEngine,
     TaskStore,
     ToolServers,
     TranscriptStore,
@@ -70,7 +71,7 @@ class Desk:
     redactor: Redactor
     vault: Vault | None = None
     """Where tools find what placeholders in names of documents stand for."""
-    tables: TableEngine | None = None
+    tables: Tables | None = None
     """What calculates, and queries tables; without it agents have no tools for that."""
     web: Sequence[Tool] = ()
     """What reads and searches the web, where that is allowed."""
@@ -105,6 +106,7 @@ class Desk:
             texts=self.documents,
             redactor=self.redactor,
             vault=self.vault,
+            audits=self.tasks,
         )
 
     def _tools(self, role: AgentRole, tables: bool) -> Sequence[Tool]:
@@ -120,7 +122,7 @@ class Desk:
         notes: list[Tool] = [TakeNote(self.documents, self.work), ReadNotes(self.work)]
         findings = ReadFindings(self.tasks, self.work)
         if self.tables is not None:
-            notes += [Calculate(self.tables), QueryTable(self.documents, self.tables, wanted=tables)]
+            notes += [Calculate(self.tables.engine), QueryTable(self.documents, self.tables, wanted=tables)]
         match role:
             case "planning" | "reviewing":
                 return []

@@ -65,11 +65,14 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
 
 
 def _told(view: TaskView) -> list[str]:
-    """What people told the task, and who has heard it; what they did to its documents."""
+    """What people told the task, and who has heard it; what they did to its documents; what tools had of the vault."""
     updates = [
         f"Documents updated by {one.by or 'nobody named'}: {one.text}" for one in view.progress.updates if one.kept
     ]
-    return updates + [
+    given = [
+        f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}" for one in view.resolutions
+    ]
+    return [*updates, *given] + [
         f"Message {one.number} by {one.by or 'nobody named'}: {shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
         f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
         for one in view.tellings

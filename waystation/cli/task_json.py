@@ -147,6 +147,15 @@ class UpdateJson(Value):
     removed: int
 
 
+class ResolutionJson(Value):
+    """What a tool was given of the vault, by placeholder."""
+
+    agent: str
+    tool: str
+    call_id: str
+    placeholders: tuple[str, ...]
+
+
 class TaskJson(Value):
     """A task. `cost_usd` is null where a model without a known price was used."""
 
@@ -169,6 +178,7 @@ class TaskJson(Value):
     budget: BudgetJson
     told: tuple[ToldJson, ...]
     updates: tuple[UpdateJson, ...]
+    resolutions: tuple[ResolutionJson, ...]
     reused: Reused | None
     notes: tuple[str, ...]
     privacy: str | None
@@ -204,6 +214,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         budget=BudgetJson.of(progress.budget),
         told=tuple(ToldJson(**told.model_dump()) for told in view.tellings),
         updates=tuple(UpdateJson(**update.model_dump()) for update in progress.updates),
+        resolutions=tuple(ResolutionJson(**one.model_dump()) for one in view.resolutions),
         reused=progress.reused,
         notes=progress.notes,
         privacy=progress.privacy,

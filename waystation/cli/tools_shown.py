@@ -96,7 +96,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
         ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop))
         reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         desk = idle_desk(store, settings.tool_policy)
-        yield replace(desk, tables=reach.tables, web=reach.web, servers=reach.servers)
+        yield replace(desk, web=reach.web, servers=reach.servers)
 
 
 def tools_text(agents: Sequence[AgentTools]) -> str:

@@ -1,5 +1,6 @@
 """A desk at which nothing is called: it tells which tools agents have, and how much of a request they take."""
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.agents.roles import Desk
 from waystation.domain.projection import ToolPolicy
@@ -12,7 +13,9 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
     from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
     from waystation.adapters.embeddings.absent import NoEmbedder  # noqa: PLC0415
     from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
+    from waystation.agents.columns import ColumnRedactor  # noqa: PLC0415
     from waystation.agents.recollection import Recollection  # noqa: PLC0415
+    from waystation.agents.tables import Tables  # noqa: PLC0415
 
     redactor = NoRedactor()
     return Desk(
@@ -23,6 +26,6 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
         tasks=store,
         recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
         redactor=redactor,
-        tables=DuckDbTables(),
+        tables=Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )

@@ -4,7 +4,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.store.tasks import unknown_task
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.forgetting import FORGOTTEN
-from waystation.domain.task import TaskProgress, TaskRequest, TaskRow
+from waystation.domain.task import Resolution, TaskProgress, TaskRequest, TaskRow
 from waystation.seen import TaskView
 
 
@@ -59,7 +59,7 @@ async def resolved(store: SqlStore, tenant: str, prefix: str) -> str:
 
 async def with_stored(store: SqlStore, view: TaskView) -> TaskView:
     """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
-    beyond what the terms let into it; and with its plans.
+    beyond what the terms let into it; and with its plans, and what its tools were given of the vault.
     """
     task_id = view.progress.task_id
     most = (await store.task(task_id)).terms.remembered_characters
@@ -69,5 +69,6 @@ async def with_stored(store: SqlStore, view: TaskView) -> TaskView:
         "passages_waiting": await store.count_waiting(task_id),
         "passages_refused": await store.refused(task_id),
         "plans": await store.plan_versions(task_id),
+        "resolutions": tuple([one for one in await store.audit_trail(task_id) if isinstance(one, Resolution)]),
     }
     return view.model_copy(update=found)

@@ -217,8 +217,20 @@ class Refusal(Value):
     answer_id: str = ""
 
 
-AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate
-"""What the store keeps of people's decisions and words. An edit is kept twice: asked for, and what became of it."""
+class Resolution(Value):
+    """A tool was given what placeholders in its arguments stand for. What that is stands nowhere."""
+
+    agent: str
+    """Id of the step, or of a subagent."""
+    tool: str
+    call_id: str
+    placeholders: tuple[str, ...]
+
+
+AuditEntry = Approval | Refusal | ContextEdit | Telling | KeptUpdate | Resolution
+"""What the store keeps of people's decisions and words, and of what tools were given of the vault. An edit is kept
+twice: asked for, and what became of it.
+"""
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 

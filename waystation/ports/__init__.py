@@ -10,6 +10,7 @@ from waystation.ports.knowledge import (
     MemoryDraft,
     MemorySearch,
     PassagePoints,
+    Placeholders,
     Redactor,
 )
 from waystation.ports.meter import CallKind, Meter
@@ -25,13 +26,14 @@ from waystation.ports.store import (
     TaskStore,
     TranscriptStore,
 )
-from waystation.ports.tables import Column, Rows, TableEngine, TableText
+from waystation.ports.tables import Cells, Column, Rows, Table, TableEngine, TableText
 from waystation.ports.tool_servers import ToolServers
 from waystation.ports.web import PageReader, WebPages, WebSearch
 from waystation.ports.work import WorkStore
 
 __all__ = [
     "CallKind",
+    "Cells",
     "ChatModel",
     "Cipher",
     "Clock",
@@ -55,10 +57,12 @@ __all__ = [
     "PageReader",
     "PassagePoints",
     "Persons",
+    "Placeholders",
     "Redactor",
     "ResultOutbox",
     "Rows",
     "StopReason",
+    "Table",
     "TableEngine",
     "TableText",
     "TaskStore",

@@ -1,6 +1,6 @@
 """Ports to what finds and forgets: redaction, embeddings, memory, document search, and the clock."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
@@ -21,6 +21,17 @@ class Redactor(Protocol):
 
         Raises:
             RedactionFailed: the texts must then go nowhere.
+        """
+        ...
+
+
+class Placeholders(Protocol):
+    """Makes placeholders for values that are known to be private, whatever a redactor would say of them."""
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+        """By value: what a redactor puts in its place where it finds one of this type, such as `EMAIL`.
+
+        Raises RedactionFailed.
         """
         ...
 

@@ -21,16 +21,22 @@ class Cipher(Protocol):
 class Vault(Protocol):
     """What placeholders of a tenant stand for, encrypted."""
 
-    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
-        """Keep each original whose placeholder has none yet; of one value the first spelling stays.
+    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+        """Keep each original whose placeholder has none yet, and that this session met it; of one value the first
+        spelling stays. `session` is its hash; empty: it was met in none.
 
         Returns the fingerprints of those whose placeholder stands for another value already: it must not be used for
         them. Raises StoreError.
         """
         ...
 
-    async def originals(self, tenant: str, placeholders: Collection[str]) -> Mapping[str, str]:
-        """The original of each of these placeholders that is kept. Raises StoreError, WrongKey."""
+    async def originals(
+        self, tenant: str, placeholders: Collection[str], session: str | None = None
+    ) -> Mapping[str, str]:
+        """The original of each of these placeholders that is kept; with a session, that was met in it.
+
+        Raises StoreError, WrongKey.
+        """
         ...
 
     async def drop(self, tenant: str, placeholders: Collection[str]) -> int:

@@ -1,5 +1,6 @@
 """The port to what calculates and queries tables, in a sandbox."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -23,6 +24,47 @@ class TableText(Value):
     """It comes from a workbook: whatever its cells hold, ` | ` is between them."""
 
 
+class Cells(Value):
+    """The cells of one column: each value once, and which of them each row has.
+
+    The first value is the first row's alone: what may be the name of the column is told apart from equal cells below.
+    """
+
+    values: tuple[str, ...]
+    codes: tuple[int, ...]
+    """Of each row, the place of its value in `values`; empty values where a row ends earlier."""
+
+
+class Table(Value):
+    """A text as rows and columns, whatever stood between its cells."""
+
+    name: str
+    """By which queries call it."""
+    columns: tuple[Cells, ...]
+    lines: tuple[int, ...]
+    """Of each row, the line of the document on which it begins: rising."""
+    widths: tuple[int, ...]
+    """Of each row, how many cells it has of its own."""
+    heading: bool = True
+    """The first row names the columns; else they are `column_1`, `column_2` and so on."""
+    sheet: bool = False
+    """It comes from a workbook, where empty cells at the end of a row are not written."""
+
+    def within(self, first_line: int, last_line: int) -> "Table":
+        """The rows that begin on these lines, both ends included."""
+        begin, end = bisect_left(self.lines, first_line), bisect_right(self.lines, last_line)
+        if (begin, end) == (0, len(self.lines)):
+            return self
+        widths = self.widths[begin:end]
+        columns = tuple(
+            [
+                column.model_copy(update={"codes": column.codes[begin:end]})
+                for column in self.columns[: max(widths, default=0)]
+            ]
+        )
+        return self.model_copy(update={"columns": columns, "lines": self.lines[begin:end], "widths": widths})
+
+
 class Column(Value):
     """A column and its SQL type, such as `DECIMAL(18,2)`."""
 
@@ -42,16 +84,26 @@ class Rows(Value):
 
 
 class TableEngine(Protocol):
-    """Runs SQL over texts and reaches nothing else: no file, no network, no state from one query to the next."""
+    """Reads texts as tables and runs SQL over tables. It reaches nothing else: no file, no network, no state from one
+    call to the next.
+    """
 
-    async def query(self, sql: str, tables: Sequence[TableText], most_rows: int) -> Rows:
+    async def read(self, text: TableText) -> Table:
+        """The rows of a text, as they were written.
+
+        Raises:
+            QueryRefused: the text is no table, or takes more time or memory than it may. The reason quotes no cell.
+        """
+        ...
+
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
         """The result of one SELECT, which may be over no table; at most so many rows of it.
 
         Columns have the narrowest type that takes all their values exactly: whole numbers, decimals, dates, truth
         values, else text. Empty cells are NULL. Numbers with leading zeros are text.
 
         Raises:
-            QueryRefused: the SQL is wrong or does more than select, a text is no table, or the query takes more time or
-                memory than it may.
+            QueryRefused: the SQL is wrong or does more than select, a table has no rows, or the query takes more time
+                or memory than it may. The reason may quote cells.
         """
         ...

@@ -13,7 +13,7 @@ from waystation.adapters.store.schema import audit
 from waystation.adapters.store.tasks import require_task
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.document_changes import KeptUpdate
-from waystation.domain.task import Approval, AuditEntry, Refusal, short_hash
+from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, short_hash
 from waystation.domain.telling import Telling
 
 TOLD = "told-"
@@ -66,3 +66,5 @@ def entry_id(entry: AuditEntry) -> str:
             return f"{TOLD}{entry.number}"
         case KeptUpdate():
             return f"{UPDATED}{entry.number}"
+        case Resolution():
+            return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)

@@ -26,6 +26,7 @@ from waystation.adapters.store.schema import (
     texts,
     tool_intents,
     vault,
+    vault_sessions,
 )
 from waystation.adapters.store.tasks import task_columns, task_row
 from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
@@ -59,9 +60,13 @@ class SqlForgetting(SqlDocumentOutbox):
             forgotten = forgotten.model_copy(update=await _without_words(connection, ids, self._clock()))
         await without_mentioned(connection, candidates)
         gone_texts = await _deleted(connection, texts, texts.c.blob, candidates.blobs)
-        originals = await _deleted(
-            connection, vault, vault.c.placeholder, candidates.placeholders, vault.c.tenant == order.tenant
-        )
+        for table in (vault_sessions, vault):
+            # The last count is of originals.
+            originals = await _deleted(
+                connection, table, table.c.placeholder, candidates.placeholders, table.c.tenant == order.tenant
+            )
+        if order.everything:
+            await _without_sessions(connection, ids)
         return forgotten.model_copy(update={"texts": gone_texts, "originals": originals})
 
     async def _without_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
@@ -103,6 +108,14 @@ async def _without_words(connection: AsyncConnection, ids: tuple[str, ...], now:
         this = tasks.c.task_id == row.task_id
         await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None, forgotten_at=now))
     return counts
+
+
+async def _without_sessions(connection: AsyncConnection, ids: tuple[str, ...]) -> None:
+    """Sessions of these tasks of which no word is left have met nothing any more."""
+    own = select(tasks.c.session).where(tasks.c.task_id.in_(ids)).distinct()
+    left = select(tasks.c.session).where(tasks.c.forgotten_at.is_(None))
+    gone = vault_sessions.c.session.in_(own) & vault_sessions.c.session.not_in(left)
+    await _emptied(connection, vault_sessions, gone)
 
 
 async def _emptied(connection: AsyncConnection, table: Table, where: ColumnElement[bool]) -> int:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0010"
+REVISION = "0011"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -273,4 +273,13 @@ vault = Table(
     Column("fingerprint", String, nullable=False),
     Column("original", LargeBinary, nullable=False),
     Column("kept_at", UtcDateTime, nullable=False),
+)
+
+# In which sessions each original was met: tools find it again in these alone.
+vault_sessions = Table(
+    "vault_sessions",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("placeholder", String, primary_key=True),
+    Column("session", String, primary_key=True, index=True),
 )

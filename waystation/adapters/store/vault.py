@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import ColumnElement, delete, exists, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, add_missing, batches, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.part import StorePart, reading, writing
-from waystation.adapters.store.schema import vault
+from waystation.adapters.store.schema import vault, vault_sessions
 from waystation.domain.redaction import Original
 from waystation.ports import Cipher, Clock
 
@@ -20,26 +20,36 @@ class SqlVault(StorePart):
         super().__init__(database, clock, store_id)
         self._cipher = cipher
 
-    async def keep(self, tenant: str, originals: Sequence[Original]) -> frozenset[str]:
-        """Keep each original whose placeholder has none. Returns the fingerprints whose placeholder has another."""
+    async def keep(self, tenant: str, originals: Sequence[Original], session: str = "") -> frozenset[str]:
+        """Keep each original whose placeholder has none, and that this session met it.
+
+        Returns the fingerprints whose placeholder has another.
+        """
         known = await self._fingerprints(tenant, [original.placeholder for original in originals])
         if missing := [original for original in originals if original.placeholder not in known]:
             # In one order everywhere: two workers that keep the same originals must not wait for each other.
             await self._add(tenant, sorted(missing, key=lambda original: original.placeholder))
             known |= await self._fingerprints(tenant, [original.placeholder for original in missing])
+        if session:
+            own = [one for one in originals if known[one.placeholder] == one.fingerprint]
+            await self._meet(tenant, sorted({one.placeholder for one in own}), session)
         return frozenset(
             original.fingerprint for original in originals if known[original.placeholder] != original.fingerprint
         )
 
     @reading
     async def originals(
-        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str]
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str | None = None
     ) -> Mapping[str, str]:
-        """The original of each of these placeholders that is kept. Raises WrongKey."""
+        """The original of each of these placeholders that is kept; with a session, that was met there.
+
+        Raises WrongKey.
+        """
+        met = true() if session is None else _met_in(session)
         return {
             row.placeholder: self._opened(tenant, row.placeholder, row.original)
             for batch in batches(placeholders)
-            for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
+            for row in await connection.execute(select(vault).where(*_among(tenant, batch), met))
         }
 
     @reading
@@ -60,6 +70,9 @@ class SqlVault(StorePart):
         dropped = [
             await connection.execute(delete(vault).where(*_among(tenant, batch))) for batch in batches(placeholders)
         ]
+        for batch in batches(placeholders):
+            there = (vault_sessions.c.tenant == tenant, vault_sessions.c.placeholder.in_(batch))
+            await connection.execute(delete(vault_sessions).where(*there))
         return sum(gone.rowcount for gone in dropped)
 
     def _opened(self, tenant: str, placeholder: str, original: bytes) -> str:
@@ -78,6 +91,19 @@ class SqlVault(StorePart):
         }
 
     @writing
+    async def _meet(self, connection: AsyncConnection, tenant: str, placeholders: Sequence[str], session: str) -> None:
+        """For those that are in the vault: one that was forgotten a moment ago is met when it comes again."""
+        there = {
+            placeholder
+            for batch in batches(placeholders)
+            for placeholder in (
+                await connection.execute(select(vault.c.placeholder).where(*_among(tenant, batch)))
+            ).scalars()
+        }
+        rows = [{"tenant": tenant, "placeholder": one, "session": session} for one in placeholders if one in there]
+        await add_missing(connection, vault_sessions, rows)
+
+    @writing
     async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
         rows = [
             {
@@ -92,6 +118,11 @@ class SqlVault(StorePart):
             for original in originals
         ]
         await add_missing(connection, vault, rows)
+
+
+def _met_in(session: str) -> ColumnElement[bool]:
+    met = (vault_sessions.c.tenant == vault.c.tenant, vault_sessions.c.placeholder == vault.c.placeholder)
+    return exists().where(*met, vault_sessions.c.session == session)
 
 
 def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:

@@ -1,20 +1,22 @@
 """What the parent asks of the child, and what it gets."""
 
 from waystation.domain.value import Value
-from waystation.ports.tables import Rows, TableText
+from waystation.ports.tables import Rows, Table, TableText
 
 
 class Asked(Value):
-    """One query over tables."""
+    """A text to read as a table, or one query over tables."""
 
-    sql: str
-    tables: tuple[TableText, ...]
-    most_rows: int
+    text: TableText | None = None
+    sql: str = ""
+    tables: tuple[Table, ...] = ()
+    most_rows: int = 0
 
 
 class Answered(Value):
-    """Its result, or why there is none."""
+    """The table, or the result, or why there is none."""
 
+    table: Table | None = None
     rows: Rows | None = None
     refused: str = ""
 

@@ -9,7 +9,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 from waystation.adapters.tables.asked import Asked, Unusable
 from waystation.adapters.tables.column_types import column_type
 from waystation.adapters.tables.grid import Grid, grid
-from waystation.ports.tables import LINE_COLUMN, Column, Rows
+from waystation.ports.tables import LINE_COLUMN, Cells, Column, Rows
 
 MEMORY_MB = 500
 CELL_CHARACTERS = 300
@@ -43,8 +43,8 @@ def answer(asked: Asked) -> Rows:
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
             tables = [grid(table) for table in asked.tables]
-            for text, table in zip(asked.tables, tables, strict=True):
-                _load(connection, text.name, table)
+            for given, table in zip(asked.tables, tables, strict=True):
+                _load(connection, given.name, table)
             connection.execute("BEGIN TRANSACTION READ ONLY")
             cautions = tuple(caution for table in tables for caution in table.cautions)
             return _rows(_selected(connection, asked.sql), asked.most_rows, cautions)
@@ -56,7 +56,7 @@ def answer(asked: Asked) -> Rows:
 
 def _load(connection: DuckDBPyConnection, table_name: str, table: Grid) -> None:
     keys = [f"c{number}" for number in range(len(table.names))]
-    cells = {key: np.array(column, dtype=object) for key, column in zip(keys, table.columns, strict=True)}
+    cells = {key: _taken(column) for key, column in zip(keys, table.columns, strict=True)}
     connection.register(_GIVEN, cells | {"line": np.array(table.lines, dtype=np.int64)})
     trimmed = ", ".join(f"nullif(trim(CAST({key} AS VARCHAR)), '') AS {key}" for key in keys)
     connection.execute(f"CREATE TABLE {_TEXT} AS SELECT {trimmed}, line FROM {_GIVEN}")
@@ -107,8 +107,14 @@ def _count(selected: DuckDBPyRelation) -> int | None:
     return int(count) if count <= MOST_COUNTED else None
 
 
-def _first(column: Sequence[str]) -> str:
-    return next((cell.strip() for cell in column if cell.strip()), "")
+def _taken(column: Cells) -> "np.ndarray[tuple[int], np.dtype[np.object_]]":
+    return np.array(column.values, dtype=object)[np.array(column.codes, dtype=np.int64)]
+
+
+def _first(column: Cells) -> str:
+    """Empty where every cell is."""
+    cells = (column.values[code].strip() for code in column.codes)
+    return next(filter(None, cells), "")
 
 
 def _quoted(name: str) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from waystation.adapters.tables.asked import Answered, Asked
 from waystation.domain.errors import QueryRefused
-from waystation.ports.tables import Rows, TableText
+from waystation.ports.tables import Rows, Table, TableText
 
 SECONDS = 30.0
 """From the child's start to its answer."""
@@ -30,24 +30,29 @@ class DuckDbTables:
         self._seconds = seconds
         self._free = asyncio.Semaphore(at_once)
 
-    async def query(self, sql: str, tables: Sequence[TableText], most_rows: int) -> Rows:
+    async def read(self, text: TableText) -> Table:
         """See `TableEngine`."""
-        asked = Asked(
-            sql=_encodable(sql),
-            tables=tuple([table.model_copy(update={"text": _encodable(table.text)}) for table in tables]),
-            most_rows=most_rows,
-        )
-        async with self._free:
-            answered = await self._answered(asked.model_dump_json().encode())
+        answered = await self._asked(Asked(text=text.model_copy(update={"text": _encodable(text.text)})))
+        if answered.table is None:
+            raise QueryRefused(answered.refused)
+        return answered.table
+
+    async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
+        """See `TableEngine`."""
+        answered = await self._asked(Asked(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
         if answered.rows is None:
             raise QueryRefused(answered.refused)
         return answered.rows
+
+    async def _asked(self, asked: Asked) -> Answered:
+        async with self._free:
+            return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
 
     async def _answered(self, asked: bytes) -> Answered:
         child = await self._started()
         try:
             said, _ = await child.communicate(asked)
-            return Answered.model_validate_json(said)
+            return await asyncio.to_thread(Answered.model_validate_json, said)
         except ValidationError:
             hung = await child.wait() == -signal.SIGALRM
             raise QueryRefused(

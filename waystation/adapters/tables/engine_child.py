@@ -1,4 +1,4 @@
-"""Answers one query for its parent, on standard input and output: `python -m …engine_child SECONDS`.
+"""Reads one table or answers one query for its parent, on standard input and output: `python -m …engine_child SECONDS`.
 
 It protects its parent from what it runs: it has limits on time and memory and can write no file. Whatever DuckDB does
 that nobody foresaw ends it.
@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 
 from waystation.adapters.tables.asked import Answered, Asked, Unusable
-from waystation.adapters.tables.database import answer
+from waystation.adapters.tables.grid import read
 
 MEMORY = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
@@ -35,6 +35,11 @@ def _bound() -> None:
 
 def _answered(asked: Asked) -> Answered:
     try:
+        if asked.text is not None:
+            return Answered(table=read(asked.text))
+        # DuckDB takes longer to load than most tables take to be read.
+        from waystation.adapters.tables.database import answer  # noqa: PLC0415
+
         return Answered(rows=answer(asked))
     except Unusable as unusable:
         return Answered(refused=str(unusable))

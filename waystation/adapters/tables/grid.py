@@ -10,7 +10,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from waystation.adapters.tables.asked import Unusable
-from waystation.ports.tables import LINE_COLUMN, TableText
+from waystation.ports.tables import LINE_COLUMN, Cells, Table, TableText
 
 MOST_COLUMNS = 500
 MOST_CELLS = 20_000_000
@@ -25,16 +25,16 @@ _SAMPLE_CHARACTERS = 10_000
 _SEPARATORS = ("\t", ";", "|", ",")
 """Where several fit alike, the one that is least at home within cells."""
 _BETWEEN_CELLS = re.compile(r"(?:^| )\|(?: |$)")
-_RULE = re.compile(r"[|: -]*---[|: -]*")
-"""The line below the heading of a Markdown table."""
+_RULE_SIGNS = frozenset("|: -")
+"""Of the line below the heading of a Markdown table, which has three dashes in a row."""
 
 
 class Grid(NamedTuple):
-    """A table by columns, and the line in the document on which each row begins."""
+    """A table by named columns, and the line in the document on which each row begins."""
 
     names: Sequence[str]
-    columns: Sequence[Sequence[str]]
-    """Cells of each column, one for each of the lines; empty where a row ends earlier."""
+    columns: Sequence[Cells]
+    """Without the row that names them."""
     lines: Sequence[int]
     cautions: Sequence[str]
 
@@ -44,24 +44,44 @@ class _Row(NamedTuple):
     cells: list[str]
 
 
-def grid(table: TableText) -> Grid:
-    """The rows of a text. Raises Unusable."""
-    rows = list(_rows(table))
+def read(text: TableText) -> Table:
+    """The rows of a text. Raises Unusable, which quotes no cell."""
+    rows = list(_rows(text))
     if not rows:
-        raise Unusable(f"{table.name} has no rows.")
+        raise Unusable(f"{text.name} has no rows.")
     widest = max(rows, key=lambda row: len(row.cells))
     width = len(widest.cells)
     if width > MOST_COLUMNS:
-        raise Unusable(f"Line {widest.line} of {table.name} has {width:,} cells, and {MOST_COLUMNS} is the most.")
+        raise Unusable(f"Line {widest.line} of {text.name} has {width:,} cells, and {MOST_COLUMNS} is the most.")
     if width * len(rows) > MOST_CELLS:
-        raise Unusable(f"{table.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
-    heading, body = (rows[0].cells, rows[1:]) if table.heading else ([], rows)
-    columns = [*zip_longest(*(row.cells for row in body), fillvalue="")]
+        raise Unusable(f"{text.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
+    return Table(
+        name=text.name,
+        columns=tuple(map(_cells, zip_longest(*(row.cells for row in rows), fillvalue=""))),
+        lines=tuple([row.line for row in rows]),
+        widths=tuple([len(row.cells) for row in rows]),
+        heading=text.heading,
+        sheet=text.sheet,
+    )
+
+
+def _cells(column: Sequence[str]) -> Cells:
+    codes: dict[str, int] = {}
+    rest = [codes.setdefault(value, len(codes) + 1) for value in column[1:]]
+    return Cells(values=(column[0], *codes), codes=(0, *rest))
+
+
+def grid(table: Table) -> Grid:
+    """The table as queries see it. Raises Unusable."""
+    if not table.lines:
+        raise Unusable(f"{table.name} has no rows.")
+    first = [column.values[column.codes[0]] for column in table.columns]
+    below = 1 if table.heading else 0
     return Grid(
-        names=_names(heading, width),
-        columns=columns + [("",) * len(body)] * (width - len(columns)),
-        lines=[row.line for row in body],
-        cautions=[*_cautions(table.name, body, len(rows[0].cells), padded=not table.sheet)],
+        names=_names(first[: table.widths[0]] if table.heading else [], len(table.columns)),
+        columns=[column.model_copy(update={"codes": column.codes[below:]}) for column in table.columns],
+        lines=table.lines[below:],
+        cautions=[*_cautions(table, below)],
     )
 
 
@@ -77,7 +97,7 @@ def _rows(table: TableText) -> Iterator[_Row]:
 
 def _piped(lines: Sequence[str], first_line: int) -> Iterator[_Row]:
     for number, line in enumerate(lines, first_line):
-        if line.strip() and not _RULE.fullmatch(line):
+        if line.strip() and not ("---" in line and _RULE_SIGNS.issuperset(line)):
             yield _Row(number, _BETWEEN_CELLS.split(line))
 
 
@@ -122,15 +142,20 @@ def _names(heading: Sequence[str], width: int) -> list[str]:
     return names
 
 
-def _cautions(name: str, rows: Sequence[_Row], width: int, *, padded: bool) -> Iterator[str]:
-    longer = [row.line for row in rows if any(cell.strip() for cell in row.cells[width:])]
-    shorter = [row.line for row in rows if len(row.cells) < width]
+def _cautions(table: Table, below: int) -> Iterator[str]:
+    name, width = table.name, table.widths[0]
+    rows = list(zip(table.lines, table.widths, strict=True))
+    beyond = {
+        row for column in table.columns[width:] for row, code in enumerate(column.codes) if column.values[code].strip()
+    }
+    longer = [table.lines[row] for row in sorted(beyond)]
+    shorter = [line for line, cells in rows[below:] if cells < width]
     if longer:
         yield (
             f"{name}: {_counted(longer)} with more cells than the first row; those beyond are in the columns from "
             f"number {width + 1} on, and values may be shifted"
         )
-    if shorter and padded:
+    if shorter and not table.sheet:
         yield f"{name}: {_counted(shorter)} with fewer cells than the first row; the missing ones are NULL"
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.document_names import DocumentNames, document_names
+from waystation.agents.restoring import GRANTED
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.offload import is_too_large, preview
 from waystation.domain.compaction.tokens import fixed_tokens
@@ -16,7 +17,8 @@ from waystation.domain.parameters import Limits, fault, limited, with_defaults
 from waystation.domain.privacy import Place
 from waystation.domain.projection import Projection
 from waystation.domain.redaction import redaction_notes
-from waystation.ports import DocumentStore, Redactor, ToolSpec, TranscriptStore, Vault
+from waystation.domain.task import Resolution
+from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault
 
 OUTCOME_UNKNOWN = (
     "Outcome unknown: this call was started before an interruption and was not run again. "
@@ -38,6 +40,8 @@ class Toolbox:
     redactor: Redactor
     vault: Vault | None = None
     """Without one placeholders in arguments stay what they are."""
+    audits: TaskStore | None = None
+    """Where it is kept what a tool was given of the vault; without it none is given anything."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     """On the values of parameters, by name of the tool, which has these parameters."""
     projection: Projection | None = None
@@ -92,7 +96,7 @@ class Toolbox:
             return refused_call(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
-            text = await tool.call(await _with_originals(tool, self._complete(call), names), at)
+            text = await tool.call(await self._with_originals(tool, self._complete(call), names, at), at)
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolRefused as refusal:
@@ -122,7 +126,20 @@ class Toolbox:
 
     async def _names(self, at: CallSite) -> DocumentNames:
         documents = await self.texts.documents(at.run.task_id)
-        return await document_names(documents, self.redactor, at.run.tenant, self.vault)
+        names = await document_names(documents, self.redactor, at.run.tenant)
+        return names.of(self.vault if self.audits is not None else None, at.run.session)
+
+    async def _with_originals(
+        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: CallSite
+    ) -> dict[str, JsonValue]:
+        """The arguments as the tool may have them; what that is of the vault is audited before the tool sees it."""
+        granted = tool.originals & GRANTED.get(tool.name, frozenset()) & given.keys()
+        arguments = given | {name: await _original(given[name], names) for name in granted}
+        if names.resolved and self.audits is not None:
+            placeholders = tuple(sorted(names.resolved))
+            entry = Resolution(agent=at.run.step_id, tool=tool.name, call_id=at.call_id, placeholders=placeholders)
+            await self.audits.audit(at.run.task_id, entry)
+        return arguments
 
     async def _presentable(self, text: str, at: CallSite) -> str:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
@@ -132,10 +149,6 @@ class Toolbox:
         if not is_too_large(redacted.text, at.window):
             return redacted.text
         return preview(redacted.text, await self.texts.put_text(redacted.text))
-
-
-async def _with_originals(tool: Tool, given: dict[str, JsonValue], names: DocumentNames) -> dict[str, JsonValue]:
-    return given | {name: await _original(given[name], names) for name in tool.originals & given.keys()}
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

@@ -1,29 +1,23 @@
 """The tool that queries tables in the task's documents."""
 
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from waystation.agents.tables import Tables
 from waystation.agents.tools.table_sources import TableSource, TableSources
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.errors import QueryRefused
 from waystation.domain.projection import LAST, SOON, urgent
-from waystation.ports import DocumentStore, Rows, TableEngine
+from waystation.ports import DocumentStore, Rows
 
 MOST_TABLES = 8
 ROWS_SHOWN = 100
 SAMPLE_ROWS = 5
 """Of a table that is looked at before it is queried."""
-SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
 
 TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
-
-
-def is_table(document: str) -> bool:
-    """Whether a document of this name is a table, or has some."""
-    return PurePath(document).suffix.lower() in SUFFIXES
 
 
 class QueryTableInput(ToolInput):
@@ -49,24 +43,26 @@ class QueryTable(TypedTool[QueryTableInput]):
         "Runs one SQL SELECT (DuckDB) over tables in documents: CSV, TSV, sheets of a workbook, rows with | between "
         "cells. Leave sql out first: it shows columns, types and first rows. Names of columns with spaces need "
         'double quotes: "Net amount". Columns of numbers written like 1.234,56 or 12 % are text: convert them in the '
-        "query. The column _line has the line of the document, for citations."
+        "query. The column _line has the line of the document, for citations. Private cells are placeholders, in SQL "
+        "too: the same value has the same one, to be compared, joined and counted by."
     )
     rereadable = True
-    originals = frozenset({"tables", "sql"})
+    originals = frozenset({"tables"})
     permission = "compute"
     urgency = urgent(LAST)
     input_model = QueryTableInput
 
-    def __init__(self, documents: DocumentStore, engine: TableEngine, *, wanted: bool = False) -> None:
+    def __init__(self, documents: DocumentStore, tables: Tables, *, wanted: bool = False) -> None:
         """`wanted`: the task has documents that are tables."""
-        self._sources, self._engine = TableSources(documents), engine
+        self._sources, self._engine = TableSources(documents, tables), tables.engine
         if wanted:
             self.urgency = urgent(SOON)
 
     async def run(self, arguments: QueryTableInput, at: CallSite) -> str:
         """Where the tables stand, how many rows there are, and a Markdown table."""
-        sources = await self._sources.read(at.run.task_id, arguments.tables, arguments.without_heading)
         try:
+            sources = await self._sources.read(at.run, arguments.tables, arguments.without_heading)
+            at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
             if arguments.sql is not None:
                 lines = await self._queried(arguments.sql, sources, at.page_characters)
             else:
@@ -77,18 +73,18 @@ class QueryTable(TypedTool[QueryTableInput]):
         return "\n".join(lines)
 
     async def _queried(self, sql: str, sources: Sequence[TableSource], characters: int) -> list[str]:
-        result = await self._engine.query(sql, [source.text for source in sources], ROWS_SHOWN)
+        result = await self._engine.query(sql, [source.table for source in sources], ROWS_SHOWN)
         return [
-            *(f"{source.text.name} is {source.citation}" for source in sources),
+            *(f"{source.table.name} is {source.citation}" for source in sources),
             *result.cautions,
             *_shown(result, characters),
         ]
 
     async def _looked_at(self, source: TableSource, characters: int) -> list[str]:
-        first = await self._engine.query(f'FROM "{source.text.name}"', [source.text], SAMPLE_ROWS)
+        first = await self._engine.query(f'FROM "{source.table.name}"', [source.table], SAMPLE_ROWS)
         types = ", ".join(f'"{column.name}" {column.type}' for column in first.columns)
         (columns,), _ = page([f"columns: {types}"], characters // 2)
-        return [f"{source.text.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
+        return [f"{source.table.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
 
 
 def _shown(result: Rows, characters: int) -> list[str]:

@@ -94,7 +94,7 @@ class Tool(ABC):
 
     originals: ClassVar[frozenset[str]] = frozenset()
     """Arguments that are looked for in documents as they were handed in: placeholders in them become again what they
-    stand for. The result is redacted, whatever it repeats of them.
+    stand for, where the tool is granted that by name (`GRANTED`). The result is redacted, whatever it repeats of them.
     """
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)

@@ -1,0 +1,181 @@
+"""Placeholders in arguments: they become what they stand for where the session met that, for tools that were granted
+it, and not without a word in the audit.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+from pydantic import JsonValue
+
+from tests.agents.office import NOON, TENANT, MovingClock, Office, use
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.vault import SqlVault
+from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.restoring import GRANTED, restored
+from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.tool import CallSite, Tool
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.privacy import Place
+from waystation.domain.task import Resolution, SourceDocument
+from waystation.ports import ToolSpec
+from waystation.testing import PlainRedactor
+
+KEY = bytes(range(32))
+ADA = "ada@example.org"
+PLACEHOLDER = f"<EMAIL_{fingerprint(KEY, TENANT, 'GIVEN', ADA)[:12]}>"
+MADE_UP = "<EMAIL_0123456789ab>"
+
+
+class Listening(Tool):
+    """A tool that notes what it is given; it asks for the originals of each of its arguments."""
+
+    originals = frozenset({"query", "name", "document", "tables", "sql", "url", "text"})
+    description = "Listens."
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.given: list[dict[str, JsonValue]] = []
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(name=self.name, description=self.description, input_schema={})
+
+    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+        self.given.append(arguments)
+        return "heard"
+
+
+@dataclass
+class House:
+    """A store with a vault in which one session has met an address."""
+
+    office: Office
+    vault: SqlVault
+
+    async def meets(self, session: str, tenant: str = TENANT) -> None:
+        redactor = KeepingRedactor(
+            PlainRedactor({ADA: PLACEHOLDER}), self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session
+        )
+        await redactor.redact([f"Write to {ADA}."], Place.TOOL_RESULT, tenant)
+
+    async def given(self, tool: Listening, **arguments: object) -> dict[str, JsonValue]:
+        """What the tool is given in the office's session."""
+        store = self.office.store
+        redactor = PlainRedactor({})
+        box = Toolbox([tool], transcripts=store, texts=store, redactor=redactor, vault=self.vault, audits=store)
+        await box.run(use(tool.name, "c1", **arguments), await self.office.site())
+        return tool.given[-1]
+
+    async def audited(self) -> list[Resolution]:
+        trail = await self.office.store.audit_trail(self.office.task_id)
+        return [entry for entry in trail if isinstance(entry, Resolution)]
+
+
+@pytest.fixture
+async def house(store: SqlStore) -> House:
+    office = Office(store=store, clock=MovingClock(), store_id=await store.store_id())
+    await office.open_task([SourceDocument(name="a.md", text="Nothing.")])
+    return House(office, store.vault(Sealer(KEY, "vault")))
+
+
+ARGUMENTS: dict[str, JsonValue] = {
+    "query": f"hex('{PLACEHOLDER}')",
+    "name": PLACEHOLDER,
+    "document": f"{PLACEHOLDER}.md",
+    "tables": {"t": f"{PLACEHOLDER}.csv:1-2"},
+    "sql": f"SELECT reverse('{PLACEHOLDER}')",
+    "url": f"https://example.org/?q={PLACEHOLDER}",
+    "text": PLACEHOLDER,
+}
+
+
+@pytest.mark.parametrize("tool", [*GRANTED, "fetch_page", "web_search", "mail__send_letter"])
+async def test_what_another_session_met_is_given_to_no_tool_in_no_argument(house: House, tool: str) -> None:
+    await house.meets("another session")
+    assert await house.given(Listening(tool), **ARGUMENTS) == ARGUMENTS
+    assert await house.audited() == []
+
+
+@pytest.mark.parametrize("tool", [*GRANTED, "fetch_page", "web_search", "mail__send_letter"])
+async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_name(house: House, tool: str) -> None:
+    await house.meets("session")
+    await house.meets("another session")
+    given = await house.given(Listening(tool), **ARGUMENTS)
+    changed = {name for name in ARGUMENTS if given[name] != ARGUMENTS[name]}
+    assert changed == GRANTED.get(tool, frozenset())
+    assert "sql" not in changed
+    expected = [Resolution(agent="research-1", tool=tool, call_id="c1", placeholders=(PLACEHOLDER,))] if changed else []
+    assert await house.audited() == expected
+    trail = "".join(entry.model_dump_json() for entry in await house.office.store.audit_trail(house.office.task_id))
+    assert ADA not in trail
+
+
+async def test_a_tool_of_others_that_asks_for_originals_is_given_none(house: House) -> None:
+    await house.meets("session")
+    assert await house.given(Listening("mail__search_documents"), **ARGUMENTS) == ARGUMENTS
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        MADE_UP,
+        PLACEHOLDER.lower(),
+        PLACEHOLDER.upper(),
+        PLACEHOLDER.replace("EMAIL", "PERSON"),
+        f"{PLACEHOLDER[:-1]}0>",
+        PLACEHOLDER[1:-1],
+        PLACEHOLDER.replace("_", "%"),
+        f"<EMAIL_{'_' * 12}>",
+    ],
+)
+async def test_made_up_and_altered_placeholders_stand_for_nothing(house: House, written: str) -> None:
+    await house.meets("session")
+    given = await house.given(Listening("search_documents"), query=f"find {written}")
+    assert given == {"query": f"find {written}"}
+    assert await house.audited() == []
+
+
+async def test_another_tenants_session_of_the_same_name_has_met_nothing_here(house: House) -> None:
+    await house.meets("session", "another tenant")
+    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
+    assert await house.vault.originals(TENANT, [PLACEHOLDER], "session") == {}
+
+
+async def test_without_an_audit_nothing_is_given(house: House) -> None:
+    await house.meets("session")
+    store, tool = house.office.store, Listening("search_documents")
+    box = Toolbox([tool], transcripts=store, texts=store, redactor=PlainRedactor({}), vault=house.vault)
+    await box.run(use(tool.name, "c1", query=PLACEHOLDER), await house.office.site())
+    assert tool.given == [{"query": PLACEHOLDER}]
+
+
+async def test_what_was_met_in_no_session_known_is_restored_for_its_owner_and_for_no_tool(house: House) -> None:
+    await house.meets("")
+    assert (await restored(PLACEHOLDER, house.vault, TENANT)).text == ADA
+    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
+    await house.meets("session")
+    assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": ADA}
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_session_that_is_forgotten_has_met_nothing_any_more(house: House, everything: bool) -> None:
+    for session in ("session", "another session"):
+        await house.meets(session)
+    ref = house.office.ref
+    await house.office.store.forget(
+        ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=everything)
+    )
+    kept = await house.vault.originals(TENANT, [PLACEHOLDER], "session")
+    assert kept == ({} if everything else {PLACEHOLDER: ADA})
+    assert await house.vault.originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}
+
+
+async def test_what_is_dropped_was_met_by_no_session_when_it_comes_again_in_another(house: House) -> None:
+    await house.meets("session")
+    assert await house.vault.drop(TENANT, [PLACEHOLDER]) == 1
+    await house.meets("another session")
+    assert await house.vault.originals(TENANT, [PLACEHOLDER], "session") == {}
+    assert await house.vault.originals(TENANT, [PLACEHOLDER], "another session") == {PLACEHOLDER: ADA}

@@ -1,0 +1,234 @@
+"""SQL over tables with private cells: whatever it makes of them, it has placeholders to make it of."""
+
+import base64
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.agents.office import NOON, MovingClock, Office, use
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.store import SqlStore
+from waystation.adapters.tables.engine import DuckDbTables
+from waystation.agents.columns import ColumnRedactor
+from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.tables import Tables
+from waystation.domain.privacy import Policy
+from waystation.domain.task import SourceDocument
+
+KEY = bytes(range(32))
+EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"
+WORDS = "summer of the open sea and of the long cold night"
+PEOPLE = ("Ada Lovelace", "Grace Hopper", "Kurt Weidmann", "Anna Berg")
+STAFF = f"""\
+id,email,ssn,password,phone,pay,since
+1,{EMAIL},{SSN},{PASSWORD},{PHONE},1250.50,2026-01-02
+2,bob@example.org,457-55-5462,{WORDS},2125550148,99.60,2026-02-03
+3,cy@example.org,078-05-1120,letmein,555-0149,12.00,2026-03-04
+"""
+PRIVATE = (EMAIL, SSN, PASSWORD, PHONE, WORDS, "bob@example.org", "457-55-5462", "letmein", "555-0149")
+DOCUMENTS = (
+    SourceDocument(name="staff.csv", text=STAFF),
+    SourceDocument(name="again.csv", text=f"mail,city\nADA.Byron@example.org,Oslo\n{EMAIL[::-1]},Bergen\n"),
+    SourceDocument(name="bare.csv", text=f"{EMAIL},{SSN},1\nbob@example.org,457-55-5462,2\n"),
+    SourceDocument(name="titled.csv", text=f"Staff list\nname,password\nbo,{PASSWORD}\ncy,letmein\n"),
+    SourceDocument(name="pairs.csv", text=f"field,value\nemail,{EMAIL}\npassword,{PASSWORD}\nphone,{PHONE}\n"),
+    SourceDocument(
+        name="notes.md", text=f"# Staff\n\nname | password\n--- | ---\nbo | {PASSWORD}\ncy | letmein\n\nEnd.\n"
+    ),
+    SourceDocument(name="people.csv", text="employee,years\n" + "".join(f"{name},3\n" for name in PEOPLE)),
+    SourceDocument(name=f"{EMAIL}.csv", text="a,b\n1,2\n"),
+)
+
+
+@dataclass
+class Analyst:
+    """An agent that queries tables with the real redactor, and a vault behind it."""
+
+    office: Office
+    redactor: KeepingRedactor
+    tables: Tables
+
+    async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
+        """The result, as its transcript has it."""
+        desk = replace(self.office.desk, redactor=self.redactor, tables=self.tables)
+        call = use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
+        return (await desk.toolbox("research").run(call, await self.office.site())).content
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    clock = MovingClock()
+    store = await SqlStore.open(f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}", clock)
+    try:
+        office = Office(store=store, clock=clock, store_id=await store.store_id())
+        await office.open_task(DOCUMENTS)
+        yield office
+    finally:
+        await store.aclose()
+
+
+def analyst_of(office: Office, presidio: PresidioRedactor) -> Analyst:
+    vault = office.store.vault(Sealer(KEY, "vault"))
+    redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON)
+    return Analyst(office, redactor, Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), office.clock))
+
+
+@pytest.fixture(scope="module")
+def presidio() -> Iterator[PresidioRedactor]:
+    with closing(PresidioRedactor(KEY)) as redactor:
+        yield redactor
+
+
+@pytest.fixture
+def analyst(office: Office, presidio: PresidioRedactor) -> Analyst:
+    return analyst_of(office, presidio)
+
+
+def forms(value: str) -> set[str]:
+    """A value as the tricks below would show it."""
+    encoded = value.encode()
+    spelled = {
+        value,
+        value[::-1],
+        encoded.hex(),
+        base64.b64encode(encoded).decode().rstrip("="),
+        "".join(f"{byte:08b}" for byte in encoded),
+        " ".join(value),
+        ",".join(value),
+        ", ".join(str(ord(sign)) for sign in value),
+        value.translate(str.maketrans("aeo", "430")),
+        "".join(sign if sign.isalnum() else f"%{ord(sign):02X}" for sign in value),
+    }
+    return {form.casefold() for form in spelled}
+
+
+TRICKS = (
+    "SELECT hex({0}) FROM t",
+    "SELECT reverse({0}) FROM t",
+    "SELECT base64(encode({0})), to_base64(encode({0})) FROM t",
+    "SELECT bin({0}), encode({0}) FROM t",
+    "SELECT {0}[1:5], {0}[6:], substring({0}, 2), right({0}, 6), left({0}, 6) FROM t",
+    "SELECT list_transform(string_split({0}, ''), x -> ascii(x)) FROM t",
+    "SELECT string_agg({0}[n], ' ') FROM t, range(1, 80) r(n)",
+    "SELECT regexp_extract_all({0}, '.'), regexp_replace({0}, '(.)', '\\1 ', 'g') FROM t",
+    "SELECT translate({0}, 'aeo', '430'), rot13 FROM (SELECT *, {0} AS rot13 FROM t)",
+    "SELECT url_encode({0}), md5({0}), hash({0}) FROM t",
+    "SELECT CAST({0} AS BLOB), {0}::BIT FROM t",
+    "SELECT CAST({0} AS INTEGER) FROM t",
+    "SELECT CAST({0} AS DATE) FROM t",
+    "SELECT strptime({0}, '%Y-%m-%d') FROM t",
+    "SELECT error({0}) FROM t",
+    "SELECT json({0}) FROM t",
+    "SELECT {0}::ENUM('a') FROM t",
+    "SELECT {0}::UUID FROM t",
+    "SELECT a.{0} FROM t a JOIN t b ON a.{0} = reverse(reverse(b.{0}))",
+    "SUMMARIZE t",
+    "DESCRIBE t",
+    "EXPLAIN ANALYZE SELECT * FROM t WHERE {0} = 'x'",
+    "SELECT min({0}), max({0}), first({0}), any_value({0}), mode({0}), histogram({0}) FROM t",
+    "SELECT printf('%s', {0}), format('{{}}', {0}), concat_ws('-', {0}, id) FROM t",
+    "SELECT t FROM t",
+    "SELECT to_json(t) FROM t",
+    "UNPIVOT (SELECT email, ssn, password, phone FROM t) ON COLUMNS(*)",
+    "SELECT COLUMNS('.*') FROM t",
+    "FROM t",
+)
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_no_trick_of_sql_brings_back_what_a_cell_was(analyst: Analyst, trick: str) -> None:
+    for column in ("email", "ssn", "password", "phone") if "{0}" in trick else ("email",):
+        said = (await analyst.ask(trick.format(column))).casefold()
+        assert not [form for value in PRIVATE for form in forms(value) if form in said], column
+
+
+async def test_figures_stay_figures_and_lines_stay_lines(analyst: Analyst) -> None:
+    seen = await analyst.ask(None)
+    assert '"id" BIGINT' in seen
+    assert '"pay" DECIMAL(18,2), "since" DATE, "_line" BIGINT' in seen
+    assert "| 1362.10 | 4 |" in await analyst.ask("SELECT sum(pay), max(_line) FROM t")
+    assert (await analyst.ask("SELECT 1 FROM t")).startswith("t is [staff.csv:1-4]")
+
+
+async def test_placeholders_are_joined_grouped_counted_and_asked_for(analyst: Analyst) -> None:
+    assert "| 3 | 3 |" in await analyst.ask("SELECT count(DISTINCT email), count(DISTINCT password) FROM t")
+    joined = await analyst.ask("SELECT u.city FROM t JOIN u ON t.email = u.mail", u="again.csv")
+    assert "1 rows\n| city |\n| --- |\n| Oslo |" in joined
+    cell = (await analyst.ask("SELECT email FROM t WHERE id = 1")).rpartition("| <")[2].partition(" |")[0]
+    assert "| 1 |" in await analyst.ask(f"SELECT id FROM t WHERE email = '<{cell}'")
+
+
+@pytest.mark.parametrize("value", PRIVATE)
+async def test_a_guess_is_confirmed_by_nothing(analyst: Analyst, value: str) -> None:
+    for column in ("email", "ssn", "password", "phone"):
+        found = await analyst.ask(f"SELECT count(*) AS n FROM t WHERE {column} ILIKE '%{value[:6]}%'")
+        assert "| 0 |" in found or "error" in found.casefold()
+
+
+async def test_a_table_without_a_heading_has_no_private_names_of_columns(analyst: Analyst) -> None:
+    for headless in ((), ("t",)):
+        said = await analyst.ask("SELECT * FROM t", "bare.csv", *headless)
+        assert not [value for value in PRIVATE if value in said]
+        assert "| 2 |" in said
+    reversed_ = await analyst.ask("SELECT reverse(COLUMNS('column_.')) FROM t", "bare.csv", "t")
+    assert EMAIL[::-1] not in reversed_
+    names = "SELECT list(column_name) FROM (DESCRIBE t)"
+    assert EMAIL not in await analyst.ask(names, "bare.csv")
+
+
+@pytest.mark.parametrize("lines", ["2-4", "2-2", "3-3", "4-4"])
+async def test_lines_without_the_heading_are_as_private_as_with_it(analyst: Analyst, lines: str) -> None:
+    said = await analyst.ask("SELECT reverse(COLUMNS(* EXCLUDE (_line)::VARCHAR)) FROM t", f"staff.csv:{lines}", "t")
+    plain = await analyst.ask("SELECT * FROM t", f"staff.csv:{lines}", "t")
+    assert not [form for value in PRIVATE for form in (value, value[::-1]) if form in said + plain]
+
+
+@pytest.mark.parametrize(
+    ("source", "sql"),
+    [
+        ("titled.csv", "SELECT reverse(column_2) FROM t"),
+        ("titled.csv:3-4", "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t"),
+        ("pairs.csv", "SELECT reverse(value) FROM t"),
+        ("pairs.csv:3-4", "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t"),
+        ("notes.md:3-6", "SELECT reverse(password) FROM t"),
+        ("notes.md:5-6", "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t"),
+        ("notes.md:6-6", "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t"),
+    ],
+)
+async def test_titles_pairs_and_tables_in_prose_show_what_cells_are(analyst: Analyst, source: str, sql: str) -> None:
+    for headless in ((), ("t",)):
+        said = await analyst.ask(
+            sql if not headless else "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t", source, *headless
+        )
+        assert not [value for value in PRIVATE for form in forms(value) if form in said.casefold()]
+
+
+async def test_a_broken_line_further_down_does_not_unveil_those_above(analyst: Analyst, office: Office) -> None:
+    office.task_id = "task-2"
+    await office.open_task([SourceDocument(name="broken.csv", text=STAFF + '4,"open,a,b,c,1,2\n')])
+    for lines in ("2-3", "3-3"):
+        said = await analyst.ask("SELECT reverse(COLUMNS(*)::VARCHAR) FROM t", f"broken.csv:{lines}", "t")
+        assert "rows" in said
+        assert not [value for value in PRIVATE for form in forms(value) if form in said.casefold()]
+
+
+async def test_a_column_of_names_is_one_of_names_under_strict(office: Office) -> None:
+    with closing(PresidioRedactor(KEY, Rules(policy=Policy.STRICT))) as presidio:
+        strict = analyst_of(office, presidio)
+        said = await strict.ask("SELECT reverse(employee), hex(employee), years FROM t", "people.csv")
+        assert not [name for name in PEOPLE for form in forms(name) if form in said.casefold()]
+        assert "| 4 | 12 |" in await strict.ask("SELECT count(DISTINCT employee), sum(years) FROM t", "people.csv")
+        one = await strict.ask("SELECT reverse(COLUMNS(*)::VARCHAR) FROM t", "people.csv:4-4", "t")
+        assert "namdieW" not in one
+
+
+async def test_a_document_with_a_private_name_is_not_named_by_sql(analyst: Analyst) -> None:
+    said = await analyst.ask("SELECT nothing FROM t", f"{EMAIL}.csv")
+    assert EMAIL not in said

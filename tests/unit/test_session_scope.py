@@ -1,0 +1,53 @@
+"""The session of an activity is found in whatever its input is."""
+
+from inspect import signature
+from typing import get_type_hints
+
+import pytest
+from pydantic import BaseModel
+
+from activities.agents import AgentActivities
+from activities.context import ContextActivities
+from activities.documents import DocumentActivities
+from activities.oversight import OversightActivities
+from activities.planning import PlanningActivities
+from activities.reports import ReportActivities
+from waystation.domain.task import TaskRef
+from workers.session_scope import DEPTH, present_session, session_of
+
+REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
+REDACTING = (
+    AgentActivities.research,
+    ContextActivities.compress,
+    ContextActivities.edit,
+    DocumentActivities.remember,
+    OversightActivities.revise,
+    OversightActivities.review,
+    PlanningActivities.admit,
+    PlanningActivities.plan,
+    ReportActivities.store,
+)
+
+
+def refers(model: type, depth: int = DEPTH) -> bool:
+    """Whether an input of this type has a reference with a session within reach."""
+    if issubclass(model, BaseModel) and {"tenant", "session", "task_id"} <= model.model_fields.keys():
+        return True
+    if not issubclass(model, BaseModel) or not depth:
+        return False
+    kinds = [field.annotation for field in model.model_fields.values()]
+    return any(isinstance(kind, type) and refers(kind, depth - 1) for kind in kinds)
+
+
+@pytest.mark.parametrize("activity", REDACTING, ids=lambda one: one.__qualname__)
+def test_every_activity_that_redacts_says_of_which_session_it_is(activity: object) -> None:
+    hints = get_type_hints(activity)
+    name = list(signature(activity).parameters)[1]  # pyright: ignore[reportArgumentType]
+    assert refers(hints[name])
+
+
+def test_a_session_is_found_by_reference_and_not_by_name() -> None:
+    assert session_of(REF) == "harbour"
+    assert session_of("session") == ""
+    assert session_of(None) == ""
+    assert present_session() == ""
