@@ -9,11 +9,11 @@ from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, low
 from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
 from waystation.adapters.presidio.vocabulary import PROSE
 
-_LABEL = re.compile(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
+_LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (
     r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
-_IS = re.compile(
+_IS = proven(
     rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?P<operator>:=|=>|[:=|])(?![:=])\*{{0,2}}\s{{0,8}})"
     rf"|{_WHOSE}?(?:\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
@@ -22,53 +22,53 @@ _IS = re.compile(
 )
 _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
 """Within a value: not before the next field of a query, as a character's name of HTML, or as the shell has it."""
-_VALUE = re.compile(
+_VALUE = proven(
     r"[fbru]{0,2}(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote)"
     rf"|\*{{0,2}}(?P<bare>(?:[^\s\"'`\\,;()<>&|。、]|{_AMPERSAND}){{1,400}})"
 )
-_BYPASS = re.compile(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
-_NOT_ITS_END = re.compile(r"[.,;:*}\]]+$")
-_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
-_SYMBOL = re.compile(r"[^\w.:/-]")
-_CJK = re.compile(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
-_LAST_ON_LINE = re.compile(
+_BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
+_NOT_ITS_END = proven(r"[.,;:*}\]]+$")
+_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_SYMBOL = proven(r"[^\w.:/-]")
+_CJK = proven(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_LAST_ON_LINE = proven(
     r"[.,;*]{0,3}[ \t]*(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w+\s?[:=]|\|[ \t]*(?:\n(?![ \t]*\|[ \t]*:?-)|\Z))"
 )
-_NO_KEY = re.compile(
+_NO_KEY = proven(
     r"v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*", re.IGNORECASE
 )
-_PATH = re.compile(r"(?:[~.]{0,2}/|~$|[A-Za-z]:/).*")
-_CELLS_BEFORE = re.compile(r"[^\s|][^|]*\|[^|]*\|")
+_PATH = proven(r"(?:[~.]{0,2}/|~$|[A-Za-z]:/).*")
+_CELLS_BEFORE = proven(r"[^\s|][^|]*\|[^|]*\|")
 """A word in the third column or later stands in a heading, or under one, as a cell beside it does not."""
-_ARGUMENT_LINE = re.compile(r",[ \t]*(?:\n|\Z)")
-_SPACE = re.compile(r"\s")
-_KEY_CHARACTERS = re.compile(r"[\w.~+/=:%-]+")
-_WORD = re.compile(r"(?!\w+\.\w)\S*[^\s:]")
+_ARGUMENT_LINE = proven(r",[ \t]*(?:\n|\Z)")
+_SPACE = proven(r"\s")
+_KEY_CHARACTERS = proven(r"[\w.~+/=:%-]+")
+_WORD = proven(r"(?!\w+\.\w)\S*[^\s:]")
 _SHORTEST_PASSWORD = 4
-_PHRASE = re.compile(
+_PHRASE = proven(
     rf"^[ \t>*|-]*(?:\d+[.|)]?[ \t]+)?[\"'*_]*(?:[^\W\d]+[ _-])?(?:{PASSWORD})(?<!s)[\"'*_]*[ \t]?[:=]\*{{0,2}}[ \t]+"
     r"(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*$",
     re.MULTILINE,
 )
 _WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
 """Words of manuals that are as good as any other in a phrase."""
-_LONE = re.compile(r"[A-Za-z0-9]{20,400}")
-_FILE_LINE = re.compile(
+_LONE = proven(r"[A-Za-z0-9]{20,400}")
+_FILE_LINE = proven(
     r"^[ \t]*(?:(?:export|set|env|ARG|ENV|-)[ \t]+)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
     r"|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ENCRYPTION|SIGNING)_?KEY|CREDENTIALS?)="
     r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400})[ \t]*$",
     re.MULTILINE,
 )
-_PROPERTY_LINE = re.compile(
+_PROPERTY_LINE = proven(
     r"^[ \t]*[\w.-]{0,60}(?:password|passwd|passphrase|passwort)="
     r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400}(?<![,()]))[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
-_ENVIRONMENT = re.compile(
+_ENVIRONMENT = proven(
     r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
     r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
 )
-_NEXT_COMMAND = re.compile(r"[ \t]*&&[ \t]*[a-z./]")
+_NEXT_COMMAND = proven(r"[ \t]*&&[ \t]*[a-z./]")
 """Behind an assignment of the shell's."""
 
 

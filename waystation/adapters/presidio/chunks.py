@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 CHUNK_CHARACTERS = 2_000
 _OVERLAP = 200
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
-_SPACE = re.compile(r"\s")
+_SENTENCE_END = proven(r"(?<=[.!?])\s")
+_SPACE = proven(r"\s")
 
 
 def chunk_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -12,60 +12,60 @@ _TO = r"[^\n|;&]{0,200}?\s"
 _PATTERNS = (
     Hinted(
         ("pass", "token", "key", "secret"),
-        re.compile(
+        proven(
             r"(?<!\S)--?(?:[\w-]{0,30}-)?(?:password|passwd|passphrase|pass|token|api-?key|secret|secret-key|access-key|client-secret)"
             rf"[= ]{_WORD}"
         ),
     ),
     Hinted(
         ("curl",),
-        re.compile(
+        proven(
             rf"\bcurl\b{_TO}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,100}})"
         ),
     ),
     Hinted(
-        ("mysql", "mariadb", "mycli"), re.compile(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")
+        ("mysql", "mariadb", "mycli"), proven(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")
     ),
     Hinted(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
-        re.compile(
+        proven(
             rf"\b(?:sshpass\b{_TO}?-p|redis-cli\b{_TO}-a|(?:un)?zip\b{_TO}-P|sqlcmd\b{_TO}-P"
             rf"|7z\b{_TO}-p(?=\S)) ?{_WORD}"
         ),
     ),
     Hinted(
         ("login",),
-        re.compile(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
+        proven(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
     ),
-    Hinted(("mongo", "ldap"), re.compile(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w+\b{_TO}-w)) {_WORD}")),
+    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w+\b{_TO}-w)) {_WORD}")),
     Hinted(
         ("htpasswd", "/user:"),
-        re.compile(
+        proven(
             rf"\b(?:htpasswd\s-\w*b\w*\s\S{{1,100}}\s\S{{1,60}}|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
         ),
     ),
     Hinted(
         ("smb", "rpcclient", "winexe"),
-        re.compile(
+        proven(
             r"\b(?:smbclient|rpcclient|winexe|smbmap)\b[^\n]{0,120}?\s-U ?[\"']?[^\s%\"']{1,60}%"
             r"(?P<secret>[^\s\"']{1,100})"
         ),
     ),
-    Hinted(("pass:",), re.compile(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
+    Hinted(("pass:",), proven(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
     Hinted(
         ("passw",),
-        re.compile(
+        proven(
             r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=\s*(?:\Z|[\n\"'`]|machine\b|account\b))"
         ),
     ),
     Hinted(
         (":",),
-        re.compile(
+        proven(
             r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE
         ),
     ),
 )
-_NO_VALUE = re.compile(r"-.*|[|&;]|\$\(.*")
+_NO_VALUE = proven(r"-.*|[|&;]|\$\(.*")
 
 
 def typed(text: str) -> Iterator[Hit]:

@@ -33,8 +33,8 @@ _BEYOND_ASCII = (*range(0x80, 0x20000), *range(0xE0000, 0xE0200))
 _UNSEEN = {number: "" for number in _BEYOND_ASCII if _is_unseen(number)}
 _PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
 _FOLDED = _PLAIN | _UNSEEN
-_ANY_UNSEEN = re.compile(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
-_MAYBE_A_SPACE = re.compile("(?<=\\w)\u200b+(?=\\w)")
+_ANY_UNSEEN = proven(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
+_MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
 
 
 @dataclass(frozen=True)

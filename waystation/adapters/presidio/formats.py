@@ -32,7 +32,7 @@ class Hinted(NamedTuple):
 def label_before(words: Sequence[str]) -> re.Pattern[str]:
     """Matches where one of these words stands before the end of what is searched, with no other number in between."""
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)(?:(?!\d{4})[^\n;])*\Z", re.IGNORECASE)
+    return proven(rf"(?<!\w)(?:{alternatives})(?!\w)(?:(?!\d{4})[^\n;])*\Z", re.IGNORECASE)
 
 
 class FormatRecognizer(LocalRecognizer):

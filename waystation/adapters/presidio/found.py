@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 SECRET = "SECRET"
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
-_A_WORD = re.compile(r"\w[^\n]*\w")
+_A_WORD = proven(r"\w[^\n]*\w")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _AT_IN_URL = "%40"
 _AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)")
 _SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("at", "dot"))
 _DOMAIN = r"\w+(?:-+\w+)*(?:\.\w+(?:-+\w+)*)+"
-_NO_MAILBOX = re.compile(r"[^\"@]*[=/|{}!#$&*?^`](?=[^@]*@)")
+_NO_MAILBOX = proven(r"[^\"@]*[=/|{}!#$&*?^`](?=[^@]*@)")
 """What Presidio takes for part of the mailbox, as the standard has it, and is what stands before the address."""
 _UNUSUAL_ADDRESSES = (
     Pattern("quoted mailbox", rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}\b', 0.5),
@@ -62,17 +62,17 @@ class EmailAddressRecognizer(EmailRecognizer):
         return [result for result in results if self.validate_result(text[result.start : result.end])]
 
 
-_IP_LABEL = re.compile(
+_IP_LABEL = proven(
     r"(?:\b(?:ip|ipv4|addr|address|host|gateway|dns|resolver|ping|ssh|telnet|connect(?:ed|ion)?|peer|bind|listen(?:ing|s)?"
     r"|login)\b|://)[^\n]{0,24}$",
     re.IGNORECASE,
 )
-_IP_TAIL = re.compile(r":\d{2,5}\b|/\d{1,2}\b")
-_VERSION_LABEL = re.compile(
+_IP_TAIL = proven(r":\d{2,5}\b|/\d{1,2}\b")
+_VERSION_LABEL = proven(
     r"(?:\b(?:versions?|releases?|section|chapter|build|rev|tag|v|python|driver|firmware)\.?|==|[<>~^!]=?|\w[-_])\s{0,2}v?$",
     re.IGNORECASE,
 )
-_VERSION_TAIL = re.compile(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
+_VERSION_TAIL = proven(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
 _LOWEST_FIRST_OCTET = 10
 """Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
 _FEWEST_IPV6_GROUPS = 3
@@ -84,7 +84,7 @@ _IPV4_IN_IPV6 = Pattern(
 _IPV6_IN_BRACKETS = Pattern(
     "IPv6 in brackets", r"(?<=\[)(?<![\w)\]]\[)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?=\](?::\d|/|\s|$))", 0.6
 )
-_DIGITS_BEFORE, _DIGITS_AFTER = re.compile(r"\d\.$"), re.compile(r"\.\d")
+_DIGITS_BEFORE, _DIGITS_AFTER = proven(r"\d\.$"), proven(r"\.\d")
 
 
 class IpAddressRecognizer(IpRecognizer):
@@ -134,21 +134,21 @@ def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address)
 
 
 _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"
-_LABELLED_SSN = re.compile(
+_LABELLED_SSN = proven(
     rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
 )
-_SSN = re.compile(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+_SSN = proven(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _LABELLED = (
-    ("PASSPORT", re.compile(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
+    ("PASSPORT", proven(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
     (
         "BANK_ACCOUNT",
-        re.compile(
+        proven(
             rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I
         ),
     ),
     (
         "DRIVER_LICENSE",
-        re.compile(
+        proven(
             rf"\b(?:driver'?s?'?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,14}})(?!\w)",
             re.I,
         ),

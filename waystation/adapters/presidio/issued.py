@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from waystation.adapters.presidio.formats import Hit
 
-_ISSUED = re.compile(
+_ISSUED = proven(
     r"""(?<![A-Za-z0-9])(?:
       sk-ant-[\w-]{8,}
     | sk-(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{20,}
@@ -33,7 +33,7 @@ _ISSUED = re.compile(
     """,
     re.VERBOSE,
 )
-_HOOK_ADDRESS = re.compile(
+_HOOK_ADDRESS = proven(
     r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d+/)"
     r"(?P<secret>[\w/-]{16,200})"
 )

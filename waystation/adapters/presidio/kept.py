@@ -8,7 +8,7 @@ from functools import cached_property
 from waystation.adapters.presidio.found import NAME_TYPES, SECRET, Found
 from waystation.domain.redaction import PLACEHOLDER
 
-_REFERENCES = re.compile(
+_REFERENCES = proven(
     r"""
       \[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:))                            # not [2001:db8::1]
       [^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
@@ -19,7 +19,7 @@ _REFERENCES = re.compile(
     """,
     re.VERBOSE,
 )
-_CODE = re.compile(
+_CODE = proven(
     r"""
       `[^`\n]{1,200}`
     | \b[a-z][a-z0-9+.-]{1,20}://[^\s<>"']{1,500}

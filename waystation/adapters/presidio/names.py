@@ -11,17 +11,17 @@ from functools import cached_property
 from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.vocabulary import NAMES_THAT_ARE_WORDS, TECHNOLOGY
 
-_LAST_OF_NAME = re.compile(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
 _WORD = r"[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*\.?"
-_SHAPE = re.compile(rf"(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}")
-_WORD_OF_A_NAME = re.compile(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]+)(?![\w(@/\\`])")
-_WORDS = re.compile(r"[^\W\d_]+")
-_LOWER_WORD = re.compile(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
-_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]")
-_NAME_WITH_INNER_CAPITAL = re.compile(r"(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+")
-_GLUED_BEFORE = re.compile(r"[`_/\\.@#$~-]$|\w$")
-_GLUED_AFTER = re.compile(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+_SHAPE = proven(rf"(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}")
+_WORD_OF_A_NAME = proven(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]+)(?![\w(@/\\`])")
+_WORDS = proven(r"[^\W\d_]+")
+_LOWER_WORD = proven(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
+_CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2,}[a-z]")
+_NAME_WITH_INNER_CAPITAL = proven(r"(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+")
+_GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
+_GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
 
 
 class NameFilter:

@@ -88,10 +88,10 @@ DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 _LABEL_REACH = 60
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
-_WHOLE = re.compile(r"[^\W_]|[-_.](?=\w)")
-_GROUPS = re.compile(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
-_BETWEEN_GROUPS = re.compile(r"[ .\-/]")
-_ANY_DIGIT = re.compile(r"\d")
+_WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
+_GROUPS = proven(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
+_BETWEEN_GROUPS = proven(r"[ .\-/]")
+_ANY_DIGIT = proven(r"\d")
 
 
 def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:

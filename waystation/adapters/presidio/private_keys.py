@@ -10,22 +10,22 @@ from collections.abc import Iterator, Sequence
 from waystation.adapters.presidio.formats import Hit
 
 Span = tuple[int, int]
-_MARKER = re.compile(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
-_PRIVATE = re.compile(r"(?:.* )?PRIVATE KEY(?: BLOCK)?")
+_MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
+_PRIVATE = proven(r"(?:.* )?PRIVATE KEY(?: BLOCK)?")
 _REACH = 40_000
 """Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
-_LINE = re.compile(r"(?:\\[nr])*(?P<line>(?:(?!\\[nr])[^\r\n])+)")
-_A_CHARACTER = re.compile(r"[^\W_]")
-_BETWEEN = re.compile(r"(?:\s|\\[nr])*")
+_LINE = proven(r"(?:\\[nr])*(?P<line>(?:(?!\\[nr])[^\r\n])+)")
+_A_CHARACTER = proven(r"[^\W_]")
+_BETWEEN = proven(r"(?:\s|\\[nr])*")
 _CHARACTERS = "[A-Za-z0-9+/=]"
 _AFTER = r"[\"'`,;|+*\\\s]{0,12}\Z"
-_BODY = re.compile(
+_BODY = proven(
     rf"(?<!{_CHARACTERS})(?P<key>(?:{_CHARACTERS}{{40,}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}})"
     rf"(?: {_CHARACTERS}+)*){_AFTER}"
 )
-_TAIL = re.compile(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_CUT_OFF = re.compile(rf"[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_NO_BODY = re.compile(r"[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*")
+_TAIL = proven(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_CUT_OFF = proven(rf"[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_NO_BODY = proven(r"[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*")
 """Lines that may stand in the block beside the key: empty ones, and headers."""
 
 

@@ -22,7 +22,7 @@ from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
 
 _MASK = "\ufffc"
-_SEPARATOR = re.compile(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
+_SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
 """Makes every recogniser compile its patterns, which Presidio's do when they are first used."""

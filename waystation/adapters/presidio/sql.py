@@ -7,17 +7,17 @@ from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import PASSWORD
 from waystation.adapters.presidio.stand_ins import is_stand_in
 
-_INSERT = re.compile(
+_INSERT = proven(
     r"\b(?:insert|replace)\s+(?:ignore\s+)?into\s+[^\s(]{1,200}\s*\((?P<columns>[^()]{1,2000})\)\s*values\s*(?=\()",
     re.IGNORECASE,
 )
-_PASSWORD = re.compile(
+_PASSWORD = proven(
     rf"[\"'`\[\s]*[\w.-]*?(?:{PASSWORD})[\w.-]*[\"'`\]\s]*|[\"'`\[\s]*(?:pass|pw)[\"'`\]\s]*", re.IGNORECASE
 )
 _VALUE = r"(?:\s*'(?:[^'\\]|''|\\.)*'\s*|\s*\"(?:[^\"\\]|\\.)*\"\s*|[^,()'\"]*(?:\([^()]*\)\s*)?)"
-_ROW = re.compile(rf"\s*,?\s*\({_VALUE}(?:,{_VALUE})*\)")
-_CELL = re.compile(rf"[(,]({_VALUE})")
-_WRITTEN = re.compile(r"\s*N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*", re.DOTALL)
+_ROW = proven(rf"\s*,?\s*\({_VALUE}(?:,{_VALUE})*\)")
+_CELL = proven(rf"[(,]({_VALUE})")
+_WRITTEN = proven(r"\s*N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*", re.DOTALL)
 
 
 def inserted(text: str) -> Iterator[Hit]:

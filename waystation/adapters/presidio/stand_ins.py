@@ -4,7 +4,7 @@ import re
 
 from waystation.adapters.presidio.vocabulary import NO_SECRETS
 
-_STAND_IN = re.compile(
+_STAND_IN = proven(
     r"[*.x•…#_=?-]+|[$%{<\[@].*|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"
     r"(?:[a-z]*|[_ .-][\w .-]*)"
     r"|\w+[_-](?:key|token|secret|password|passwd|pwd|pass|id|here|value|string|name)"
@@ -15,11 +15,11 @@ _STAND_IN = re.compile(
 _FIVE_CONSONANTS = r"(?:[b-df-hj-np-tv-xz]{5}|[B-DF-HJ-NP-TV-XZ]{5})"
 UNLIKE_A_WORD = rf"(?=[A-Za-z]*{_FIVE_CONSONANTS})(?:[a-z]{{10,}}|[A-Z]{{10,}})"
 """Letters alone as a generator draws them, and hardly any language."""
-_UNLIKE_A_WORD = re.compile(UNLIKE_A_WORD)
-_TYPE_NAME = re.compile(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)")
-_DOTTED = re.compile(r"(?!(?:\D*\d){3})[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:\.)?")
-_NAME = re.compile(r"[A-Za-z_][\w.]*")
-_EXPRESSION_GOES_ON = re.compile(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
+_UNLIKE_A_WORD = proven(UNLIKE_A_WORD)
+_TYPE_NAME = proven(r"[A-Z][a-z]+(?:[A-Z][a-z]+)*(?:Str|String|Field|Type|Text|Bytes|Input|Model|Schema|Callback)")
+_DOTTED = proven(r"(?!(?:\D*\d){3})[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+(?:\.)?")
+_NAME = proven(r"[A-Za-z_][\w.]*")
+_EXPRESSION_GOES_ON = proven(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
 
 
 def is_stand_in(value: str) -> bool:

@@ -12,24 +12,24 @@ from waystation.adapters.presidio.labels import ACCESS, CARD, KEY, PASSWORD, PHO
 from waystation.adapters.presidio.stand_ins import UNLIKE_A_WORD, is_stand_in
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
-_HEADING = re.compile(
+_HEADING = proven(
     rf"[\"'*_`\s]*(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
     rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)[\"'*_`\s]*"
 )
-_ANY_NAME = re.compile(
+_ANY_NAME = proven(
     rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?|pass[ _-]word)\b|{ACCESS}|{KEY}"
     r"|phone|fax|mobil|telef|\btel\b|handy|card|kart"
 )
 _SEPARATORS = "|\t;,"
-_FIELD_NAME = re.compile(r"\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*")
+_FIELD_NAME = proven(r"\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*")
 """Two words count where no blank is before them, as there is behind a comma of a sentence."""
-_RULE = re.compile(r"[\s|:+=-]+")
-_CODE = re.compile(r"\d{3,8}")
-_LEAST_KEY = re.compile(rf"(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}", re.IGNORECASE)
-_PHONE = re.compile(r"(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d")
+_RULE = proven(r"[\s|:+=-]+")
+_CODE = proven(r"\d{3,8}")
+_LEAST_KEY = proven(rf"(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}", re.IGNORECASE)
+_PHONE = proven(r"(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d")
 """A few digits without a sign may be a count, of calls from mobiles, say."""
-_CARD = re.compile(r"\d(?:[ -]?\d){12,18}")
-_ANYTHING = re.compile(r"(?=..)\S+(?: \S+){0,5}")
+_CARD = proven(r"\d(?:[ -]?\d){12,18}")
+_ANYTHING = proven(r"(?=..)\S+(?: \S+){0,5}")
 
 
 _FITS = MappingProxyType(
