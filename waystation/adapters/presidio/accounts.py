@@ -10,6 +10,7 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.labels import CARD, lower
+from waystation.patterns import proven
 
 _CARD_ISSUERS = proven(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"

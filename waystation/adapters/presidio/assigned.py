@@ -8,6 +8,7 @@ from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
 from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
 from waystation.adapters.presidio.vocabulary import PROSE
+from waystation.patterns import proven
 
 _LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (

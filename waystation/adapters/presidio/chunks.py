@@ -1,7 +1,8 @@
 """Cuts a long text into stretches that a recogniser takes a bounded time for."""
 
-import re
 from collections.abc import Iterator
+
+from waystation.patterns import proven
 
 CHUNK_CHARACTERS = 2_000
 _OVERLAP = 200

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
+from waystation.patterns import proven
 
 _IS = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
 _NO_MORE = r"(?![\w]|[.,:/-]\d)"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _WORD = r"(?P<quote>[\"'])?(?P<secret>(?(quote)(?!(?P=quote))[^\n]|[^\s;|&)`\"']){1,200})(?(quote)(?P=quote))"
 _TO = r"[^\n|;&]{0,200}?\s"
@@ -23,9 +24,7 @@ _PATTERNS = (
             rf"\bcurl\b{_TO}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,100}})"
         ),
     ),
-    Hinted(
-        ("mysql", "mariadb", "mycli"), proven(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")
-    ),
+    Hinted(("mysql", "mariadb", "mycli"), proven(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")),
     Hinted(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
         proven(
@@ -60,9 +59,7 @@ _PATTERNS = (
     ),
     Hinted(
         (":",),
-        proven(
-            r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE
-        ),
+        proven(r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE),
     ),
 )
 _NO_VALUE = proven(r"-.*|[|&;]|\$\(.*")

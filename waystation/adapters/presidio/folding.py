@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from waystation.patterns import proven
+
 _LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
 """Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
 _UNSEEN_THOUGH_NO_FORMAT = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0}

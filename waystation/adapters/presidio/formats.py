@@ -8,6 +8,8 @@ from typing import ClassVar, NamedTuple
 from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
+from waystation.patterns import proven
+
 
 class Hit(NamedTuple):
     """A find in characters of the text that the recogniser was given."""

@@ -1,8 +1,9 @@
 """What was found in a text, and which of several overlapping finds counts."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from waystation.patterns import proven
 
 SECRET = "SECRET"
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})

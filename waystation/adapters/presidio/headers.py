@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _END = r"\s\"'`\\,;<>"
 _AUTHORIZATION = Hinted(

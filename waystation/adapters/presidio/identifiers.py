@@ -11,6 +11,7 @@ from presidio_analyzer.predefined_recognizers import EmailRecognizer, IpRecogniz
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.placeholders import plain_address
+from waystation.patterns import proven
 
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
@@ -142,9 +143,7 @@ _LABELLED = (
     ("PASSPORT", proven(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
     (
         "BANK_ACCOUNT",
-        proven(
-            rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I
-        ),
+        proven(rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I),
     ),
     (
         "DRIVER_LICENSE",

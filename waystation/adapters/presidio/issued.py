@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from waystation.adapters.presidio.formats import Hit
+from waystation.patterns import proven
 
 _ISSUED = proven(
     r"""(?<![A-Za-z0-9])(?:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from waystation.adapters.presidio.found import NAME_TYPES, SECRET, Found
 from waystation.domain.redaction import PLACEHOLDER
+from waystation.patterns import proven
 
 _REFERENCES = proven(
     r"""

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.vocabulary import NAMES_THAT_ARE_WORDS, TECHNOLOGY
+from waystation.patterns import proven
 
 _LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"

@@ -1,6 +1,5 @@
 """National ids by country: Presidio's recognisers, held to a label or to a form that nothing else has."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,6 +37,7 @@ from presidio_analyzer.predefined_recognizers import (
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
 from waystation.adapters.presidio.identifiers import SocialSecurityRecognizer
+from waystation.patterns import proven
 
 
 class _Form(NamedTuple):

@@ -7,6 +7,7 @@ import phonenumbers
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.labels import PHONE, lower
+from waystation.patterns import proven
 
 _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15

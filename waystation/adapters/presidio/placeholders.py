@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 
 from waystation.adapters.presidio.folding import folded, without_unseen
+from waystation.patterns import proven
 
 SHORT_TYPES = MappingProxyType(
     {

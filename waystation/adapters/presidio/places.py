@@ -1,10 +1,10 @@
 """Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing."""
 
-import re
 from collections.abc import Iterator
 
 from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.vocabulary import PLACES
+from waystation.patterns import proven
 
 _SCORE = 0.5
 """Under the language model's: `Florence` and `Austin` are people where it says so."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from waystation.adapters.presidio.formats import Hit
+from waystation.patterns import proven
 
 Span = tuple[int, int]
 _MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")

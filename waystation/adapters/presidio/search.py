@@ -1,6 +1,5 @@
 """What Presidio finds in chunks of a text, without what must stay and without junk."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.adapters.presidio.signed import signed
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
+from waystation.patterns import proven
 
 _MASK = "\ufffc"
 _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")

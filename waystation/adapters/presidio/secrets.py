@@ -16,6 +16,7 @@ from waystation.adapters.presidio.private_keys import private_keys
 from waystation.adapters.presidio.sql import inserted
 from waystation.adapters.presidio.structures import structured
 from waystation.adapters.presidio.tables import in_columns
+from waystation.patterns import proven
 
 _LIKELY = proven(
     r"(?:\b|_)(?:secrets?|tokens?|keys?|credentials?|passwords?|passphrase|pat)\b[^\n]{0,40}?"

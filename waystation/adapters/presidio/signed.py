@@ -1,9 +1,9 @@
 """Finds people by the address beside their name, and by the lines in which authors sign."""
 
-import re
 from collections.abc import Iterator
 
 from waystation.adapters.presidio.found import Found
+from waystation.patterns import proven
 
 _SCORE = 0.5
 _WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import PASSWORD
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _INSERT = proven(
     r"\b(?:insert|replace)\s+(?:ignore\s+)?into\s+[^\s(]{1,200}\s*\((?P<columns>[^()]{1,2000})\)\s*values\s*(?=\()",

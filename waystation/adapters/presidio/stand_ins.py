@@ -3,6 +3,7 @@
 import re
 
 from waystation.adapters.presidio.vocabulary import NO_SECRETS
+from waystation.patterns import proven
 
 _STAND_IN = proven(
     r"[*.x•…#_=?-]+|[$%{<\[@].*|(?:your|my|the|some|example|dummy|test|fake|sample|change|replace|insert)"

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, PASSWORD
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _SECRET_NAME = rf"(?:[\w .:-]{{0,40}}?(?:{PASSWORD}|{ACCESS}|secret|token|credential|passwort)|pass|pw|pin|cvv|cvc)"
 _MANIFEST = proven(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
 _SECRET_FIELDS = proven(r"^([ \t]*)(?:data|stringData):[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z))+)", re.MULTILINE)
-_FIELD = proven(
-    r"^[ \t]+[\"']?[\w.-]+[\"']?:[ \t]*[\"']?(?P<secret>[^\s\"'|>][^\n\"']*?)[\"']?[ \t]*$", re.MULTILINE
-)
+_FIELD = proven(r"^[ \t]+[\"']?[\w.-]+[\"']?:[ \t]*[\"']?(?P<secret>[^\s\"'|>][^\n\"']*?)[\"']?[ \t]*$", re.MULTILINE)
 _ELEMENT = proven(
     rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, CARD, KEY, PASSWORD, PHONE, lower
 from waystation.adapters.presidio.stand_ins import UNLIKE_A_WORD, is_stand_in
+from waystation.patterns import proven
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
 _HEADING = proven(
