@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from presidio_analyzer import Pattern, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
@@ -10,7 +11,7 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.labels import CARD, lower
-from waystation.patterns import proven
+from waystation.patterns import proven, transient
 
 _CARD_ISSUERS = proven(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
@@ -29,7 +30,7 @@ _WRITTEN = proven(
     r"|[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])"
 )
 _IN_FOURS = proven(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
-_LAST_GROUP_WITH_DIGIT = proven(r".*\d[A-Za-z0-9]*")
+_LAST_GROUP_WITH_DIGIT = proven(r"\A.*\d[A-Za-z0-9]*")
 _ETHEREUM = proven(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Unlike `str.upper` it keeps the length of any text."""
@@ -60,7 +61,10 @@ def _is_card(text: str, start: int, end: int) -> bool:
     number = text[start:end]
     decimals = _POINT if text[end : end + 1] == "," or not number.isdigit() else _EITHER
     before = max(0, start - 12), start
-    return not decimals.search(text, *before) and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", number)) is not None
+    return (
+        not decimals.search(text, *before)
+        and _CARD_ISSUERS.fullmatch("".join(filter(str.isdecimal, number))) is not None
+    )
 
 
 class IbanInAnyCaseRecognizer(IbanRecognizer):
@@ -109,12 +113,18 @@ class MistypedNumberRecognizer(FormatRecognizer):
                 yield Hit("IBAN_CODE", match.start(), end, 0.6)
 
 
+@cache
+def _form_in(country: str) -> re.Pattern[str] | None:
+    form = regex_per_country.get(country)
+    return transient(form.removeprefix("^").removesuffix("$")) if form else None
+
+
 def _end_of_iban(text: str, written: re.Match[str]) -> int | None:
     """Where it ends as its country writes it, or behind its label as it stands; None where it may be anything."""
     labelled = _IBAN_LABEL.search(text, max(0, written.start() - _LABEL_REACH), written.start())
     value = written[0].translate(_CAPITALS).replace("-", " ")
-    country = regex_per_country.get(value[:2])
-    whole = re.match(country.removeprefix("^").removesuffix("$"), value) if country else None
+    form = _form_in(value[:2])
+    whole = form.match(value) if form else None
     if whole:
         length = len(whole[0].rstrip())
         return written.start() + length if labelled or _IN_FOURS.fullmatch(value[:length]) else None

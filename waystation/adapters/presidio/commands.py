@@ -24,7 +24,10 @@ _PATTERNS = (
             rf"\bcurl\b{_TO}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,100}})"
         ),
     ),
-    Hinted(("mysql", "mariadb", "mycli"), proven(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")),
+    Hinted(
+        ("mysql", "mariadb", "mycli"),
+        proven(rf"\b(?:mysql\w{0, 40}|mariadb\w{0, 40}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
+    ),
     Hinted(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
         proven(
@@ -36,11 +39,12 @@ _PATTERNS = (
         ("login",),
         proven(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
     ),
-    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w+\b{_TO}-w)) {_WORD}")),
+    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{1, 40}\b{_TO}-w)) {_WORD}")),
     Hinted(
         ("htpasswd", "/user:"),
         proven(
-            rf"\b(?:htpasswd\s-\w*b\w*\s\S{{1,100}}\s\S{{1,60}}|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
+            rf"\b(?:htpasswd\s-(?=\w{{0,20}}b)\w{{1,40}}+\s\S{{1,100}}\s\S{{1,60}}"
+            rf"|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
         ),
     ),
     Hinted(
@@ -54,7 +58,7 @@ _PATTERNS = (
     Hinted(
         ("passw",),
         proven(
-            r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=\s*(?:\Z|[\n\"'`]|machine\b|account\b))"
+            r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=[^\S\n]{0,80}+(?:\Z|[\n\"'`]|machine\b|account\b))"
         ),
     ),
     Hinted(
@@ -62,7 +66,7 @@ _PATTERNS = (
         proven(r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE),
     ),
 )
-_NO_VALUE = proven(r"-.*|[|&;]|\$\(.*")
+_NO_VALUE = proven(r"\A(?:-.*|[|&;]|\$\(.*)\Z")
 
 
 def typed(text: str) -> Iterator[Hit]:
@@ -70,5 +74,5 @@ def typed(text: str) -> Iterator[Hit]:
     lowered = lower(text)
     for pattern in _PATTERNS:
         for match in pattern.matches(text, lowered):
-            if not (is_stand_in(match["secret"].rstrip(",.")) or _NO_VALUE.fullmatch(match["secret"])):
+            if not (is_stand_in(match["secret"].rstrip(",.")) or _NO_VALUE.match(match["secret"])):
                 yield Hit("SECRET", *match.span("secret"), 0.9)

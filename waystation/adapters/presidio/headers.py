@@ -71,9 +71,10 @@ _IN_URL = Hinted(
         r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@,;?&=#()\"'`<>]{1,100}){0,3})@"
     ),
 )
-_KEY_IN_URL = Hinted(("://",), proven(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]+\.\w)"))
+_KEY_IN_URL = Hinted(("://",), proven(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]{1,250}\.\w)"))
 _WIFI = Hinted(
-    ("wifi:",), proven(r"\bWIFI:(?:[A-OQ-Z]:(?:\\.|[^;\\\s])*;)*P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.I)
+    ("wifi:",),
+    proven(r"\bWIFI:(?>[A-OQ-Z]:(?:\\.|[^;\\\s]){0,200}+;){0,8}+P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.IGNORECASE),
 )
 _ORACLE = Hinted(
     ("sqlplus", "jdbc:oracle"),
@@ -81,7 +82,7 @@ _ORACLE = Hinted(
 )
 _SHORTEST_KEY, _LONG_COOKIE = 6, 16
 _DIGIT = proven(r"\d")
-_MIXED_CASE = proven(r"[a-z][A-Z].*[a-z][A-Z]|[A-Z]{2}.*[a-z]|=")
+_INNER_CAPITAL, _CAPITALS, _SMALL = proven(r"[a-z][A-Z]"), proven(r"[A-Z]{2}"), proven(r"[a-z]")
 
 
 def carried(text: str) -> Iterator[Hit]:
@@ -104,8 +105,15 @@ def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 def _authorizations(text: str, lowered: str) -> Iterator[tuple[int, int]]:
     for match in _AUTHORIZATION.matches(text, lowered):
-        if _DIGIT.search(match["secret"]) or _MIXED_CASE.search(match["secret"]):
+        if _DIGIT.search(match["secret"]) or _is_mixed(match["secret"]):
             yield match.span("secret")
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether capitals stand where no word has them, or the value is filled up as Base64 is."""
+    capitals = _CAPITALS.search(value)
+    small = capitals and _SMALL.search(value, capitals.end())
+    return "=" in value or small is not None or len(_INNER_CAPITAL.findall(value)) > 1
 
 
 def _in_queries(text: str, lowered: str) -> Iterator[tuple[int, int]]:

@@ -35,7 +35,7 @@ from presidio_analyzer.predefined_recognizers import (
     ZaIdNumberRecognizer,
 )
 
-from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
+from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
 from waystation.adapters.presidio.identifiers import SocialSecurityRecognizer
 from waystation.patterns import proven
 
@@ -85,7 +85,7 @@ _FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 COUNTRIES = frozenset(_FORMS) | {"us"}
 DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 
-_LABEL_REACH = 60
+
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
 _WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
@@ -151,7 +151,7 @@ class IdRecognizer(FormatRecognizer):
                 return
 
     def _is_labelled(self, text: str, start: int) -> bool:
-        return self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
+        return self._label.search(text, max(0, start - LABEL_REACH), start) is not None
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

@@ -9,7 +9,7 @@ from waystation.patterns import proven
 _SCORE = 0.5
 """Under the language model's: `Florence` and `Austin` are people where it says so."""
 _MOST_WORDS = 4
-_CAPITALISED = proven(r"(?<!\w)[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*")
+_CAPITALISED = proven(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
 
 
 def known_places(text: str, start: int, end: int) -> Iterator[Found]:
