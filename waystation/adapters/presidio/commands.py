@@ -26,7 +26,7 @@ _PATTERNS = (
     ),
     Hinted(
         ("mysql", "mariadb", "mycli"),
-        proven(rf"\b(?:mysql\w{0, 40}|mariadb\w{0, 40}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
+        proven(rf"\b(?:mysql\w{{0,40}}|mariadb\w{{0,40}}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
     ),
     Hinted(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
@@ -39,7 +39,7 @@ _PATTERNS = (
         ("login",),
         proven(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
     ),
-    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{1, 40}\b{_TO}-w)) {_WORD}")),
+    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{{1,40}}\b{_TO}-w)) {_WORD}")),
     Hinted(
         ("htpasswd", "/user:"),
         proven(

@@ -49,6 +49,7 @@ class EmailAddressRecognizer(FormatRecognizer):
     def __init__(self) -> None:
         super().__init__()
         self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+        self._top = frozenset(suffix.rpartition(".")[2] for suffix in self._suffixes.tlds)
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every address in the text; the same characters may be found more than once."""
@@ -61,7 +62,11 @@ class EmailAddressRecognizer(FormatRecognizer):
         mailbox, _, domain = plain_address(value).rpartition("@")
         if not mailbox or mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
-        return domain.rpartition(".")[2].lower() in _PRIVATE_DOMAINS or bool(self._suffixes(domain).suffix)
+        last = domain.rpartition(".")[2].lower()
+        if last in _PRIVATE_DOMAINS:
+            return True
+        # A look-up in the list takes as long as all that went before.
+        return (last in self._top or last.startswith("xn--")) and bool(self._suffixes(domain).suffix)
 
 
 def _addresses(text: str) -> Iterator[tuple[int, int]]:

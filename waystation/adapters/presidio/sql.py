@@ -9,7 +9,7 @@ from waystation.adapters.presidio.stand_ins import is_stand_in
 from waystation.patterns import proven
 
 _INSERT = proven(
-    r"\b(?:insert|replace)\s++(?:ignore\s++)?into\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)\)\s*+values\s*+(?=\()",
+    r"\b(?:insert|replace)\s++(?:ignore\s++)?into\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)\)\s*+values(?=\s*+\()",
     re.IGNORECASE,
 )
 _PASSWORD = proven(rf"\A(?:(?:(?!{PASSWORD})[\w.-]){{0,200}}+(?:{PASSWORD})[\w.-]*+|pass|pw)\Z", re.IGNORECASE)
