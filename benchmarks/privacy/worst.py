@@ -4,10 +4,11 @@ Secrets and identifiers alone: the language model, which finds names, takes its 
 """
 
 import asyncio
+import json
 import random
 import sysconfig
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -23,48 +24,10 @@ STRETCHES, SEED = 10_000, 1
 MOST_SECONDS = 1.0
 SHOWN = 12
 _SUFFIXES = frozenset(
-    [
-        ".py",
-        ".pyi",
-        ".md",
-        ".rst",
-        ".txt",
-        ".json",
-        ".yaml",
-        ".toml",
-        ".cfg",
-        ".html",
-        ".js",
-        ".css",
-        ".csv",
-        ".xml",
-        ".proto",
-        ".sh",
-        ".ini",
-    ]
+    {".py", ".pyi", ".md", ".rst", ".txt", ".json", ".yaml", ".toml", ".html", ".js", ".csv", ".xml", ".sh"}
 )
 _LEAST_FILE = 500
-UNITS = (
-    *("<", "a.", "a@", "1-", "1 ", "1.", "1,", "0", "9", "A", "a", "Z9", "aB3", "f", "deadbeef", "-", "_", "*", "***", "=", "&", "|"),
-    *("[", "]", "[]", "(", ")", "{", "}", "()", '"', "'", "`", "\\", '\\"', "/", "//", "/*", "a/", "a-", "a_", ":", "::::", ";", "%", "~"),
-    *("\n", "\t", " ", "\r\n", " \n", "\n ", "a  ", "- ", "- a\n", "# ", "> ", ". ", "...", "\x00", "\x1b[", "\\n", "\\n\\r"),
-    *("e\u0301", "\u0301", "\u200b", "a\u200b", "а", "aа", "日本", "é", "İ", "ſ", "ß", "\ufffc", "<\ufffc>", "密码是", "パスワード:"),
-    *("password:", "password: ", "password=", "pwd=", "pass ", "passwords", "passwords=[", "passwords = [a ", "passwords = ['a', "),
-    *("key=", "key ", "token ", "secret=", "access key", "password is ", "password for a ", "pwd=a1{2 ", "x(pwd=a1 ", '"password":"a\\'),
-    *("passwords:\n - a\n", "kind: Secret\n", "kind: Secret\n---\n", "data:\n a: b\n", " data:\n", "<password>", "<password>a ", "<a "),
-    *('name="password" value=', "name: password\nvalue: ", 'set("password", "', "insert into t (password) values (", "(1,'a'),"),
-    *("| password |\n", "password,a\n", "password,", "a,", "a|", "a|b\n", "a;", "a\t", "a b\n", "tel,", "tel ", "tel: 1 ", "phone 1"),
-    *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----\n", "-----END PRIVATE KEY-----\n", "MHcCAQEEIBdA", "MHcCAQEEIBdAMHcCAQEEI! ", "MHcCA+/="),
-    *("+1 ", "+", "(212) ", "212-555-0147 ", "212 555 0147 ", "0123 ", "01 ", "card 4", "4111 1111 1111 1111 ", "4111111111111111"),
-    *("DE89 3704 0044 0532 0130 00 ", "AA00 AAAA ", "iban ", "PESEL 1 ", "PESEL 44051401359 ", "AB123456C ", "ssn 1", "123-45-6789 "),
-    *("passport 1", "account 1", "1.2.3.4 ", "1.2.3.4", "2001:db8::1 ", "[::", "00:", "00:11:22:33:44:55 ", "0011.", "0x0", "bc1", "999."),
-    *("a@a.a", "a@a-", "a@b.com ", "a@b.com", "a.a@a.a-a@", "!", '"a"@', "a%40", "a%40a-", "a [at] ", "a [dot] ", "a@b@", "=a@b.com"),
-    *("http://", "http://a:b@", "://", "a://a:", "user:pass@", "a:1:a:a:", "*:", "?key=", "&key=", "?a.key=", "cookie: a=", "a=b; "),
-    *("authorization: ", "Authorization: Basic ", "bearer ", "basic a", 'response="', "JSESSIONID=", '-H "key: ', '-b "a=', "WIFI:A:", "WIFI:"),
-    *("curl ", "curl -u ", "mysql -p", "zip ", "docker login ", "login a passw ", "account a password a ", "htpasswd -b ", "net use a "),
-    *("sk-", "eyJ", "-eyJ", "eyJaaaaaaaa.", "-SG.", "xoxb-", "$2a$", "key-", "1:AA", "12345678:AA", "{\"a\":", '{"a":{"b":', "<PERSON_", "task-"),
-    *("<PERSON_0123456789ab>", "<PERSON_0123456789ab", "2001-01-01 ", "[a:1", "[a:1] ", "Ada ", "Ada-", "Ada Lovelace <", "Author: Ada ", "de "),
-)  # fmt: skip
+UNITS: Sequence[str] = json.loads(Path(__file__).with_name("units.json").read_text("utf-8"))
 """Repeated to a whole text each: what patterns begin with, what they repeat, and what they never find an end of."""
 
 

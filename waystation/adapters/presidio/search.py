@@ -26,7 +26,7 @@ _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
 """Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
-MOST_ROUNDS = 4
+MOST_ROUNDS = 3
 """In which a chunk is searched. In 7,000 documents and pieces of them, none found anything after the first."""
 Chunk = tuple[int, int]
 
