@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from presidio_analyzer import Pattern, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
@@ -10,26 +11,27 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.labels import CARD, lower
+from waystation.patterns import proven, transient
 
-_CARD_ISSUERS = re.compile(
+_CARD_ISSUERS = proven(
     r"4(?:\d{12}|\d{15}|\d{18})|(?:5[1-5]\d\d|222[1-9]|22[3-9]\d|2[3-6]\d\d|27[01]\d|2720)\d{12}"
     r"|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}|35\d{14}|6(?:011|2\d\d|5\d\d|4[4-9]\d)\d{12}"
 )
-_LABELLED_CARD = re.compile(
+_LABELLED_CARD = proven(
     rf"(?:{CARD})\\?[\"']?\s{{0,2}}(?:(?:is|was|lautet|ist|est|es|è|é)\s|[:=#|])?[\s\"']{{0,3}}"
     r"(?P<number>\d(?:[ -]?\d){12,18})(?![\w]|[.-]\d)"
 )
-_POINT, _EITHER = re.compile(r"\d\.\Z"), re.compile(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
+_POINT, _EITHER = proven(r"\d\.\Z"), proven(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
 """What stands before decimals. With a comma that is `0,…` or a figure in a sentence: else it parts two cells of CSV."""
-_IBAN_LABEL = re.compile(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
+_IBAN_LABEL = proven(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
 _LABEL_REACH = 32
-_WRITTEN = re.compile(
+_WRITTEN = proven(
     r"(?<![A-Za-z0-9])(?:[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?"
     r"|[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])"
 )
-_IN_FOURS = re.compile(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
-_LAST_GROUP_WITH_DIGIT = re.compile(r".*\d[A-Za-z0-9]*")
-_ETHEREUM = re.compile(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
+_IN_FOURS = proven(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
+_LAST_GROUP_WITH_DIGIT = proven(r"\A.*\d[A-Za-z0-9]*")
+_ETHEREUM = proven(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Unlike `str.upper` it keeps the length of any text."""
 
@@ -59,7 +61,10 @@ def _is_card(text: str, start: int, end: int) -> bool:
     number = text[start:end]
     decimals = _POINT if text[end : end + 1] == "," or not number.isdigit() else _EITHER
     before = max(0, start - 12), start
-    return not decimals.search(text, *before) and _CARD_ISSUERS.fullmatch(re.sub(r"\D", "", number)) is not None
+    return (
+        not decimals.search(text, *before)
+        and _CARD_ISSUERS.fullmatch("".join(filter(str.isdecimal, number))) is not None
+    )
 
 
 class IbanInAnyCaseRecognizer(IbanRecognizer):
@@ -108,12 +113,18 @@ class MistypedNumberRecognizer(FormatRecognizer):
                 yield Hit("IBAN_CODE", match.start(), end, 0.6)
 
 
+@cache
+def _form_in(country: str) -> re.Pattern[str] | None:
+    form = regex_per_country.get(country)
+    return transient(form.removeprefix("^").removesuffix("$")) if form else None
+
+
 def _end_of_iban(text: str, written: re.Match[str]) -> int | None:
     """Where it ends as its country writes it, or behind its label as it stands; None where it may be anything."""
     labelled = _IBAN_LABEL.search(text, max(0, written.start() - _LABEL_REACH), written.start())
     value = written[0].translate(_CAPITALS).replace("-", " ")
-    country = regex_per_country.get(value[:2])
-    whole = re.match(country.removeprefix("^").removesuffix("$"), value) if country else None
+    form = _form_in(value[:2])
+    whole = form.match(value) if form else None
     if whole:
         length = len(whole[0].rstrip())
         return written.start() + length if labelled or _IN_FOURS.fullmatch(value[:length]) else None

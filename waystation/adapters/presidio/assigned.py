@@ -8,12 +8,13 @@ from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
 from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
 from waystation.adapters.presidio.vocabulary import PROSE
+from waystation.patterns import proven
 
-_LABEL = re.compile(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
+_LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
 _WHOSE = (
     r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
-_IS = re.compile(
+_IS = proven(
     rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?P<operator>:=|=>|[:=|])(?![:=])\*{{0,2}}\s{{0,8}})"
     rf"|{_WHOSE}?(?:\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
@@ -22,53 +23,57 @@ _IS = re.compile(
 )
 _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
 """Within a value: not before the next field of a query, as a character's name of HTML, or as the shell has it."""
-_VALUE = re.compile(
+_PLAIN = r"[^\s\"'`\\,;()<>&|。、]"
+_LONGEST_VALUE = 400
+_VALUE = proven(
     r"[fbru]{0,2}(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote)"
-    rf"|\*{{0,2}}(?P<bare>(?:[^\s\"'`\\,;()<>&|。、]|{_AMPERSAND}){{1,400}})"
+    rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
-_BYPASS = re.compile(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
-_NOT_ITS_END = re.compile(r"[.,;:*}\]]+$")
-_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[^\W\d_]")
-_SYMBOL = re.compile(r"[^\w.:/-]")
-_CJK = re.compile(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
-_LAST_ON_LINE = re.compile(
-    r"[.,;*]{0,3}[ \t]*(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w+\s?[:=]|\|[ \t]*(?:\n(?![ \t]*\|[ \t]*:?-)|\Z))"
+_BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
+_NOT_ITS_END = ".,;:*}]"
+_DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
+_SYMBOL = proven(r"[^\w.:/-]")
+_CJK = proven(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_LAST_ON_LINE = proven(
+    r"[.,;*]{0,3}[ \t]{0,400}+(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w{1,40}\s?[:=]"
+    r"|\|[ \t]{0,400}+(?:\n(?![ \t]{0,400}+\|[ \t]{0,400}+:?-)|\Z))"
 )
-_NO_KEY = re.compile(
-    r"v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*", re.IGNORECASE
+_NO_KEY = proven(
+    r"\A(?:v?\d+(?:\.\d+)+|.*\.(?:json|pem|key|ya?ml|txt|crt|py|ts|js|toml|md)|\d{4}-\d\d-\d\d.*)\Z", re.IGNORECASE
 )
-_PATH = re.compile(r"(?:[~.]{0,2}/|~$|[A-Za-z]:/).*")
-_CELLS_BEFORE = re.compile(r"[^\s|][^|]*\|[^|]*\|")
+_PATH = proven(r"\A(?:[~.]{0,2}/|~$|[A-Za-z]:/).*\Z")
+_CELLS_BEFORE = 2
 """A word in the third column or later stands in a heading, or under one, as a cell beside it does not."""
-_ARGUMENT_LINE = re.compile(r",[ \t]*(?:\n|\Z)")
-_SPACE = re.compile(r"\s")
-_KEY_CHARACTERS = re.compile(r"[\w.~+/=:%-]+")
-_WORD = re.compile(r"(?!\w+\.\w)\S*[^\s:]")
+_ARGUMENT_LINE = proven(r",[ \t]{0,400}+(?:\n|\Z)")
+_SPACE = proven(r"\s")
+_KEY_CHARACTERS = proven(r"\A[\w.~+/=:%-]+\Z")
+_WORD = proven(r"\A(?!\w+\.\w)\S*[^\s:]\Z")
 _SHORTEST_PASSWORD = 4
-_PHRASE = re.compile(
-    rf"^[ \t>*|-]*(?:\d+[.|)]?[ \t]+)?[\"'*_]*(?:[^\W\d]+[ _-])?(?:{PASSWORD})(?<!s)[\"'*_]*[ \t]?[:=]\*{{0,2}}[ \t]+"
-    r"(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*$",
+_PHRASE = proven(
+    r"^[ \t>*|-]*+(?:\d++[.|)]?[ \t]++)?[\"'*_]*+(?:[^\W\d]{1,60}[ _-])?"
+    rf"(?:{PASSWORD}|(?<=[_-])pass(?=[\"']?\s?[:=]))(?<!s)"
+    r"[\"'*_]{0,9}+[ \t]?[:=]\*{0,2}[ \t]++(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*+$",
     re.MULTILINE,
 )
 _WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
 """Words of manuals that are as good as any other in a phrase."""
-_LONE = re.compile(r"[A-Za-z0-9]{20,400}")
-_FILE_LINE = re.compile(
-    r"^[ \t]*(?:(?:export|set|env|ARG|ENV|-)[ \t]+)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
+_LONE = proven(r"\A[A-Za-z0-9]{20,400}\Z")
+_FILE_LINE = proven(
+    r"^[ \t]*+(?:(?:export|set|env|ARG|ENV|-)[ \t]++)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
     r"|(?:API|ACCESS|PRIVATE|SECRET|AUTH|ENCRYPTION|SIGNING)_?KEY|CREDENTIALS?)="
-    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400})[ \t]*$",
+    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400})[ \t]*+$",
     re.MULTILINE,
 )
-_PROPERTY_LINE = re.compile(
-    r"^[ \t]*[\w.-]{0,60}(?:password|passwd|passphrase|passwort)="
-    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400}(?<![,()]))[ \t]*$",
+_PROPERTY_LINE = proven(
+    r"^[ \t]*+[\w.-]{0,60}(?:password|passwd|passphrase|passwort)="
+    r"(?P<secret>(?!\S*&\w+=)[^\s\"'`]{4,400}(?<![,()]))[ \t]*+$",
     re.MULTILINE | re.IGNORECASE,
 )
-_ENVIRONMENT = re.compile(
+_ENVIRONMENT = proven(
     r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
     r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
 )
-_NEXT_COMMAND = re.compile(r"[ \t]*&&[ \t]*[a-z./]")
+_NEXT_COMMAND = proven(r"[ \t]{0,80}+&&[ \t]{0,80}+[a-z./]")
 """Behind an assignment of the shell's."""
 
 
@@ -96,7 +101,7 @@ def assigned(text: str) -> Iterator[Hit]:
         for match in pattern.finditer(text):
             start, end = match.span("secret")
             code = is_code(text, start, end) and not (pattern is _ENVIRONMENT and _NEXT_COMMAND.match(text, end))
-            if not (code or is_stand_in(text[start:end]) or _PATH.fullmatch(text[start:end])):
+            if not (code or is_stand_in(text[start:end]) or _PATH.match(text[start:end])):
                 yield Hit("SECRET", start, end, 0.9)
 
 
@@ -122,8 +127,7 @@ def _end_of_word(text: str, start: int, end: int, label: str) -> int:
     if _CJK.search(label):
         foreign = _CJK.search(text, start, end)
         end = foreign.start() if foreign else end
-    mark = _NOT_ITS_END.search(text, start, end)
-    return mark.start() if mark else end
+    return start + len(text[start : min(end, start + _LONGEST_VALUE)].rstrip(_NOT_ITS_END))
 
 
 def _counts(text: str, found: _Value) -> bool:
@@ -137,7 +141,7 @@ def _counts(text: str, found: _Value) -> bool:
 
 def _bare_counts(text: str, value: str, found: _Value) -> bool:
     if found.operator == "beside":
-        return _LONE.fullmatch(value) is not None and _is_mixed(value)
+        return _LONE.match(value) is not None and _is_mixed(value)
     if found.kind == "password":
         return _password_counts(text, value, found)
     if found.kind == "weak":
@@ -149,7 +153,7 @@ def _quoted_counts(value: str, found: _Value) -> bool:
     if value != value.strip():
         return False
     if found.kind == "password":
-        return _is_password_at_all(value, found) and (found.operator != "beside" or _WORD.fullmatch(value) is not None)
+        return _is_password_at_all(value, found) and (found.operator != "beside" or _WORD.match(value) is not None)
     if found.operator not in {"", "beside"} and is_unlike_a_word(value):
         return True
     if found.operator in {"", "beside"} or _SPACE.search(value) or not _DIGIT.search(value):
@@ -158,7 +162,7 @@ def _quoted_counts(value: str, found: _Value) -> bool:
 
 
 def _is_password_at_all(value: str, found: _Value) -> bool:
-    return len(value) >= _SHORTEST_PASSWORD and not (found.label == "pwd" and _PATH.fullmatch(value))
+    return len(value) >= _SHORTEST_PASSWORD and not (found.label == "pwd" and _PATH.match(value))
 
 
 def _password_counts(text: str, value: str, found: _Value) -> bool:
@@ -167,7 +171,7 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
     if _DIGIT.search(value):
         return len(value) >= 6 or not in_code(text, found.start)
     if _SYMBOL.search(value):
-        return bool(found.operator) and not _PATH.fullmatch(value)
+        return bool(found.operator) and not _PATH.match(value)
     return "_" not in value and _is_bare_word_a_password(text, found)
 
 
@@ -183,7 +187,8 @@ def _is_bare_word_a_password(text: str, found: _Value) -> bool:
         return False
     if found.operator == "=":
         return not _ARGUMENT_LINE.match(text, found.end)
-    if found.operator == "|" and _CELLS_BEFORE.search(text, text.rfind("\n", 0, found.start) + 1, found.start):
+    line = text[text.rfind("\n", 0, found.start) + 1 : found.start]
+    if found.operator == "|" and line.lstrip("| \t").count("|") >= _CELLS_BEFORE:
         return False
     return _LAST_ON_LINE.match(text, found.end) is not None
 
@@ -193,7 +198,7 @@ def _key_counts(value: str, found: _Value) -> bool:
         return True
     if found.operator == "|" and len(value) < 8:
         return False
-    if not _DIGIT.search(value) or not _KEY_CHARACTERS.fullmatch(value) or _NO_KEY.fullmatch(value):
+    if not _DIGIT.search(value) or not _KEY_CHARACTERS.match(value) or _NO_KEY.match(value):
         return False
     if found.kind == "access" and found.operator:
         return len(value) >= 6

@@ -1,12 +1,13 @@
 """Cuts a long text into stretches that a recogniser takes a bounded time for."""
 
-import re
 from collections.abc import Iterator
+
+from waystation.patterns import proven
 
 CHUNK_CHARACTERS = 2_000
 _OVERLAP = 200
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s")
-_SPACE = re.compile(r"\s")
+_SENTENCE_END = proven(r"(?<=[.!?])\s")
+_SPACE = proven(r"\s")
 
 
 def chunk_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -5,28 +5,29 @@ from collections.abc import Iterator
 
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
+from waystation.patterns import proven
 
 _IS = r"\\?[\"']?\s{0,2}(?:(?:is|was|lautet|ist|es|est|is:|was:)\s|[:=#]|是|は)?\s{0,2}[\"']?"
 _NO_MORE = r"(?![\w]|[.,:/-]\d)"
 _PATTERNS = (
     Hinted(
         ("cvv", "cvc", "card security", "prüf"),
-        re.compile(
+        proven(
             rf"\b(?:CVV2?|CVC2?|card security code|Kartenprüfnummer|Prüfziffer){_IS}(?P<code>\d{{3,4}}){_NO_MORE}", re.I
         ),
     ),
     Hinted(
         ("pin",),
-        re.compile(
+        proven(
             r"(?<![\w-])pin(?:[ -]?(?:code|number|nummer))?\\?[\"']?"
             rf"(?:\s{{0,2}}[:=]\s{{0,2}}[\"']?|\s(?:is|was|lautet|ist|es|est)\s)(?P<code>\d{{4,8}}){_NO_MORE}",
             re.IGNORECASE,
         ),
     ),
-    Hinted(("pin",), re.compile(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
+    Hinted(("pin",), proven(rf"(?<![\w-])PIN (?P<code>\d{{4}}){_NO_MORE}(?! ?\d)")),
     Hinted(
         ("otp", "puk", "code", "códi", "codi", "time pass", "验证码", "驗證碼", "認証", "暗証", "인증"),
-        re.compile(
+        proven(
             r"(?:\b(?:OTP|PUK|one[ -]time (?:code|pass(?:word|code))"
             r"|(?:verification|security|2FA|MFA|auth(?:entication)?|login) code"
             r"|Bestätigungscode|Sicherheitscode|código de (?:verificación|seguridad|verificação)"

@@ -6,66 +6,67 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _WORD = r"(?P<quote>[\"'])?(?P<secret>(?(quote)(?!(?P=quote))[^\n]|[^\s;|&)`\"']){1,200})(?(quote)(?P=quote))"
 _TO = r"[^\n|;&]{0,200}?\s"
 _PATTERNS = (
     Hinted(
         ("pass", "token", "key", "secret"),
-        re.compile(
+        proven(
             r"(?<!\S)--?(?:[\w-]{0,30}-)?(?:password|passwd|passphrase|pass|token|api-?key|secret|secret-key|access-key|client-secret)"
             rf"[= ]{_WORD}"
         ),
     ),
     Hinted(
         ("curl",),
-        re.compile(
+        proven(
             rf"\bcurl\b{_TO}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,100}})"
         ),
     ),
     Hinted(
-        ("mysql", "mariadb", "mycli"), re.compile(rf"\b(?:mysql\w*|mariadb\w*|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}")
+        ("mysql", "mariadb", "mycli"),
+        proven(rf"\b(?:mysql\w{{0,40}}|mariadb\w{{0,40}}|mysqldump|mycli)\b{_TO}-p(?=\S){_WORD}"),
     ),
     Hinted(
         ("sshpass", "redis-cli", "zip", "sqlcmd", "7z"),
-        re.compile(
+        proven(
             rf"\b(?:sshpass\b{_TO}?-p|redis-cli\b{_TO}-a|(?:un)?zip\b{_TO}-P|sqlcmd\b{_TO}-P"
             rf"|7z\b{_TO}-p(?=\S)) ?{_WORD}"
         ),
     ),
     Hinted(
         ("login",),
-        re.compile(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
+        proven(rf"\b(?:(?:docker|podman|helm|az|oc|skopeo|buildah)\b[^\n|;&]{{0,60}}?\slogin\b{_TO}-p) {_WORD}"),
     ),
-    Hinted(("mongo", "ldap"), re.compile(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w+\b{_TO}-w)) {_WORD}")),
+    Hinted(("mongo", "ldap"), proven(rf"\b(?:(?:mongo(?:sh|dump|restore)?\b{_TO}-p|ldap\w{{1,40}}\b{_TO}-w)) {_WORD}")),
     Hinted(
         ("htpasswd", "/user:"),
-        re.compile(
-            rf"\b(?:htpasswd\s-\w*b\w*\s\S{{1,100}}\s\S{{1,60}}|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
+        proven(
+            rf"\b(?:htpasswd\s-(?=\w{{0,20}}b)\w{{1,40}}+\s\S{{1,100}}\s\S{{1,60}}"
+            rf"|net\suse\s\S{{1,100}}(?=[^\n]{{0,80}}/user:)) {_WORD}"
         ),
     ),
     Hinted(
         ("smb", "rpcclient", "winexe"),
-        re.compile(
+        proven(
             r"\b(?:smbclient|rpcclient|winexe|smbmap)\b[^\n]{0,120}?\s-U ?[\"']?[^\s%\"']{1,60}%"
             r"(?P<secret>[^\s\"']{1,100})"
         ),
     ),
-    Hinted(("pass:",), re.compile(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
+    Hinted(("pass:",), proven(r"(?<!\S)-?-pass(?:in|out)? (?:pass:)(?P<secret>[^\s\"']{1,200})")),
     Hinted(
         ("passw",),
-        re.compile(
-            r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=\s*(?:\Z|[\n\"'`]|machine\b|account\b))"
+        proven(
+            r"\b(?:login|user|account)\s{1,8}(?!(?:or|and)\s)\S{1,100}\s{1,8}passw(?:or)?d\s{1,8}(?P<secret>\S{1,200})(?=[^\S\n]{0,80}+(?:\Z|[\n\"'`]|machine\b|account\b))"
         ),
     ),
     Hinted(
         (":",),
-        re.compile(
-            r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE
-        ),
+        proven(r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE),
     ),
 )
-_NO_VALUE = re.compile(r"-.*|[|&;]|\$\(.*")
+_NO_VALUE = proven(r"\A(?:-.*|[|&;]|\$\(.*)\Z")
 
 
 def typed(text: str) -> Iterator[Hit]:
@@ -73,5 +74,5 @@ def typed(text: str) -> Iterator[Hit]:
     lowered = lower(text)
     for pattern in _PATTERNS:
         for match in pattern.matches(text, lowered):
-            if not (is_stand_in(match["secret"].rstrip(",.")) or _NO_VALUE.fullmatch(match["secret"])):
+            if not (is_stand_in(match["secret"].rstrip(",.")) or _NO_VALUE.match(match["secret"])):
                 yield Hit("SECRET", *match.span("secret"), 0.9)

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from waystation.patterns import proven
+
 _LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
 """Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
 _UNSEEN_THOUGH_NO_FORMAT = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0}
@@ -33,8 +35,8 @@ _BEYOND_ASCII = (*range(0x80, 0x20000), *range(0xE0000, 0xE0200))
 _UNSEEN = {number: "" for number in _BEYOND_ASCII if _is_unseen(number)}
 _PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
 _FOLDED = _PLAIN | _UNSEEN
-_ANY_UNSEEN = re.compile(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
-_MAYBE_A_SPACE = re.compile("(?<=\\w)\u200b+(?=\\w)")
+_ANY_UNSEEN = proven(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
+_MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,11 @@ from typing import ClassVar, NamedTuple
 from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
+from waystation.patterns import transient
+
+LABEL_REACH = 60
+"""Characters before an id in which its label is looked for."""
+
 
 class Hit(NamedTuple):
     """A find in characters of the text that the recogniser was given."""
@@ -32,7 +37,8 @@ class Hinted(NamedTuple):
 def label_before(words: Sequence[str]) -> re.Pattern[str]:
     """Matches where one of these words stands before the end of what is searched, with no other number in between."""
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{alternatives})(?!\w)(?:(?!\d{4})[^\n;])*\Z", re.IGNORECASE)
+    gap = rf"(?:(?!\d{{4}})[^\n;]){{0,{LABEL_REACH}}}+"
+    return transient(rf"(?<!\w)(?:{alternatives})(?!\w){gap}\Z", re.IGNORECASE)
 
 
 class FormatRecognizer(LocalRecognizer):

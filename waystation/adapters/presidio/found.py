@@ -1,12 +1,14 @@
 """What was found in a text, and which of several overlapping finds counts."""
 
-import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from waystation.patterns import proven
+
 SECRET = "SECRET"
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
-_A_WORD = re.compile(r"\w[^\n]*\w")
+_A_WORD = proven(r"\w[^\n]*\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +52,20 @@ def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
 def _winners(text: str, group: Sequence[Found]) -> list[Found]:
     kept: list[Found] = []
     for find in sorted(group, key=lambda find: find.rank, reverse=True):
-        rivals = [other for other in kept if other.start < find.end and find.start < other.end]
-        if not rivals:
-            kept.append(find)
+        # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
+        first = bisect_right(kept, find.start, key=lambda other: other.end)
+        last = bisect_left(kept, find.end, key=lambda other: other.start)
+        if first >= last:
+            kept.insert(first, find)
         elif find.type in NAME_TYPES:
-            kept.extend(_outside(text, find, rivals))
-    return sorted(kept, key=lambda find: find.start)
+            rivals = kept[first:last]
+            kept[first:last] = sorted((*rivals, *_outside(text, find, rivals)), key=lambda one: one.start)
+    return kept
 
 
 def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
     edges = [find.start]
-    for rival in sorted(rivals, key=lambda rival: rival.start):
+    for rival in rivals:
         edges += [rival.start, rival.end]
     edges.append(find.end)
     pieces = (

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import lower
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _END = r"\s\"'`\\,;<>"
 _AUTHORIZATION = Hinted(
     ("authorization",),
-    re.compile(
+    proven(
         r"(?:proxy-)?authorization\\?[\"']?\s{0,3}[:=,]\s{0,3}[fb]?\\?[\"'`]?"
         r"(?!digest\b|aws4)(?:[a-z][\w-]{1,30}[ \t]{1,3})?(?:(?:auth|token|key|credential|apikey)=\"?)?"
         rf"(?P<secret>[^{_END}]{{6,4000}})",
@@ -19,17 +20,17 @@ _AUTHORIZATION = Hinted(
 )
 _SCHEME = Hinted(
     ("bearer", "basic"),
-    re.compile(
+    proven(
         r"\b(?:bearer|basic)\s{1,3}(?P<secret>(?:(?=[\w.~+/-]{0,80}\d)[\w.~+/-]{16,}|[\w+/]{10,}(?==))={0,2})", re.I
     ),
 )
 _SIGNED = Hinted(
     ("response=", "signature="),
-    re.compile(r"\b(?:response=\"(?P<response>[0-9a-f]{32,128})\"|Signature=(?P<secret>[0-9a-fA-F]{32,128}))"),
+    proven(r"\b(?:response=\"(?P<response>[0-9a-f]{32,128})\"|Signature=(?P<secret>[0-9a-fA-F]{32,128}))"),
 )
 _HEADER_OPTION = Hinted(
     ("-h", "--header"),
-    re.compile(
+    proven(
         r"\s(?:-H|--header)[ =]?(?P<quote>[\"'])[\w-]{0,40}(?:key|token|secret|auth|password)[\w-]{0,20}:\s{0,3}"
         r"(?P<secret>(?:(?!(?P=quote))\S){4,4000})(?P=quote)",
         re.IGNORECASE,
@@ -37,17 +38,17 @@ _HEADER_OPTION = Hinted(
 )
 _COOKIES = Hinted(
     ("cookie", "-b"),
-    re.compile(
+    proven(
         r"(?:cookie2?\\?[\"']?\s{0,2}[:=,]\s{0,2}\[?\\?[\"']?|\s(?:-b|--cookie)[ =]?[\"'])"
         r"(?=[\w.$%-]{1,60}=)(?P<all>[^\n]{1,8000})",
         re.IGNORECASE,
     ),
 )
-_COOKIE = re.compile(rf"(?P<name>[\w.$%-]{{1,60}})=(?P<secret>[^{_END}]{{4,4000}})")
-_OF_A_SESSION = re.compile(r"sess|sid|token|auth|jwt|csrf|xsrf|remember|ticket|secret|pass|login", re.IGNORECASE)
+_COOKIE = proven(rf"(?P<name>[\w.$%-]{{1,60}})=(?P<secret>[^{_END}]{{4,4000}})")
+_OF_A_SESSION = proven(r"sess|sid|token|auth|jwt|csrf|xsrf|remember|ticket|secret|pass|login", re.IGNORECASE)
 _KNOWN_COOKIE = Hinted(
     ("sess", "sid=", "csrf", "token=", ".aspnetcore.", "wordpress"),
-    re.compile(
+    proven(
         r"(?:\b(?:JSESSIONID|PHPSESSID|ASPSESSIONID\w{0,12}|ASP\.NET_SessionId|CFTOKEN|connect\.sid|laravel_session|_gh_sess"
         r"|csrftoken|XSRF-TOKEN|sessionid|sid|ssid|wordpress_logged_in_\w{1,40})|\.AspNetCore\.\w{1,40})="
         rf"(?=[^{_END}&]{{0,60}}\d)(?P<secret>[^{_END}&?)]{{8,4000}})",
@@ -56,7 +57,7 @@ _KNOWN_COOKIE = Hinted(
 )
 _IN_QUERY = Hinted(
     ("?", "&", ";"),
-    re.compile(
+    proven(
         r"[?&;](?:amp;)?(?:(?P<sure>[\w.-]{0,30}?(?:api_?-?key|access_?token|password|passwd|pwd|client_?secret|sig|signature))"
         r"|[\w.-]{0,30}?(?:key|token|secret|pass|auth|sid|session|otp|code_verifier|jwt|ticket))="
         r"(?P<secret>[^&#\s\"'`\\<>);,]{4,4000})",
@@ -65,22 +66,23 @@ _IN_QUERY = Hinted(
 )
 _IN_URL = Hinted(
     ("://",),
-    re.compile(
+    proven(
         r"\b[a-zA-Z][a-zA-Z0-9+.-]{1,30}://[^\s:/@<>]{0,200}:"
         r"(?P<secret>[^\s/@]{1,200}(?:@[^\s/@,;?&=#()\"'`<>]{1,100}){0,3})@"
     ),
 )
-_KEY_IN_URL = Hinted(("://",), re.compile(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]+\.\w)"))
+_KEY_IN_URL = Hinted(("://",), proven(r"://(?P<secret>(?=[\w-]{0,100}\d)[\w-]{20,200})@(?=[\w.-]{1,250}\.\w)"))
 _WIFI = Hinted(
-    ("wifi:",), re.compile(r"\bWIFI:(?:[A-OQ-Z]:(?:\\.|[^;\\\s])*;)*P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.I)
+    ("wifi:",),
+    proven(r"\bWIFI:(?>[A-OQ-Z]:(?:\\.|[^;\\\s]){0,200}+;){0,8}+P:(?P<secret>(?:\\.|[^;\\\n]){1,200});", re.IGNORECASE),
 )
 _ORACLE = Hinted(
     ("sqlplus", "jdbc:oracle"),
-    re.compile(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
+    proven(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
 )
 _SHORTEST_KEY, _LONG_COOKIE = 6, 16
-_DIGIT = re.compile(r"\d")
-_MIXED_CASE = re.compile(r"[a-z][A-Z].*[a-z][A-Z]|[A-Z]{2}.*[a-z]|=")
+_DIGIT = proven(r"\d")
+_INNER_CAPITAL, _CAPITALS, _SMALL = proven(r"[a-z][A-Z]"), proven(r"[A-Z]{2}"), proven(r"[a-z]")
 
 
 def carried(text: str) -> Iterator[Hit]:
@@ -103,8 +105,15 @@ def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 def _authorizations(text: str, lowered: str) -> Iterator[tuple[int, int]]:
     for match in _AUTHORIZATION.matches(text, lowered):
-        if _DIGIT.search(match["secret"]) or _MIXED_CASE.search(match["secret"]):
+        if _DIGIT.search(match["secret"]) or _is_mixed(match["secret"]):
             yield match.span("secret")
+
+
+def _is_mixed(value: str) -> bool:
+    """Whether capitals stand where no word has them, or the value is filled up as Base64 is."""
+    capitals = _CAPITALS.search(value)
+    small = capitals and _SMALL.search(value, capitals.end())
+    return "=" in value or small is not None or len(_INNER_CAPITAL.findall(value)) > 1
 
 
 def _in_queries(text: str, lowered: str) -> Iterator[tuple[int, int]]:

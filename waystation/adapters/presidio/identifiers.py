@@ -2,77 +2,98 @@
 
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Iterator
 
 import tldextract
 from presidio_analyzer import Pattern, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
-from presidio_analyzer.predefined_recognizers import EmailRecognizer, IpRecognizer
+from presidio_analyzer.predefined_recognizers import IpRecognizer
 
-from waystation.adapters.presidio.formats import FormatRecognizer, Hit
+from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
 from waystation.adapters.presidio.placeholders import plain_address
+from waystation.patterns import proven
 
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
 _AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)")
 _SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("at", "dot"))
-_DOMAIN = r"\w+(?:-+\w+)*(?:\.\w+(?:-+\w+)*)+"
-_NO_MAILBOX = re.compile(r"[^\"@]*[=/|{}!#$&*?^`](?=[^@]*@)")
-"""What Presidio takes for part of the mailbox, as the standard has it, and is what stands before the address."""
+_SPECIAL = "=/|{}!#$&*?^`"
+"""What the standard allows in a mailbox, and is what stands before the address: the name begins behind the last one."""
+_MARK = "".join(map(chr, (number for number in range(0x300, 0x10000) if unicodedata.category(chr(number))[0] == "M")))
+_LETTERS = rf"\w{_MARK}\u200c\u200d"
+"""Also of scripts that write vowels as marks, and of letters whose accents are characters of their own."""
+_LABEL = rf"[{_LETTERS}]++(?:-++[{_LETTERS}]++)*+"
+_DOMAIN = rf"{_LABEL}(?:\.{_LABEL})++"
+_ADDRESS = proven(rf"(?P<mailbox>[!#$%&'*+\-/=?^`{{|}}~.{_LETTERS}]++)(?:(?<!\.)@(?P<domain>{_DOMAIN}))?+")
+"""With or without what makes it one, so that no stretch is read twice."""
+_FIRST_LETTER = proven(rf"[{_LETTERS}]")
 _UNUSUAL_ADDRESSES = (
-    Pattern("quoted mailbox", rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}\b', 0.5),
-    Pattern(
-        "spelled out", rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}\w+(?:-+\w+)*(?:(?:\.|{_SPELLED_DOT})\w+(?:-+\w+)*)+\b", 0.5
+    Hinted(('"@',), proven(rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}')),
+    Hinted(
+        _AT_SIGNS[2:],
+        proven(rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}{_LABEL}(?>(?:\.|{_SPELLED_DOT}){_LABEL})++", re.IGNORECASE),
     ),
-    Pattern("in a URL", rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}\b", 0.5),
+    Hinted((_AT_IN_URL,), proven(rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}")),
 )
 
 
-class EmailAddressRecognizer(EmailRecognizer):
-    """Presidio's, with the public suffix list that comes in the package (its own fetches one), internal domains, quoted
-    mailboxes, and addresses as they stand in URLs.
+class EmailAddressRecognizer(FormatRecognizer):
+    """Finds EMAIL_ADDRESS by the public suffix list that comes in the package, also in internal domains, with quoted
+    mailboxes, and as addresses stand in URLs.
     """
 
-    def __init__(self) -> None:
-        super().__init__(patterns=[*self.PATTERNS, *_UNUSUAL_ADDRESSES])
-        self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+    TYPES = ("EMAIL_ADDRESS",)
 
-    def validate_result(self, pattern_text: str) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
+        self._top = frozenset(suffix.rpartition(".")[2] for suffix in self._suffixes.tlds)
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every address in the text; the same characters may be found more than once."""
+        for start, end in _addresses(text):
+            if self._is_address(text[start:end]):
+                yield Hit("EMAIL_ADDRESS", start, end, 1.0)
+
+    def _is_address(self, value: str) -> bool:
         """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
-        mailbox, _, domain = plain_address(pattern_text).rpartition("@")
+        mailbox, _, domain = plain_address(value).rpartition("@")
         if not mailbox or mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
-        return domain.rpartition(".")[2].lower() in _PRIVATE_DOMAINS or bool(self._suffixes(domain).suffix)
-
-    def analyze(
-        self,
-        text: str,
-        entities: list[str],
-        nlp_artifacts: NlpArtifacts | None = None,
-        regex_flags: int | None = None,
-    ) -> list[RecognizerResult]:
-        """Only texts with an @ are searched: the pattern is slow on long runs without one."""
-        if not any(sign in text for sign in _AT_SIGNS):
-            return []
-        results = super().analyze(text, entities, nlp_artifacts, regex_flags)
-        for result in results:
-            before = _NO_MAILBOX.match(text, result.start, result.end)
-            result.start = before.end() if before else result.start
-        return [result for result in results if self.validate_result(text[result.start : result.end])]
+        last = domain.rpartition(".")[2].lower()
+        if last in _PRIVATE_DOMAINS:
+            return True
+        # A look-up in the list takes as long as all that went before.
+        return (last in self._top or last.startswith("xn--")) and bool(self._suffixes(domain).suffix)
 
 
-_IP_LABEL = re.compile(
+def _addresses(text: str) -> Iterator[tuple[int, int]]:
+    if not any(sign in text for sign in _AT_SIGNS):
+        return
+    if "@" in text:
+        for address in _ADDRESS.finditer(text):
+            first = _FIRST_LETTER.search(text, *address.span("mailbox")) if address["domain"] else None
+            if first:
+                special = max(text.rfind(character, first.start(), address.end("mailbox")) for character in _SPECIAL)
+                yield max(first.start(), special + 1), address.end()
+    for unusual in _UNUSUAL_ADDRESSES:
+        for address in unusual.matches(text, text):
+            yield address.span()
+
+
+_IP_LABEL = proven(
     r"(?:\b(?:ip|ipv4|addr|address|host|gateway|dns|resolver|ping|ssh|telnet|connect(?:ed|ion)?|peer|bind|listen(?:ing|s)?"
     r"|login)\b|://)[^\n]{0,24}$",
     re.IGNORECASE,
 )
-_IP_TAIL = re.compile(r":\d{2,5}\b|/\d{1,2}\b")
-_VERSION_LABEL = re.compile(
+_IP_TAIL = proven(r":\d{2,5}\b|/\d{1,2}\b")
+_VERSION_LABEL = proven(
     r"(?:\b(?:versions?|releases?|section|chapter|build|rev|tag|v|python|driver|firmware)\.?|==|[<>~^!]=?|\w[-_])\s{0,2}v?$",
     re.IGNORECASE,
 )
-_VERSION_TAIL = re.compile(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
+_VERSION_TAIL = proven(r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])")
 _LOWEST_FIRST_OCTET = 10
 """Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
 _FEWEST_IPV6_GROUPS = 3
@@ -84,7 +105,7 @@ _IPV4_IN_IPV6 = Pattern(
 _IPV6_IN_BRACKETS = Pattern(
     "IPv6 in brackets", r"(?<=\[)(?<![\w)\]]\[)(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?=\](?::\d|/|\s|$))", 0.6
 )
-_DIGITS_BEFORE, _DIGITS_AFTER = re.compile(r"\d\.$"), re.compile(r"\.\d")
+_DIGITS_BEFORE, _DIGITS_AFTER = proven(r"\d\.$"), proven(r"\.\d")
 
 
 class IpAddressRecognizer(IpRecognizer):
@@ -134,21 +155,19 @@ def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address)
 
 
 _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"
-_LABELLED_SSN = re.compile(
+_LABELLED_SSN = proven(
     rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
 )
-_SSN = re.compile(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+_SSN = proven(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _LABELLED = (
-    ("PASSPORT", re.compile(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
+    ("PASSPORT", proven(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
     (
         "BANK_ACCOUNT",
-        re.compile(
-            rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I
-        ),
+        proven(rf"\b(?:(?:bank|checking|savings)\s)?(?:account|acct\.?){_NUMBER_IS}(?P<number>\d{{8,17}})(?!\w)", re.I),
     ),
     (
         "DRIVER_LICENSE",
-        re.compile(
+        proven(
             rf"\b(?:driver'?s?'?|driving)\s(?:licen[cs]e|permit){_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,14}})(?!\w)",
             re.I,
         ),

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from waystation.adapters.presidio.formats import Hit
+from waystation.patterns import proven
 
-_ISSUED = re.compile(
+_ISSUED = proven(
     r"""(?<![A-Za-z0-9])(?:
       sk-ant-[\w-]{8,}
     | sk-(?=[A-Za-z_-]{0,40}\d)[A-Za-z0-9_-]{20,}
@@ -18,7 +19,7 @@ _ISSUED = re.compile(
     | npm_[A-Za-z0-9]{30,} | pypi-[\w-]{50,} | rubygems_[0-9a-f]{40,} | dckr_(?:pat|oat)_[\w-]{20,}
     | (?:hf|api_org)_[A-Za-z0-9]{30,} | gsk_[A-Za-z0-9]{40,} | xai-[A-Za-z0-9]{40,} | pplx-[A-Za-z0-9]{32,}
     | r8_[A-Za-z0-9]{36,} | lsv2_(?:pt|sk)_[\w]{32,} | pa-[A-Za-z0-9_-]{40,}
-    | SG\.[\w-]{16,}\.[\w-]{16,} | key-[0-9a-f]{32}\b | SK[0-9a-f]{32}\b | [0-9a-f]{32}-us\d{1,2}\b
+    | SG\.[\w-]{16,100}+\.[\w-]{16,} | key-[0-9a-f]{32}\b | SK[0-9a-f]{32}\b | [0-9a-f]{32}-us\d{1,2}\b
     | do[opr]_v1_[0-9a-f]{40,} | shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32} | sq0(?:atp|csp|idp)-[\w-]{20,}
     | dapi[0-9a-f]{32}(?:-\d)?\b | dp\.(?:pt|st|ct|sa)\.[\w.-]{30,} | hv[sbr]\.[\w-]{20,}
     | [A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,} | gl(?:sa|c)_[\w=]{30,} | NRAK-[A-Z0-9]{27}\b | sntry[su]_[\w+/=]{30,}
@@ -26,15 +27,15 @@ _ISSUED = re.compile(
     | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | ATATT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
     | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,}
     | AGE-SECRET-KEY-1[0-9A-Z]{50,}
-    | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}
+    | eyJ[\w-]{8,4000}+\.[\w-]{8,4000}+\.[\w-]{8,}
     | \$(?:1|2[abxy]|5|6|7|y|apr1|argon2(?:id?|d))\$[\w./$+=,-]{20,200} | pbkdf2_\w{3,10}\$\d{1,9}\$[\w./$+=]{20,200}
     )
     | (?:(?<=/bot)|(?<![A-Za-z0-9]))\d{8,10}:AA[\w-]{32,36}(?![\w-])                  # a bot of Telegram
     """,
     re.VERBOSE,
 )
-_HOOK_ADDRESS = re.compile(
-    r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d+/)"
+_HOOK_ADDRESS = proven(
+    r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d{1,30}/)"
     r"(?P<secret>[\w/-]{16,200})"
 )
 

@@ -2,15 +2,16 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from waystation.adapters.presidio.found import NAME_TYPES, SECRET, Found
 from waystation.domain.redaction import PLACEHOLDER
+from waystation.patterns import proven
 
-_REFERENCES = re.compile(
+_REFERENCES = proven(
     r"""
-      \[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]*:))                            # not [2001:db8::1]
+      \[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,80}:))                           # not [2001:db8::1]
       [^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
     | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
     | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
@@ -19,12 +20,12 @@ _REFERENCES = re.compile(
     """,
     re.VERBOSE,
 )
-_CODE = re.compile(
+_CODE = proven(
     r"""
       `[^`\n]{1,200}`
     | \b[a-z][a-z0-9+.-]{1,20}://[^\s<>"']{1,500}
     | (?<![\w<])(?:~|\.{1,2})?(?:/[\w.@+-]{1,200}){1,40}/?
-    | \b[\w-]{1,100}(?:[./][\w-]{1,100}){0,20}\.[a-z][a-z0-9]{0,5}\b
+    | (?<![\w-])-*+\b[\w-]{1,100}(?:[./][\w-]{1,100}){0,20}\.[a-z][a-z0-9]{0,5}\b
     """,
     re.VERBOSE,
 )
@@ -44,6 +45,13 @@ class KeptStretches:
     def _code(self) -> "_Stretches":
         return _Stretches(match.span() for match in _CODE.finditer(self._text))
 
+    def between(self, start: int, end: int) -> Iterator[Found]:
+        """What is no placeholder of this stretch, as secrets."""
+        for first, last in (*self._placeholders.within(start, end), (end, end)):
+            if start < first:
+                yield Found(SECRET, start, first, 1.0)
+            start = max(start, last)
+
     def cover(self, find: Found, *, though_a_reference: bool = False) -> bool:
         """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
         if self._placeholders.touch(find):
@@ -57,6 +65,11 @@ class _Stretches:
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
         self._spans = list(spans)
         self._starts = [start for start, _ in self._spans]
+
+    def within(self, start: int, end: int) -> Sequence[tuple[int, int]]:
+        """The stretches that begin or end there."""
+        first = max(0, bisect_right(self._starts, start) - 1)
+        return [span for span in self._spans[first : bisect_right(self._starts, end - 1)] if span[1] > start]
 
     def touch(self, find: Found) -> bool:
         last = bisect_right(self._starts, find.end - 1) - 1

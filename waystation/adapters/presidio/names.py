@@ -4,24 +4,25 @@ What goes: anything in code or glued to it, lower-case words, acronyms, CamelCas
 words that the same text also uses in lower case. A name of a person that looks like one of these stays in the text.
 """
 
-import re
 from dataclasses import replace
 from functools import cached_property
 
 from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.vocabulary import NAMES_THAT_ARE_WORDS, TECHNOLOGY
+from waystation.patterns import proven
 
-_LAST_OF_NAME = re.compile(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
-_WORD = r"[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*\.?"
-_SHAPE = re.compile(rf"(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}")
-_WORD_OF_A_NAME = re.compile(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]+)(?![\w(@/\\`])")
-_WORDS = re.compile(r"[^\W\d_]+")
-_LOWER_WORD = re.compile(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
-_CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2,}[a-z]")
-_NAME_WITH_INNER_CAPITAL = re.compile(r"(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+")
-_GLUED_BEFORE = re.compile(r"[`_/\\.@#$~-]$|\w$")
-_GLUED_AFTER = re.compile(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+_A_PARTICLE = proven(rf"\A{_PARTICLE}\Z")
+_WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
+_SHAPE = proven(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}\Z")
+_WORD_OF_A_NAME = proven(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]++)(?![\w(@/\\`])")
+_WORDS = proven(r"[^\W\d_]+")
+_LOWER_WORD = proven(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
+_CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
+_GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
+_GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
 
 
 class NameFilter:
@@ -44,7 +45,7 @@ class NameFilter:
         end = cut.start() if cut else find.end
         name = self._text[find.start : end].rstrip()
         end = find.start + len(name)
-        if not _SHAPE.fullmatch(name) or self._is_glued(find.start, end) or self._is_junk(name):
+        if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
         return replace(find, end=end)
 
@@ -53,10 +54,10 @@ class NameFilter:
         return before is not None or _GLUED_AFTER.match(self._text, end) is not None
 
     def _is_junk(self, name: str) -> bool:
-        words = [word for word in _WORDS.findall(name) if not re.fullmatch(_PARTICLE, word)]
+        words = [word for word in _WORDS.findall(name) if not _A_PARTICLE.match(word)]
         if len(name) < 3 or all(word.isupper() for word in words):
             return True
-        if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.fullmatch(word) for word in words):
+        if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.match(word) for word in words):
             return True
         lower = {word.lower() for word in words}
         return bool(lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS)) or lower <= self._lower_words

@@ -1,6 +1,5 @@
 """National ids by country: Presidio's recognisers, held to a label or to a form that nothing else has."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -36,8 +35,9 @@ from presidio_analyzer.predefined_recognizers import (
     ZaIdNumberRecognizer,
 )
 
-from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
+from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
 from waystation.adapters.presidio.identifiers import SocialSecurityRecognizer
+from waystation.patterns import proven
 
 
 class _Form(NamedTuple):
@@ -85,13 +85,13 @@ _FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 COUNTRIES = frozenset(_FORMS) | {"us"}
 DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 
-_LABEL_REACH = 60
+
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
-_WHOLE = re.compile(r"[^\W_]|[-_.](?=\w)")
-_GROUPS = re.compile(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
-_BETWEEN_GROUPS = re.compile(r"[ .\-/]")
-_ANY_DIGIT = re.compile(r"\d")
+_WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
+_GROUPS = proven(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
+_BETWEEN_GROUPS = proven(r"[ .\-/]")
+_ANY_DIGIT = proven(r"\d")
 
 
 def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:
@@ -151,7 +151,7 @@ class IdRecognizer(FormatRecognizer):
                 return
 
     def _is_labelled(self, text: str, start: int) -> bool:
-        return self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
+        return self._label.search(text, max(0, start - LABEL_REACH), start) is not None
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:

@@ -1,10 +1,14 @@
 """Recognisers and exceptions of your own, from a YAML file in Presidio's form.
 
-A pattern that takes too long on a text stops that text: Presidio would skip the pattern and let the text pass.
+Where RE2 reads a pattern, and means by it what `regex` means, it is asked: its time is linear. Else `regex` is, with a
+time limit and without the interpreter's lock. A pattern that takes too long on a text stops that text: Presidio would
+skip the pattern and let the text pass.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,15 +25,20 @@ from pydantic import (
     model_validator,
 )
 
-from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
+from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
 from waystation.domain.errors import BadInput, TextNotRedacted
+from waystation.patterns import Linear, proven
 
+_LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
 FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
 """Presidio's for recognisers from a file; `(?-i:…)` inside a pattern heeds case."""
 SECONDS_PER_CHUNK = 2.0
+_BRACES_OF_REGEX = proven(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
+"""`{,3}` and `{e<=1}`, which RE2 takes for the characters themselves."""
+_SPACES_OF_REGEX = frozenset("\v\x1c\x1d\x1e\x1f")
 CLEAR_SCORE = 0.4
 """A pattern under this counts only behind one of the context words."""
-_LABEL_REACH = 60
+
 _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -131,6 +140,45 @@ class OwnRules:
 NO_RULES = OwnRules()
 
 
+class OwnRegex:
+    """A pattern of somebody's own, on the engine that suits the text.
+
+    RE2 knows no lookarounds, and letters and digits of ASCII alone; for what it cannot read there is `regex`.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._any = regex.compile(source, FLAGS)
+        self._linear = _linear(source)
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where it matches, but for where nothing is. Raises TimeoutError."""
+        if self._linear and _means_the_same(text):
+            found = [match.span() for match in self._linear.finditer(text)]
+        else:
+            found = [match.span() for match in self._any.finditer(text, timeout=SECONDS_PER_CHUNK)]
+        return [(start, end) for start, end in found if start < end]
+
+    def fits(self, value: str) -> bool:
+        """Whether the whole value matches. Raises TimeoutError."""
+        if self._linear and _means_the_same(value):
+            return self._linear.fullmatch(value) is not None
+        return self._any.fullmatch(value, timeout=SECONDS_PER_CHUNK) is not None
+
+
+_own_regex = cache(OwnRegex)
+
+
+def _linear(source: str) -> Linear | None:
+    try:
+        return None if _BRACES_OF_REGEX.search(source) else Linear(source, _LINEAR_FLAGS)
+    except ValueError:
+        return None
+
+
+def _means_the_same(text: str) -> bool:
+    return text.isascii() and _SPACES_OF_REGEX.isdisjoint(text)
+
+
 class OwnRecognizer(FormatRecognizer):
     """Finds what one recogniser of the file describes."""
 
@@ -142,17 +190,26 @@ class OwnRecognizer(FormatRecognizer):
         self._label = label_before(kind.context) if kind.context else None
         listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
         written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
-        self._patterns = [(regex.compile(pattern, FLAGS), score) for pattern, score in (*written, *listed)]
+        self._patterns = [(OwnRegex(pattern), score) for pattern, score in (*written, *listed)]
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
         for pattern, score in self._patterns:
-            for start, end in _spans(pattern, text, self._kind.name):
+            for start, end in self._spans(pattern, text):
                 if score >= CLEAR_SCORE or self._is_labelled(text, start):
                     yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
 
+    def _spans(self, pattern: "OwnRegex", text: str) -> list[tuple[int, int]]:
+        try:
+            return pattern.spans(text)
+        except TimeoutError:
+            raise TextNotRedacted(
+                f"the recogniser {self._kind.name!r} of your own took over {SECONDS_PER_CHUNK:g} s for one stretch of "
+                "text: simplify its pattern, where repetitions stand inside repetitions"
+            ) from None
+
     def _is_labelled(self, text: str, start: int) -> bool:
-        return self._label is not None and self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
+        return self._label is not None and self._label.search(text, max(0, start - LABEL_REACH), start) is not None
 
 
 def read_own_rules(path: Path) -> OwnRules:
@@ -206,20 +263,9 @@ def _any_of(words: Sequence[str]) -> str:
     return rf"(?<!\w)(?:{alternatives})(?!\w)"
 
 
-def _spans(pattern: regex.Pattern[str], text: str, name: str) -> list[tuple[int, int]]:
-    try:
-        found = [match.span() for match in pattern.finditer(text, timeout=SECONDS_PER_CHUNK)]
-    except TimeoutError:
-        raise TextNotRedacted(
-            f"the recogniser {name!r} of your own took over {SECONDS_PER_CHUNK:g} s for one stretch of text: simplify "
-            "its pattern, where repetitions stand inside repetitions"
-        ) from None
-    return [(start, end) for start, end in found if start < end]
-
-
 def _fits(pattern: str, value: str) -> bool:
     try:
-        return regex.fullmatch(pattern, value, FLAGS, timeout=SECONDS_PER_CHUNK) is not None
+        return _own_regex(pattern).fits(value)
     except TimeoutError:
         raise TextNotRedacted(
             f"a pattern under `allow` took over {SECONDS_PER_CHUNK:g} s for one value: simplify it"

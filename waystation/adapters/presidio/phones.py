@@ -7,27 +7,28 @@ import phonenumbers
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.labels import PHONE, lower
+from waystation.patterns import proven
 
 _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
 _FEWEST_DIGITS, _MOST_DIGITS = 7, 15
 
-_INTERNATIONAL = re.compile(
+_INTERNATIONAL = proven(
     r"(?<![\w+])(?:\((?:\+|00)[1-9]\d{0,2}\)|(?:\+|00(?=[1-9]))\d{1,3})[ .\-/]?(?:\(\d{1,5}\)[ .\-/]?)?"
     r"\d{1,12}(?:[ .\-/]\d{2,10}){0,5}(?![\w]|[.-]\d)"
 )
-_BRACKETED = re.compile(r"(?<![\w.])(?:1[ .-]?)?\((?:\d{3}|0\d{2,5})\)[ -]?\d{3,4}[ .-]?\d{3,5}(?![\w]|[.-]\d)")
-_NORTH_AMERICAN = re.compile(r"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{2}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
-_SPACED = re.compile(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
-_TRUNK_ZERO = re.compile(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
-_PAIRS = re.compile(r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.:/-]\d| \d)")
-_LABELLED = re.compile(PHONE)
-_AFTER_LABEL = re.compile(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
-_OTHER_LABEL = re.compile(
+_BRACKETED = proven(r"(?<![\w.])(?:1[ .-]?)?\((?:\d{3}|0\d{2,5})\)[ -]?\d{3,4}[ .-]?\d{3,5}(?![\w]|[.-]\d)")
+_NORTH_AMERICAN = proven(r"(?<![\w.+/-])(?:1[ .-])?[02-9]\d{2}([.-])\d{3}\1\d{4}(?![\w]|[./-]\d)")
+_SPACED = proven(r"(?<![\w.,:+/-])(?<!\d )[2-9]\d{2} [2-9]\d{2} \d{4}(?![\w]|[.,:/-]\d| \d)")
+_TRUNK_ZERO = proven(r"(?<![\w.,:+/-])(?<!\d )0\d{1,4}(?:[ /-]\d{3,8}){1,3}(?![\w]|[.,:/-]\d| \d)")
+_PAIRS = proven(r"(?<![\w.:+/-])(?<!\d )0[1-9](?:([ .])\d{2})(?:\1\d{2}){3}(?![\w]|[.:/-]\d| \d)")
+_LABELLED = proven(PHONE)
+_AFTER_LABEL = proven(r"[^\d\n+(]{0,20}(?P<number>\(?\d[\d ().\-/]{4,20}\d)(?![\w]|[.-]\d)")
+_OTHER_LABEL = proven(
     r"\b(?:order|invoice|ticket|case|ref|reference|isbn|issn|sku|part|serial|lines?|pages?|rows?|columns?|bytes|items|records|offsets?|version|build|commit)"
     r"\b[\s:#.]{0,3}(?:(?:no|number|id)\b[\s:#.]{0,3})?$",
     re.IGNORECASE,
 )
-_DATE = re.compile(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
+_DATE = proven(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)")
 
 
 class PhoneFormatRecognizer(FormatRecognizer):

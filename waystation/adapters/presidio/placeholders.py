@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 
 from waystation.adapters.presidio.folding import folded, without_unseen
+from waystation.patterns import proven
 
 SHORT_TYPES = MappingProxyType(
     {
@@ -34,8 +35,8 @@ SHORT_TYPES = MappingProxyType(
 _HEX_DIGITS = 12
 _VERBATIM = frozenset({"SECRET", "WALLET"})
 _WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
-_AT, _DOT = (re.compile(rf"\s?[\[(]\s?{word}\s?[\])]\s?", re.IGNORECASE) for word in ("at", "dot"))
-_NO_LETTER_OR_DIGIT = re.compile(r"[\W_]+")
+_AT, _DOT = (proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?", re.IGNORECASE) for word in ("at", "dot"))
+_NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
 
 
 def placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:

@@ -1,15 +1,15 @@
 """Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing."""
 
-import re
 from collections.abc import Iterator
 
 from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.vocabulary import PLACES
+from waystation.patterns import proven
 
 _SCORE = 0.5
 """Under the language model's: `Florence` and `Austin` are people where it says so."""
 _MOST_WORDS = 4
-_CAPITALISED = re.compile(r"(?<!\w)[^\W\d_a-z][^\W\d_]*(?:['’-][^\W\d_]+)*")
+_CAPITALISED = proven(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
 
 
 def known_places(text: str, start: int, end: int) -> Iterator[Found]:

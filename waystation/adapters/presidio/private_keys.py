@@ -8,31 +8,33 @@ import re
 from collections.abc import Iterator, Sequence
 
 from waystation.adapters.presidio.formats import Hit
+from waystation.patterns import proven
 
 Span = tuple[int, int]
-_MARKER = re.compile(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
-_PRIVATE = re.compile(r"(?:.* )?PRIVATE KEY(?: BLOCK)?")
+_MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
+_PRIVATE = proven(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
 _REACH = 40_000
 """Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
-_LINE = re.compile(r"(?:\\[nr])*(?P<line>(?:(?!\\[nr])[^\r\n])+)")
-_A_CHARACTER = re.compile(r"[^\W_]")
-_BETWEEN = re.compile(r"(?:\s|\\[nr])*")
+_LINE = proven(r"(?:\\[nr])++|(?P<line>(?:[^\r\n\\]++|\\(?![nr]))++)")
+_A_CHARACTER = proven(r"[^\W_]")
+_BETWEEN = proven(r"(?:\s++|\\[nr])*+")
 _CHARACTERS = "[A-Za-z0-9+/=]"
 _AFTER = r"[\"'`,;|+*\\\s]{0,12}\Z"
-_BODY = re.compile(
-    rf"(?<!{_CHARACTERS})(?P<key>(?:{_CHARACTERS}{{40,}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}})"
-    rf"(?: {_CHARACTERS}+)*){_AFTER}"
+_WORDS = proven(rf"{_CHARACTERS}++(?: {_CHARACTERS}++)*+")
+_ENDS = proven(_AFTER)
+_LONG_WORD = proven(
+    rf"(?<!{_CHARACTERS})(?:{_CHARACTERS}{{40}}|(?=[A-Za-z+/=]{{0,38}}\d){_CHARACTERS}{{16,39}}(?!{_CHARACTERS}))"
 )
-_TAIL = re.compile(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_CUT_OFF = re.compile(rf"[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_NO_BODY = re.compile(r"[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*")
+_TAIL = proven(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_CUT_OFF = proven(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
+_NO_BODY = proven(r"\A(?:[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*)\Z")
 """Lines that may stand in the block beside the key: empty ones, and headers."""
 
 
 def private_keys(text: str) -> Iterator[Hit]:
     """Every private key, as one secret where only white space is between its lines, else line by line."""
     markers = list(_MARKER.finditer(text))
-    private = [number for number, marker in enumerate(markers) if _PRIVATE.fullmatch(marker["of"])]
+    private = [number for number, marker in enumerate(markers) if _PRIVATE.match(marker["of"])]
     body = {span for number in private for span in _beside(text, markers, number)}
     for start, end in _joined(text, body, [markers[number].span() for number in private]):
         yield Hit("SECRET", start, end, 1.0)
@@ -53,9 +55,9 @@ def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
     lines = [
         (line["line"], line.start("line"))
         for line in _LINE.finditer(text, start, end)
-        if _A_CHARACTER.search(line["line"])
+        if line["line"] and _A_CHARACTER.search(line["line"])
     ]
-    if lines and end < len(text) and lines[-1][1] + len(lines[-1][0]) == end and not _BODY.search(lines[-1][0]):
+    if lines and end < len(text) and lines[-1][1] + len(lines[-1][0]) == end and not _body(lines[-1][0]):
         lines.pop()
     return lines
 
@@ -63,21 +65,33 @@ def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
 def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[Span]:
     """From the marker on, up to the first line that is none of a key."""
     for number, (line, offset) in enumerate(lines):
-        found = _BODY.search(line) or _short(lines, number)
+        found = _body(line) or _short(lines, number)
         if found:
-            yield offset + found.start("key"), offset + found.end("key")
-        elif not _NO_BODY.fullmatch(line):
+            yield offset + found[0], offset + found[1]
+        elif not _NO_BODY.match(line):
             return
 
 
-def _short(lines: Sequence[tuple[str, int]], number: int) -> re.Match[str] | None:
+def _body(line: str) -> Span | None:
+    """Where a line ends in words of a key, from the first that is long enough to be one."""
+    words = None
+    for words in _WORDS.finditer(line):  # noqa: B007 - the last ones
+        pass
+    if not words or not _ENDS.match(line, words.end()):
+        return None
+    first = _LONG_WORD.search(line, *words.span())
+    return (first.start(), words.end()) if first else None
+
+
+def _short(lines: Sequence[tuple[str, int]], number: int) -> Span | None:
     """The last line of a key, at the marker of its end; or what is left of a line where the text is cut off."""
     line = lines[number][0]
-    if number == 0 and len(lines) > 1 and _BODY.search(lines[1][0]):
-        return None if _NO_BODY.fullmatch(line) else _TAIL.search(line)
-    if number == len(lines) - 1 and number and _BODY.search(lines[number - 1][0]):
-        return _CUT_OFF.match(line)
-    return None
+    found = None
+    if number == 0 and len(lines) > 1 and _body(lines[1][0]):
+        found = None if _NO_BODY.match(line) else _TAIL.search(line)
+    elif number == len(lines) - 1 and number and _body(lines[number - 1][0]):
+        found = _CUT_OFF.match(line)
+    return found.span("key") if found else None
 
 
 def _joined(text: str, body: set[Span], markers: Sequence[Span]) -> Iterator[Span]:

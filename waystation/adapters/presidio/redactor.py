@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from waystation.adapters.presidio.cache import RedactionCache
 from waystation.adapters.presidio.children import Children
@@ -11,8 +12,8 @@ from waystation.adapters.presidio.folding import views_of
 from waystation.adapters.presidio.found import Found, without_overlaps
 from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.search import Chunk, Finds, PresidioSearch, SearchedText, masked
-from waystation.domain.errors import RedactionFailed
+from waystation.adapters.presidio.search import MOST_ROUNDS, Chunk, Finds, PresidioSearch, SearchedText, all_of, masked
+from waystation.domain.errors import RedactionFailed, TextNotRedacted
 from waystation.domain.privacy import Place, Policy, Treatment, treatment
 from waystation.domain.redaction import Redacted, Span, with_placeholders
 
@@ -88,15 +89,23 @@ class PresidioRedactor:
 
     async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Finds:
         """What is to be replaced, in places of the text, however it is read."""
+        found, rest = Finds([], frozenset()), text
+        for _ in range(MOST_ROUNDS):
+            fresh, ways = await self._found_in_views(rest, wanted, limit)
+            found = found.and_also(fresh)
+            if ways == 1 or not fresh.finds:
+                return found
+            # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
+            rest = await self._lane.run(partial(_masked, rest, fresh.finds), limit)
+        raise TextNotRedacted(f"each of {MOST_ROUNDS} readings found more than the one before: it was made for that")
+
+    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> tuple[Finds, int]:
+        """What is found in every way to read the text, and how many there are."""
         views = await self._lane.run(lambda: list(views_of(text)), limit)
         found = Finds([], frozenset())
         for view in views:
             found = found.and_also((await self._found_in(view.text, wanted, limit)).seen_in(view))
-        if len(views) > 1 and found.finds:
-            # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
-            rest = masked(text, without_overlaps(text, found.finds))
-            found = found.and_also(await self._found(rest, wanted, limit))
-        return found
+        return found, len(views)
 
     async def _found_in(self, text: str, wanted: Treatment, limit: TimeLimit) -> Finds:
         whole, chunks = await self._lane.run(lambda: (self._search.whole(text, wanted), list(chunk_spans(text))), limit)
@@ -107,13 +116,13 @@ class PresidioRedactor:
     async def _found_here(self, text: str, chunks: Sequence[Chunk], wanted: Treatment, limit: TimeLimit) -> Finds:
         """In batches, so that a long text lets shorter ones in between."""
         searched = await self._lane.run(lambda: SearchedText(text), limit)
-        found = Finds([], frozenset())
-        for first in range(0, len(chunks), _BATCH_CHUNKS):
-            batch = chunks[first : first + _BATCH_CHUNKS]
-            found = found.and_also(
-                await self._lane.run(lambda batch=batch: self._search.finds(searched, batch, wanted), limit)
+        found = [
+            await self._lane.run(
+                partial(self._search.finds, searched, chunks[first : first + _BATCH_CHUNKS], wanted), limit
             )
-        return found
+            for first in range(0, len(chunks), _BATCH_CHUNKS)
+        ]
+        return all_of(found)
 
     def _replace(self, text: str, finds: Iterable[Found], tenant: str) -> Redacted:
         spans = tuple(
@@ -127,3 +136,7 @@ class PresidioRedactor:
             for find in without_overlaps(text, finds)
         )
         return with_placeholders(text, spans)
+
+
+def _masked(text: str, finds: Iterable[Found]) -> str:
+    return masked(text, without_overlaps(text, finds))

@@ -1,7 +1,6 @@
 """What Presidio finds in chunks of a text, without what must stay and without junk."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -20,12 +19,15 @@ from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.adapters.presidio.signed import signed
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
+from waystation.patterns import proven
 
 _MASK = "\ufffc"
-_SEPARATOR = re.compile(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
+_SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
 """Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
+MOST_ROUNDS = 3
+"""In which a chunk is searched. In 7,000 documents and pieces of them, none found anything after the first."""
 Chunk = tuple[int, int]
 
 
@@ -52,6 +54,14 @@ class Finds(NamedTuple):
     def seen_in(self, view: View) -> "Finds":
         """The same, in places of the text that the view is of."""
         return Finds([_between(find, *view.back(find.start, find.end)) for find in self.finds], self.not_sought)
+
+
+def all_of(several: Iterable[Finds]) -> Finds:
+    """All of them together."""
+    together = list(several)
+    return Finds(
+        [find for one in together for find in one.finds], frozenset().union(*(one.not_sought for one in together))
+    )
 
 
 class PresidioSearch:
@@ -89,23 +99,28 @@ class PresidioSearch:
 
         What was found is masked and its chunk searched again until nothing more comes: next to another number a phone
         number may look like part of a table, next to a placeholder it does not. So redacting twice changes nothing.
+        A chunk in which each find uncovers one more was made for that: what is left of it goes as a whole.
         """
         finds: list[Found] = []
         pieces = [(start, searched.text[start:end]) for start, end in chunks]
-        while pieces:
+        for _ in range(MOST_ROUNDS):
             searched_again: list[tuple[int, str]] = []
             for offset, piece in pieces:
-                fresh = [
-                    hit
-                    for hit in self._formats_in(piece, secrets_only=secrets_only)
-                    if _MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
-                ]
-                if fresh:
-                    found = without_overlaps(piece, fresh)
+                found = self._formats_of(searched, offset, piece, secrets_only=secrets_only)
+                if found:
                     finds += [_moved(hit, offset) for hit in found]
                     searched_again.append((offset, masked(piece, found)))
             pieces = searched_again
-        return finds
+        return finds + [rest for offset, piece in pieces for rest in searched.kept.between(offset, offset + len(piece))]
+
+    def _formats_of(self, searched: SearchedText, offset: int, piece: str, *, secrets_only: bool) -> tuple[Found, ...]:
+        """What counts in a piece, in places of it, and was not found in it before."""
+        fresh = (
+            hit
+            for hit in self._formats_in(piece, secrets_only=secrets_only)
+            if _MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
+        )
+        return without_overlaps(piece, fresh)
 
     def names(self, searched: SearchedText, chunks: Sequence[Chunk]) -> Finds:
         """Names of people and places, in the languages that have a model.
@@ -188,8 +203,11 @@ def _between(find: Found, start: int, end: int) -> Found:
 
 def masked(piece: str, finds: Sequence[Found]) -> str:
     """The piece with its finds blotted out at the same length, and looking like placeholders from outside."""
+    parts: list[str] = []
+    position = 0
     for find in finds:
         length = find.end - find.start
         blot = f"<{_MASK * (length - 2)}>" if length > 2 else _MASK * length
-        piece = piece[: find.start] + blot + piece[find.end :]
-    return piece
+        parts += (piece[position : find.start], blot)
+        position = find.end
+    return "".join((*parts, piece[position:]))

@@ -16,8 +16,9 @@ from waystation.adapters.presidio.private_keys import private_keys
 from waystation.adapters.presidio.sql import inserted
 from waystation.adapters.presidio.structures import structured
 from waystation.adapters.presidio.tables import in_columns
+from waystation.patterns import proven
 
-_LIKELY = re.compile(
+_LIKELY = proven(
     r"(?:\b|_)(?:secrets?|tokens?|keys?|credentials?|passwords?|passphrase|pat)\b[^\n]{0,40}?"
     r"(?<![\w/.@-])(?P<secret>(?=[\w+/=-]{0,60}\d)[A-Za-z0-9+/=_-]{20,200})(?![\w@.-])",
     re.IGNORECASE,

@@ -6,33 +6,38 @@ from collections.abc import Iterator
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, PASSWORD
 from waystation.adapters.presidio.stand_ins import is_stand_in
+from waystation.patterns import proven
 
 _SECRET_NAME = rf"(?:[\w .:-]{{0,40}}?(?:{PASSWORD}|{ACCESS}|secret|token|credential|passwort)|pass|pw|pin|cvv|cvc)"
-_MANIFEST = re.compile(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
-_SECRET_FIELDS = re.compile(r"^([ \t]*)(?:data|stringData):[ \t]*\n((?:\1[ \t]+[^\n]*(?:\n|\Z))+)", re.MULTILINE)
-_FIELD = re.compile(
-    r"^[ \t]+[\"']?[\w.-]+[\"']?:[ \t]*[\"']?(?P<secret>[^\s\"'|>][^\n\"']*?)[\"']?[ \t]*$", re.MULTILINE
+_MANIFEST = proven(r"^kind:[ \t]*[\"']?(?:Sealed)?Secret[\"']?[ \t]*$", re.MULTILINE)
+_SECRET_FIELDS = proven(
+    r"^([ \t]*+)(?:data|stringData):[ \t]*+\n(?P<fields>(?>\1[ \t][^\n]*+(?:\n|\Z))++)", re.MULTILINE
 )
-_ELEMENT = re.compile(
+_FIELD = proven(
+    r"^[ \t]++[\"']?[\w.-]++[\"']?:[ \t]*+[\"']?(?P<secret>[^\s\"'|>][^\n\"']*+)(?P<end>[\"']?)[ \t]*+$", re.MULTILINE
+)
+_ELEMENT = proven(
     rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,
 )
-_NAMED = re.compile(
+_NAMED = proven(
     rf"\b(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?{_SECRET_NAME}\\?[\"']?[\s,]{{1,40}}\\?[\"']?value\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}"
     r"(?P<quote>\\?[\"']?)(?P<secret>(?:(?!(?P=quote)[\s,/>}])[^\n<>]){1,400})(?P=quote)",
     re.IGNORECASE,
 )
-_QUOTED = r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}')"
+_QUOTED = r"(?:\"[^\"\n]{1,200}+\"|'[^'\n]{1,200}+')"
 _PASSWORDS = r"(?:passwords|passphrases|passcodes|passw[oö]rter|contraseñas)\\?[\"']?\s?[:=]"
-_IN_BRACKETS = re.compile(
-    rf"{_PASSWORDS}\s?\[(?P<items>(?:\s*(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}})\s*,?){{1,200}})\]", re.IGNORECASE
-)
-_UNDER_EACH_OTHER = re.compile(
-    rf"{_PASSWORDS}[ \t]*\n(?P<items>(?:[ \t]*-[ \t]+(?:{_QUOTED}|[^\s\"'#:]{{1,200}})[ \t]*(?:\n|\Z)){{1,500}})",
+_IN_BRACKETS = proven(
+    rf"{_PASSWORDS}\s?\[(?P<items>(?>\s{{0,200}}+(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}}+)\s{{0,200}}+,?){{1,200}}+)\]",
     re.IGNORECASE,
 )
-_ITEM = re.compile(r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]+)(?P=quote)|(?P<bare>[^\s\"',-][^\s\"',]*)")
-_SET_BY_NAME = re.compile(
+_UNDER_EACH_OTHER = proven(
+    rf"{_PASSWORDS}[ \t]{{0,200}}+\n(?P<items>"
+    rf"(?>[ \t]{{0,200}}+-[ \t]{{1,200}}+(?:{_QUOTED}|[^\s\"'#:]{{1,200}}+)[ \t]{{0,200}}+(?:\n|\Z)){{1,500}}+)",
+    re.IGNORECASE,
+)
+_ITEM = proven(r"(?P<quote>[\"'])(?P<quoted>[^\"'\n]++)(?P=quote)|(?P<bare>[^\s\"',-][^\s\"',]*+)")
+_SET_BY_NAME = proven(
     rf"(?:set|put|add|append|update|with)\w{{0,20}}\(\s?[\"'](?P<name>{_SECRET_NAME})[\"'],\s?(?P<quote>[\"'])"
     r"(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)",
     re.IGNORECASE,
@@ -64,5 +69,6 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _manifest(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for fields in _SECRET_FIELDS.finditer(text, start, end):
-        for field in _FIELD.finditer(text, *fields.span(2)):
-            yield field.span("secret")
+        for field in _FIELD.finditer(text, *fields.span("fields")):
+            secret = field["secret"] if field["end"] else field["secret"].rstrip(" \t")
+            yield field.start("secret"), field.start("secret") + len(secret)

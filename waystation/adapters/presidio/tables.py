@@ -4,32 +4,35 @@ long.
 
 import re
 from collections.abc import Generator, Iterator, Sequence
+from itertools import accumulate
 from types import MappingProxyType
 from typing import NamedTuple
 
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, CARD, KEY, PASSWORD, PHONE, lower
 from waystation.adapters.presidio.stand_ins import UNLIKE_A_WORD, is_stand_in
+from waystation.patterns import proven
 
 _NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
-_HEADING = re.compile(
-    rf"[\"'*_`\s]*(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
-    rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)[\"'*_`\s]*"
+_HEADING = proven(
+    rf"\A(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
+    rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)\Z"
 )
-_ANY_NAME = re.compile(
+_ANY_NAME = proven(
     rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?|pass[ _-]word)\b|{ACCESS}|{KEY}"
     r"|phone|fax|mobil|telef|\btel\b|handy|card|kart"
 )
+_AROUND_A_NAME = "\"'*_` \t\r\n"
 _SEPARATORS = "|\t;,"
-_FIELD_NAME = re.compile(r"\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*")
+_FIELD_NAME = proven(r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*)\Z")
 """Two words count where no blank is before them, as there is behind a comma of a sentence."""
-_RULE = re.compile(r"[\s|:+=-]+")
-_CODE = re.compile(r"\d{3,8}")
-_LEAST_KEY = re.compile(rf"(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}", re.IGNORECASE)
-_PHONE = re.compile(r"(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d")
+_RULE = proven(r"\A[\s|:+=-]+\Z")
+_CODE = proven(r"\A\d{3,8}\Z")
+_LEAST_KEY = proven(rf"\A(?:(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD})\Z", re.IGNORECASE)
+_PHONE = proven(r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z")
 """A few digits without a sign may be a count, of calls from mobiles, say."""
-_CARD = re.compile(r"\d(?:[ -]?\d){12,18}")
-_ANYTHING = re.compile(r"(?=..)\S+(?: \S+){0,5}")
+_CARD = proven(r"\A\d(?:[ -]?\d){12,18}\Z")
+_ANYTHING = proven(r"\A(?=..)\S++(?: \S++){0,5}\Z")
 
 
 _FITS = MappingProxyType(
@@ -60,7 +63,8 @@ def in_columns(text: str) -> Iterator[Hit]:
             continue
         start, end = text.rfind("\n", 0, name.start()) + 1, _end_of_line(text, name.end())
         read = end
-        separator = next((mark for mark in _SEPARATORS if mark in text[start:end]), "")
+        line = text[start:end]
+        separator = next((mark for mark in _SEPARATORS if mark in line), "")
         columns = _columns(lowered[start:end], separator) if separator else []
         if columns and not _goes_on(text, start, separator):
             read = yield from _cells_below(text, (start, end), separator, columns)
@@ -73,9 +77,11 @@ def _end_of_line(text: str, position: int) -> int:
 
 def _columns(heading: str, separator: str) -> list[_Column]:
     names = heading.split(separator)
-    if separator in ",;" and not all(_FIELD_NAME.fullmatch(name) for name in names):
+    if separator in ",;" and not all(_FIELD_NAME.match(name) for name in names):
         return []
-    found = ((number, _HEADING.fullmatch(name.replace("_", " "))) for number, name in enumerate(names))
+    found = (
+        (number, _HEADING.match(name.strip(_AROUND_A_NAME).replace("_", " "))) for number, name in enumerate(names)
+    )
     return [_Column(number, *_FITS[name.lastgroup or ""]) for number, name in found if name]
 
 
@@ -96,15 +102,16 @@ def _cells_below(
         line = text[position:end]
         if line.count(separator) != parts:
             break
-        if not _RULE.fullmatch(line):
+        if not _RULE.match(line):
             yield from _cells(line.split(separator), columns, position)
         position = end + 1
     return position
 
 
 def _cells(cells: Sequence[str], columns: Sequence[_Column], position: int) -> Iterator[Hit]:
+    starts = list(accumulate((len(cell) + 1 for cell in cells), initial=position))
     for number, type_, fits in columns:
         value = cells[number].strip().strip("\"'`")
-        if fits.fullmatch(value) and not is_stand_in(value):
-            start = position + sum(len(cell) + 1 for cell in cells[:number]) + cells[number].index(value)
+        if fits.match(value) and not is_stand_in(value):
+            start = starts[number] + cells[number].index(value)
             yield Hit(type_, start, start + len(value), 0.9)

@@ -1,0 +1,87 @@
+"""How long redaction takes at worst: texts made to be slow, and random stretches of what is installed here.
+
+Secrets and identifiers alone: the language model, which finds names, takes its time for every text alike.
+"""
+
+import asyncio
+import json
+import random
+import sysconfig
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.budgets.tables import show
+from benchmarks.privacy.finders import KEY
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.privacy import Place
+
+SIZE = 100_000
+"""Characters of a pumped text; a stretch has at most as many."""
+STRETCHES, SEED = 10_000, 1
+MOST_SECONDS = 1.0
+SHOWN = 12
+_SUFFIXES = frozenset(
+    {".py", ".pyi", ".md", ".rst", ".txt", ".json", ".yaml", ".toml", ".html", ".js", ".csv", ".xml", ".sh"}
+)
+_LEAST_FILE = 500
+UNITS: Sequence[str] = json.loads(Path(__file__).with_name("units.json").read_text("utf-8"))
+"""Repeated to a whole text each: what patterns begin with, what they repeat, and what they never find an end of."""
+
+
+class Timed(NamedTuple):
+    """A text, by what it was made of, and its redaction in seconds of this process's computing."""
+
+    what: str
+    characters: int
+    seconds: float
+
+
+def pumped(size: int = SIZE) -> Iterator[tuple[str, str]]:
+    """Each unit again and again, in one line or as many as it has, with an end that spoils what began before it."""
+    for unit in UNITS:
+        yield repr(unit), (unit * (size // len(unit) + 1))[: size - 1] + "!"
+
+
+def stretches(count: int, seed: int) -> Iterator[tuple[str, str]]:
+    """Random ones, of random length, of the text files in this environment."""
+    folder = Path(sysconfig.get_paths()["purelib"])
+    files = sorted(
+        path for path in folder.rglob("*") if path.suffix in _SUFFIXES and _LEAST_FILE < path.stat().st_size < 10 * SIZE
+    )
+    drawn = random.Random(seed)
+    for _ in range(count):
+        path = drawn.choice(files)
+        text = path.read_text("utf-8", "replace")
+        start, length = drawn.randrange(len(text)), int(SIZE ** drawn.uniform(0.4, 1))
+        yield f"{path.relative_to(folder)}, from {start}", text[start : start + length]
+
+
+def timed(texts: Iterable[tuple[str, str]]) -> list[Timed]:
+    """The slowest first."""
+
+    async def all_of_them() -> list[Timed]:
+        with closing(PresidioRedactor(KEY)) as redactor:
+            await redactor.warm_up()
+            results = list[Timed]()
+            for what, text in texts:
+                start = time.process_time()
+                await redactor.redact([text], Place.TOOL_RESULT, "t")
+                results.append(Timed(what, len(text), time.process_time() - start))
+            return results
+
+    return sorted(asyncio.run(all_of_them()), key=lambda one: -one.seconds)
+
+
+def prove() -> None:
+    """Print the slowest. Raises AssertionError where one took over a second."""
+    for title, texts in (
+        (f"{len(UNITS)} pumped texts of {SIZE:,} characters", pumped()),
+        (f"{STRETCHES:,} stretches of installed packages, seed {SEED}", stretches(STRETCHES, SEED)),
+    ):
+        results = timed(texts)
+        rows = [(what, f"{characters:,}", f"{seconds:.2f}") for what, characters, seconds in results[:SHOWN]]
+        show(f"The slowest of {title}", ("text", "characters", "seconds"), rows)
+        assert results[0].seconds <= MOST_SECONDS, results[0]
