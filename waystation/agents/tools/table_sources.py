@@ -13,6 +13,7 @@ from waystation.agents.tools.tool import ToolRefused
 from waystation.domain.documents import marked_place, named, place_of
 from waystation.domain.errors import QueryRefused
 from waystation.domain.leg import RunRef
+from waystation.patterns import proven
 from waystation.ports import DocumentStore, Table, TableText
 
 MOST_CHARACTERS = 20_000_000
@@ -20,7 +21,7 @@ MOST_CHARACTERS = 20_000_000
 PARTS_NAMED = 20
 SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
 
-_WITH_LINES = re.compile(r"(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
+_WITH_LINES = proven(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
 
 
 def is_table(document: str) -> bool:
