@@ -30,7 +30,7 @@ _WRITTEN = proven(
     r"|[a-z]{2}\d{2}(?:[ -]?[a-z0-9]{4}){2,7}(?:[ -]?[a-z0-9]{1,3})?)(?![A-Za-z0-9])"
 )
 _IN_FOURS = proven(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
-_LAST_GROUP_WITH_DIGIT = proven(r"\A.*\d[A-Za-z0-9]*")
+_LAST_GROUP_WITH_DIGIT = proven(r"\A(?>.*\d)[A-Za-z0-9]*+")
 _ETHEREUM = proven(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 """Unlike `str.upper` it keeps the length of any text."""
