@@ -1,17 +1,180 @@
-"""Patterns that see foreign text: compiled here and nowhere else, so that one test can prove that each runs in linear time."""
+"""Patterns that see foreign text: compiled here and nowhere else, so that one test can prove each linear in time.
+
+- `proven`: the standard library's engine, for patterns of constant text in the product's own modules;
+- `linear`: RE2, which cannot backtrack;
+- `literals`, `transient`: for what is only known when it runs, such as names of people and of documents.
+
+A linter forbids `re`'s functions, `regex` and `re2` elsewhere. What no pattern is needed for is better done by the
+methods of strings.
+"""
 
 import re
-from typing import AnyStr
+from collections.abc import Callable, Iterable, Iterator
+from typing import final, overload
 
-PROVEN: list[re.Pattern[str] | re.Pattern[bytes]] = []
+import re2
+
+PROVEN: "list[re.Pattern[str] | re.Pattern[bytes]]" = []
 """Every pattern of the product that runs on the backtracking engine, in the order of import. The tests pump each."""
+LINEAR: "list[Linear]" = []
+"""Every pattern of the product that runs on RE2, in the order of import. The tests pump these, too: searching for each
+of many matches to the end of the text is quadratic on any engine."""
+_LINEAR_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
+_NOT_IN_UTF_8 = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
-def proven(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """A pattern of the standard library: for lookarounds, back references and Unicode word boundaries.
+@overload
+def proven(source: str, flags: int = 0) -> re.Pattern[str]: ...
+@overload
+def proven(source: bytes, flags: int = 0) -> re.Pattern[bytes]: ...
+def proven(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re.Pattern[bytes]:
+    r"""A pattern of the standard library, at the top of a module: for lookarounds, back references and Unicode's `\b`.
 
-    Its repetitions are bounded, possessive (`*+`) or atomic (`(?>…)`), so that the work from any position is bounded.
+    Its repetitions are bounded, possessive (`*+`) or atomic (`(?>…)`), or what follows cannot match within them, so
+    that the work from any position is bounded; and where a repetition has no bound, a search does not begin anew within
+    what it has passed (a lookbehind, `^`, or a beginning that does not recur).
     """
-    pattern = re.compile(source, flags)
-    PROVEN.append(pattern)
+    # Two calls, since a compiled pattern of either kind is no compiled pattern of one of them to the type checker.
+    if isinstance(source, str):
+        PROVEN.append(of_text := re.compile(source, flags))
+        return of_text
+    PROVEN.append(of_bytes := re.compile(source, flags))
+    return of_bytes
+
+
+def linear(source: str, flags: int = 0) -> "Linear":
+    """A pattern of RE2, at the top of a module. See `Linear` for what it does not know."""
+    pattern = Linear(source, flags)
+    LINEAR.append(pattern)
     return pattern
+
+
+def literals(words: Iterable[str], flags: int = 0) -> re.Pattern[str]:
+    """Any of these words, found as the first that fits in their order; without words it matches nothing.
+
+    The work at a position is bounded by the characters of all words.
+    """
+    return transient("|".join(map(re.escape, words)) or r"(?!)", flags)
+
+
+def transient(source: str, flags: int = 0) -> re.Pattern[str]:
+    """A pattern that is put together at run time, and is not kept for the tests: they pump what its maker makes.
+
+    It follows the rules of `proven`. Escaped words may begin like the gap before them: gaps are possessive and bounded.
+    """
+    return re.compile(source, flags)
+
+
+@final
+class Linear:
+    r"""A pattern of RE2: the work for a match is linear in the text, whatever the pattern; it may come from a setting.
+
+    Against `re`: no lookarounds and no back references; `\w \d \s \b` are ASCII's (write `[\p{L}\p{N}_]`, `\p{Nd}`);
+    `\s` has no `\v`; `$` without MULTILINE and `\z` are the very end; a bound is 1,000 at most. Large bounds of large
+    classes make programs that are slow. Positions are those of the text; a surrogate, which has no UTF-8, counts as
+    U+FFFD.
+    """
+
+    def __init__(self, source: str, flags: int = 0) -> None:
+        """Raises ValueError, naming the cause, for a source or a flag that RE2 does not know."""
+        if unknown := flags & ~sum(_LINEAR_FLAGS):
+            raise ValueError(f"RE2 has no {re.RegexFlag(unknown)!r}")
+        options = re2.Options()
+        options.log_errors = False
+        letters = "".join(letter for flag, letter in _LINEAR_FLAGS.items() if flags & flag)
+        prefix = f"(?{letters})" if letters else ""
+        self.pattern = source
+        self.flags = flags
+        try:
+            self._regexp = re2.compile(prefix + source, options)
+        except re2.error as error:
+            raise ValueError(f"RE2 cannot read {source!r}: {error}") from error
+        self.groupindex = self._regexp.groupindex
+        self.groups = self._regexp.groups
+
+    def search(self, text: str) -> "LinearMatch | None":
+        """The first match anywhere."""
+        return next(self.finditer(text), None)
+
+    def match(self, text: str) -> "LinearMatch | None":
+        """A match at the beginning."""
+        found = self._regexp.match(_encodable(text))
+        return LinearMatch(self, text, found) if found else None
+
+    def fullmatch(self, text: str) -> "LinearMatch | None":
+        """A match of the whole text."""
+        found = self._regexp.fullmatch(_encodable(text))
+        return LinearMatch(self, text, found) if found else None
+
+    def finditer(self, text: str) -> "Iterator[LinearMatch]":
+        """All matches that do not overlap, in order, each found when it is asked for."""
+        for found in self._regexp.finditer(_encodable(text)):
+            yield LinearMatch(self, text, found)
+
+    def sub(self, new: "str | Callable[[LinearMatch], str]", text: str) -> str:
+        r"""The text with each match replaced. A replacement that is text is taken as it is: there is no `\1`."""
+        parts: list[str] = []
+        end = 0
+        for found in self.finditer(text):
+            parts += (text[end : found.start()], new(found) if callable(new) else new)
+            end = found.end()
+        parts.append(text[end:])
+        return "".join(parts)
+
+    def split(self, text: str) -> list[str]:
+        """What stands between the matches. Groups are not in it."""
+        parts: list[str] = []
+        end = 0
+        for found in self.finditer(text):
+            parts.append(text[end : found.start()])
+            end = found.end()
+        return [*parts, text[end:]]
+
+
+@final
+class LinearMatch:
+    """One match: like `re.Match`, but that a group which took no part is empty, and begins at -1."""
+
+    __slots__ = ("_groupindex", "_spans", "string")
+
+    def __init__(self, pattern: Linear, string: str, found: "re2.Match") -> None:
+        self.string = string
+        self._groupindex = pattern.groupindex
+        self._spans = [found.span(group) for group in range(pattern.groups + 1)]
+
+    def span(self, group: int | str = 0) -> tuple[int, int]:
+        """Beginning and end of a group, by its number or name. Raises IndexError, KeyError."""
+        return self._spans[group if isinstance(group, int) else self._groupindex[group]]
+
+    def start(self, group: int | str = 0) -> int:
+        """Where a group begins."""
+        return self.span(group)[0]
+
+    def end(self, group: int | str = 0) -> int:
+        """Where a group ends."""
+        return self.span(group)[1]
+
+    def __getitem__(self, group: int | str) -> str:
+        start, end = self.span(group)
+        return self.string[start:end] if start >= 0 else ""
+
+    def groups(self) -> tuple[str, ...]:
+        """All groups."""
+        return tuple([self[group] for group in range(1, len(self._spans))])
+
+    @property
+    def lastgroup(self) -> str | None:
+        """The name of the last named group that took part."""
+        taken = [name for name, group in self._groupindex.items() if self._spans[group][0] >= 0]
+        return max(taken, key=self._groupindex.__getitem__, default=None)
+
+
+def _encodable(text: str) -> str:
+    """As long a text that UTF-8 has."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.translate(_NOT_IN_UTF_8)
+    return text

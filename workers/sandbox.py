@@ -6,7 +6,7 @@ state, and a linter bans clock, randomness and environment in them; tests run al
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-SHARED = ("waystation.domain", "waystation.ports", "waystation.agents", "activities", "pydantic")
+SHARED = ("waystation.domain", "waystation.ports", "waystation.agents", "waystation.patterns", "activities", "pydantic")
 
 
 def sandboxed() -> SandboxedWorkflowRunner:
