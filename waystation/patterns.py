@@ -10,7 +10,7 @@ methods of strings.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import final, overload
+from typing import NamedTuple, final, overload
 
 import re2
 
@@ -129,6 +129,51 @@ class Linear:
             parts.append(text[end : found.start()])
             end = found.end()
         return [*parts, text[end:]]
+
+
+class Stretch(NamedTuple):
+    """A stretch of a text between its two ends."""
+
+    opening: re.Match[str]
+    closing: re.Match[str]
+
+    @property
+    def inside(self) -> str:
+        """What stands between the ends."""
+        return self.opening.string[self.opening.end() : self.closing.start()]
+
+
+@final
+class Enclosed:
+    """Whatever stands between an opening and the next closing.
+
+    As a pattern, `<a>.*?</a>` would look for the end of the text from each opening of a text that closes none, on any
+    engine: that is quadratic.
+    """
+
+    def __init__(self, opening: str, closing: str) -> None:
+        self._opening, self._closing = proven(opening), proven(closing)
+
+    def finditer(self, text: str) -> Iterator[Stretch]:
+        """All stretches, in order. Those that do not end are none."""
+        end = 0
+        while opening := self._opening.search(text, end):
+            closing = self._closing.search(text, opening.end())
+            if closing is None:
+                return
+            yield Stretch(opening, closing)
+            end = closing.end()
+
+    def taken_out(self, text: str) -> tuple[list[str], str]:
+        """The stretches with their ends, and the text without them."""
+        taken: list[str] = []
+        rest: list[str] = []
+        end = 0
+        for opening, closing in self.finditer(text):
+            taken.append(text[opening.start() : closing.end()])
+            rest.append(text[end : opening.start()])
+            end = closing.end()
+        return taken, "".join((*rest, text[end:]))
 
 
 @final

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from waystation.domain.notices import Notice
 from waystation.domain.privacy import Place, Policy, Treatment, treatment
 from waystation.domain.redaction import Redacted, Span
 from waystation.domain.turn import Charge
+from waystation.patterns import literals, proven
 from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
 
 CHARACTERS_PER_TOKEN = 4
@@ -45,6 +45,9 @@ def scripted_reply(
     calls = any(isinstance(block, ToolUse) for block in blocks)
     reason = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
     return ModelReply(blocks=blocks, stop=reason, usage=usage, model=model)
+
+
+_WORD = proven(r"\w+")
 
 
 class ScriptedModel:
@@ -112,7 +115,7 @@ class PlainRedactor:
 def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:
     if not placeholders:
         return Redacted(text=text)
-    private = re.compile("|".join(map(re.escape, placeholders)))
+    private = literals(placeholders)
     spans = tuple(
         Span(type="GIVEN", start=found.start(), end=found.end(), score=1, placeholder=placeholders[found[0]])
         for found in private.finditer(text)
@@ -186,7 +189,7 @@ def _likeness(item: EmbeddedPassage, query: MemoryQuery) -> float:
 
 
 def _threes(text: str) -> set[str]:
-    words: list[str] = re.findall(r"\w+", text.casefold())
+    words: list[str] = _WORD.findall(text.casefold())
     return {word[start : start + 3] for word in words for start in range(max(1, len(word) - 2))}
 
 

@@ -12,8 +12,9 @@ from pydantic_settings import NoDecode
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
 from waystation.domain.task import TaskBudget
 from waystation.domain.thinking import LEAST_THINKING, Effort, Thinking
+from waystation.patterns import proven
 
-ADDRESS = re.compile(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
+ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
 """Up to the first sign of the host."""
 
 

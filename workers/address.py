@@ -1,12 +1,12 @@
 """Addresses to listen on, as settings give them: host and port."""
 
-import re
 import socket
 from typing import NamedTuple
 
 from waystation.domain.errors import BadInput
+from waystation.patterns import proven
 
-_ADDRESS = re.compile(r"(?:\[(?P<bracketed>[^\[\]]+)\]|(?P<plain>[^\[\]:]+)):(?P<port>\d{1,5})")
+_ADDRESS = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
 
 
 class Address(NamedTuple):

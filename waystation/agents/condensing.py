@@ -18,6 +18,7 @@ from waystation.domain.models import model_facts
 from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge, Fence
 from waystation.domain.value import Value
+from waystation.patterns import proven
 from waystation.ports import ModelRequest, Redactor, StopReason
 
 HEADROOM = 2
@@ -25,7 +26,7 @@ HEADROOM = 2
 REPLY_FLOOR = 128
 SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
-_FRAME_TAG = re.compile(r"< {0,3}/? {0,3}(?:conversation|wishes) {0,3}>", re.IGNORECASE)
+_FRAME_TAG = proven(r"< {0,3}/? {0,3}(?:conversation|wishes) {0,3}>", re.IGNORECASE)
 
 
 class Answer(Value):

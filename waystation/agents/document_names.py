@@ -9,9 +9,10 @@ from waystation.agents.restoring import restored
 from waystation.domain.documents import Document, named
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted, with_placeholders
+from waystation.patterns import literals, proven
 from waystation.ports import DocumentStore, Redactor, Vault
 
-_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
+_SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS = str.maketrans("_-/", "   ")
 """Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
 
@@ -48,7 +49,7 @@ class DocumentNames:
     def _private(self) -> re.Pattern[str] | None:
         """Longer names first: one may be part of another."""
         private = sorted((name for name, shown in self.shown.items() if name != shown), key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, private))) if private else None
+        return literals(private) if private else None
 
 
 async def document_names(

@@ -11,16 +11,17 @@ from typing import Literal
 
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import PLACEHOLDER, Redacted, with_placeholders
+from waystation.patterns import proven
 from waystation.ports import Redactor
 
 Titles = Literal["redacted", "none"]
 """Words of the question and of the plan, redacted; or none of them."""
 NO_TITLE = "(no title)"
 _PERSON = "PERSON"
-_WORD = re.compile(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
+_WORD = proven(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
 _LONGEST_CODE = 3
 """Letters: words of capitals that are no longer stay as they are."""
-_NO_NAMES = re.compile(
+_NO_NAMES = proven(
     "a|about|after|all|an|and|any|are|as|ask|at|be|between|by|call|can|could|did|do|does|draft|find|for|from"
     "|had|has|have|he|her|his|how|if|in|into|is|it|its|me|my|not|of|on|or|our|out|over|said|say|says|she"
     "|should|so|tell|than|that|the|their|them|then|they|this|to|told|up|us|was|we|were|what|when|where|which"

@@ -2,7 +2,6 @@
 with it.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -10,13 +9,12 @@ from waystation.domain.errors import WebRefused
 from waystation.domain.messages import Message, ToolUse
 from waystation.domain.value import Value
 from waystation.domain.web import WebPage, web_address
+from waystation.patterns import proven
 
 FETCH_PAGE = "fetch_page"
 """Name of the tool."""
 
-_HEADER = re.compile(
-    r'<web_page kept="(?P<blob>[0-9a-f]{64})" retrieved="(?P<retrieved>[^"\s]+)" source="(?P<url>[^"\s]+)'
-)
+_HEADER = proven(r'<web_page kept="(?P<blob>[0-9a-f]{64})" retrieved="(?P<retrieved>[^"\s]+)" source="(?P<url>[^"\s]+)')
 
 
 class KeptPage(Value):

@@ -7,9 +7,10 @@ from typing import Literal
 from waystation.cli.amounts import parse_amount
 from waystation.domain.errors import BadInput
 from waystation.domain.unattended import TopUp, Unattended
+from waystation.patterns import proven
 
-_TIMES = re.compile(r"(?P<amount>.+?)\s*[x×*]\s*(?P<times>\d{1,4})", re.ASCII)
-_SPAN = re.compile(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
+_TIMES = proven(r"\A(?P<amount>.*\S)\s*+[x×*]\s*+(?P<times>\d{1,4})", re.ASCII)
+_SPAN = proven(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 MOST_TIMES = 1_000
 

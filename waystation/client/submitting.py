@@ -1,6 +1,5 @@
 """How the client hands a task in: under which terms, to which session, and what it tells of that."""
 
-import re
 from datetime import timedelta
 
 from waystation.adapters.clock import utc_now
@@ -19,11 +18,12 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
+from waystation.patterns import proven
 from waystation.seen import Submitted
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms, warnings_about
 
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
 
 

@@ -6,14 +6,16 @@ from decimal import Decimal
 from pydantic import model_validator
 
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
 """How people write amounts."""
 _WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3})+|\d+)"
 """A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
-_TOKENS = re.compile(rf"({_WHOLE})()|({_WHOLE}(?:\.\d+)?)\s*([kKmM])", re.ASCII)
+_TOKENS = proven(rf"({_WHOLE})()|({_WHOLE}(?:\.\d+)?)\s*([kKmM])", re.ASCII)
 """A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
-_DOLLARS = re.compile(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
+_NO_SEPARATORS = str.maketrans("", "", "_,")
+_DOLLARS = proven(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -175,7 +177,7 @@ def read_tokens(text: str) -> int:
     """A whole number of tokens as people write it: 600k, 1.5M, 600_000. Raises ValueError."""
     found = _TOKENS.fullmatch(text.strip())
     if found is not None:
-        number, factor = Decimal(re.sub("[_,]", "", found[1] or found[3])), _FACTORS[(found[4] or "").lower()]
+        number, factor = Decimal((found[1] or found[3]).translate(_NO_SEPARATORS)), _FACTORS[(found[4] or "").lower()]
         if (tokens := number * factor) == int(tokens):
             return int(tokens)
     raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{about_commas(text)}")
@@ -191,5 +193,7 @@ def read_limit(text: str) -> Limit:
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")
-        units[unit] = read_tokens(part) if money is None else int(Decimal(re.sub("[_,]", "", money[1])) * 1_000_000)
+        units[unit] = (
+            read_tokens(part) if money is None else int(Decimal(money[1].translate(_NO_SEPARATORS)) * 1_000_000)
+        )
     return Limit(**units)

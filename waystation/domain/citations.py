@@ -1,14 +1,14 @@
 """Citations `[document:first-last]`: found in Markdown, and checked by code against the documents."""
 
-import re
 from bisect import bisect_left
 from collections.abc import Mapping
 
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
-CITATION = re.compile(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
-QUOTATION = re.compile(r'["“]([^"“”]{8,2000})["”]\s*$')
+CITATION = proven(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
+QUOTATION = proven(r'["“]([^"“”]{8,2000})["”]\s*$')
 MOST_REPLACED = 400
 """Characters that one placeholder may stand for."""
 
@@ -76,7 +76,12 @@ def _occurs(quotation: str, text: str) -> bool:
 
 
 def _starts(part: str, text: str) -> list[int]:
-    return [match.start() for match in re.finditer(f"(?={re.escape(part)})", text)]
+    starts: list[int] = []
+    at = text.find(part)
+    while at >= 0:
+        starts.append(at)
+        at = text.find(part, at + 1)
+    return starts
 
 
 def _within_reach(start: int, ends: list[int]) -> bool:

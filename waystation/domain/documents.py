@@ -1,10 +1,10 @@
 """A task's documents: named texts with lines, found by search, cited by lines and, where they have any, by places."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 LONGEST_PLACE = 120
 """Characters."""
@@ -12,7 +12,7 @@ LONGEST_PLACE = 120
 REMOVED = "removed while the task ran"
 """Where agents see the name of such a document: its number stays."""
 
-_MARKER = re.compile(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
+_MARKER = proven(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
 

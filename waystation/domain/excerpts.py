@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.memory import Passage, Recalled
+from waystation.patterns import proven
 
 RECENCY_SHARE = 0.05
 """Of a passage's score: between equals the newer counts, and no old answer is drowned by new talk."""
 SHINGLE_WORDS = 4
 SAME_SHARE = 0.8
 """Two passages say the same where the shorter one has so much of its shingles in the other."""
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
-_PLACE = re.compile(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
+_WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
+_PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)

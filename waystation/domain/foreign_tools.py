@@ -11,13 +11,15 @@ from pydantic import JsonValue
 
 from waystation.domain.plan import AgentRole
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 NAME_CHARACTERS = 64
 """Most that the Messages API takes of a tool's name."""
 FIRST_DIGITS = 8
 """Hexadecimal digits (32 bits) that tell names apart which would else be the same."""
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_FRAME = re.compile(r"<(?=\s*/?\s*foreign)", re.IGNORECASE)
+_NOT_IN_NAMES = proven(r"[^a-zA-Z0-9_-]")
+_FRAME = proven(r"<(?=\s*+/?+\s*+foreign)", re.IGNORECASE)
+_NOT_IN_ATTRIBUTES = proven(r'["<>&\s]')
 
 
 class ForeignName(NamedTuple):
@@ -116,4 +118,4 @@ def question(spec: ForeignToolSpec, arguments: Mapping[str, JsonValue]) -> str:
 
 
 def _attribute(text: str) -> str:
-    return re.sub(r'["<>&\s]', "_", text)
+    return _NOT_IN_ATTRIBUTES.sub("_", text)

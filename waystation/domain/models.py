@@ -1,9 +1,8 @@
 """What is known about models by name: how much they take and give, and whether they can be made to call a tool."""
 
-import re
-
 from waystation.domain.thinking import TO_HIGH, Takes
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 OFFLINE_MODEL = "waystation-offline-1"
 """The built-in model: extractive, no LLM."""
@@ -16,7 +15,7 @@ UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_OUTPUT = 8_192
 """Small enough for every model behind the Messages protocol that is in use."""
 
-_SNAPSHOT = re.compile(r"-\d{8}$")
+_SNAPSHOT = proven(r"-\d{8}$")
 
 
 class ModelFacts(Value):

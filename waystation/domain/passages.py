@@ -7,7 +7,6 @@ recalled.
 """
 
 import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,6 +17,7 @@ from waystation.domain.compaction.units import units_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage, content_hash
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.patterns import proven
 
 WINDOW_MESSAGES = 3
 PASSAGE_CHARACTERS = 300
@@ -25,9 +25,9 @@ REPEATED_CHARACTERS = 200
 """A longer piece is not said again at the beginning of the next passage."""
 HEADING_CHARACTERS = 150
 """Of a call, in every part of its long result."""
-STRUCTURE = (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" ")
-"""Where a text is cut, as regular expressions, the best first."""
-_CALLS = re.compile(r"\[\S+ assistant calls ")
+STRUCTURE = tuple(proven(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
+"""Where a text is cut, the best first."""
+_CALLS = proven(r"\A\[\S++ assistant calls ")
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
 
@@ -116,7 +116,7 @@ def chunks(text: str, size: int) -> list[str]:
     if len(text) <= size:
         return [text]
     for separator in STRUCTURE:
-        parts = [part for part in re.split(f"(?<={separator})", text) if part]
+        parts = [part for part in separator.split(text) if part]
         if len(parts) > 1:
             return _packed([small for part in parts for small in chunks(part, size)], size)
     return [text[start : start + size] for start in range(0, len(text), size)]

@@ -14,6 +14,7 @@ from waystation.domain.json_texts import ARGUMENTS, mapped, strings
 from waystation.domain.messages import Text
 from waystation.domain.task import short_hash
 from waystation.domain.value import Value
+from waystation.patterns import proven, transient
 
 ERASED = "<ERASED>"
 """Stands where something of a person stood."""
@@ -30,14 +31,16 @@ IDENTIFYING = frozenset(
 """Fields by which things are found again, or whose words are the program's own: they stay as they are."""
 
 _DIGITS_OF_A_NUMBER = 6
-_NUMBER = re.compile(r"\+?[\w\s./()-]+")
-_ADDRESS = re.compile(r"\d+(?:\.\d+){3}")
-_BETWEEN_WORDS = r"(?:[\s_-]|\\[nrt])+"
-"""Names are written over line ends, in names of files, and in JSON."""
+_NUMBER = proven(r"\+?[\w\s./()-]+")
+_ADDRESS = proven(r"\A\d++(?:\.\d++){3}")
+_BETWEEN_WORDS = r"(?:[\s_-]|\\[nrt]){1,400}+"
+"""Names are written over line ends, in names of files, and in JSON. It gives nothing back, so that the work on a text
+is linear: no word begins like it.
+"""
 _BETWEEN_DIGITS = r"[ \t\u00a0./()-]{0,2}"
 _BEGINS = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 _ENDS = r"(?![^\W_])"
-_LINE_ENDS = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_ENDS = proven(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _WITHOUT_SPACES = "\u2e80"
 """From this character on scripts part no words."""
 
@@ -180,7 +183,7 @@ class Sought:
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
+        return transient("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
 
 
 def erasing_id(tenant: str, wanted: str) -> str:
@@ -208,7 +211,8 @@ def _written(value: str) -> str:
     if _is_number(value):
         spelled = _BETWEEN_DIGITS.join(re.escape(character) for character in value if character.isalnum())
     else:
-        spelled = _BETWEEN_WORDS.join(re.escape(word) for word in value.split())
+        first, *rest = value.split()
+        spelled = _BETWEEN_WORDS.join(map(re.escape, [first, *filter(None, (word.lstrip("_-") for word in rest))]))
     spelled = f"(?:{spelled}|{re.escape(value.upper())})" if value.isalpha() else f"(?i:{spelled})"
     begins = "" if value[0] >= _WITHOUT_SPACES else _BEGINS
     ends = "" if value[-1] >= _WITHOUT_SPACES else _ENDS

@@ -1,6 +1,5 @@
 """A task's plan: a small acyclic graph of steps, each carried out by one agent."""
 
-import re
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
@@ -8,6 +7,7 @@ from typing import Literal
 
 from waystation.domain.amount import Limit
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 Role = Literal["research", "analysis", "writing"]
 ROLES: tuple[Role, ...] = ("research", "analysis", "writing")
@@ -16,9 +16,9 @@ AgentRole = Literal["planning", "research", "analysis", "writing", "reviewing"]
 MAX_STEPS = 12
 PLANNING_ID = "plan"
 """In the place of a step's id: the agent run that makes the plan."""
-STEP_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+STEP_ID = proven(r"[a-z][a-z0-9-]{0,39}")
 """Ids are shown, and are parts of other ids: they hold no spaces, slashes or markup."""
-TAKEN_ID = re.compile(rf"{PLANNING_ID}|(?:revision|review)-\d+")
+TAKEN_ID = proven(rf"{PLANNING_ID}|(?:revision|review)-\d+")
 """Ids of the agent runs that are no step's."""
 
 

@@ -3,12 +3,12 @@
 They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from waystation.domain.documents import Document
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 FOLDER, SUFFIX = "skills", ".md"
 MOST_CHARACTERS = 20_000
@@ -17,8 +17,8 @@ DESCRIPTION_CHARACTERS = 300
 LEAST_RELEVANCE = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
-_FIELD = re.compile(r"(name|description):\s*(.*)")
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_FIELD = proven(r"(name|description):\s*(.*)")
+_WORD = proven(r"[^\W\d_]{4,}")
 _STEM = 5
 """Letters of a word that count, so that `licences` is the word `licence`."""
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})

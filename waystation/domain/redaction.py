@@ -1,15 +1,15 @@
 """What a redaction gives back."""
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 FINGERPRINT_DIGITS = 12
-PLACEHOLDER = re.compile(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
+PLACEHOLDER = proven(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
-_TYPE = re.compile(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
+_TYPE = proven(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 UNREDACTED = "UNREDACTED_TEXT"

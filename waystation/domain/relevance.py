@@ -4,15 +4,15 @@ Cosines of two embedders mean different things: of one that puts everything at 0
 each has its scale: 0 is where unrelated texts are on average, 1 where related ones are.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from waystation.domain.memory import MemoryQuery, Passage
+from waystation.patterns import proven
 
 LEAST_RELEVANCE = 0.3
 """What is less is not shown to an agent that did not ask for it."""
-_CODE = re.compile(r"\b(?!m\d+\b)(?=[\w-]*\d)[\w-]{3,}\b")
+_CODE = proven(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
 """With a digit in it, and no message's id."""
 
 

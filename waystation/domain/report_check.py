@@ -2,7 +2,6 @@
 says only what is certain enough to bother a writer with.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -11,11 +10,12 @@ from pydantic import Field
 from waystation.domain.citations import CITATION, FailedCitation, citations_in
 from waystation.domain.value import Value
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft
+from waystation.patterns import proven
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
 UNCITED_WORDS = 40
 """A section with more words than these and no citation claims something."""
-WORD = re.compile(r"[^\W\d_]{4,}")
+WORD = proven(r"[^\W\d_]{4,}")
 _SAY_NOTHING = """
 about after also answer before between does document documents each every find from give have into list many most much
 name only other over said same says should show some such than that their them then there these they this those until

@@ -1,6 +1,5 @@
 """Every part of an agent's request, in the layer that it belongs to."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from waystation.domain.compaction.history import current, stand_in
@@ -9,10 +8,11 @@ from waystation.domain.compaction.view import view
 from waystation.domain.layers import Layer, Part
 from waystation.domain.messages import Block, Message
 from waystation.domain.transcript import Masked, Transcript
+from waystation.patterns import Enclosed
 
 CONTRACT_OPEN = "<task>"
-_PROCEDURES = re.compile(r"<procedures? .*?</procedures?>", re.DOTALL)
-_RETRIEVED = re.compile(r"<(documents|recalled)\b.*?</\1>", re.DOTALL)
+_PROCEDURES = Enclosed(r"<procedures? ", r"</procedures?>")
+_RETRIEVED = (Enclosed(r"<documents\b", r"</documents>"), Enclosed(r"<recalled\b", r"</recalled>"))
 
 
 def demands_of(
@@ -54,8 +54,11 @@ def _layered(
 
 def _of_contract(message: Message) -> Iterator[tuple[Layer, int]]:
     text = message.text
-    procedures = [found[0] for found in _PROCEDURES.finditer(text)]
-    retrieved = [found[0] for found in _RETRIEVED.finditer(_PROCEDURES.sub("", text))]
+    procedures, rest = _PROCEDURES.taken_out(text)
+    retrieved: list[str] = []
+    for kind in _RETRIEVED:
+        found, rest = kind.taken_out(rest)
+        retrieved += found
     apart = {Layer.PROCEDURAL: estimate_text("".join(procedures)), Layer.RETRIEVED: estimate_text("".join(retrieved))}
     yield Layer.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
     yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)

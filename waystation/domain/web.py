@@ -1,6 +1,5 @@
 """The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds."""
 
-import re
 from collections.abc import Iterator
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
@@ -11,6 +10,7 @@ from pydantic import field_validator
 from waystation.domain.budget import Usage
 from waystation.domain.errors import WebRefused
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 LONGEST_ADDRESS = 1_000
 """Characters."""
@@ -26,12 +26,12 @@ EVERYTHING = "*"
 """In a list of domains: all of them."""
 
 _PORTS = {"http": 80, "https": 443}
-_NEVER_IN_AN_ADDRESS = re.compile(r"[\s\\\x00-\x1f\x7f]")
+_NEVER_IN_AN_ADDRESS = proven(r"[\s\\\x00-\x1f\x7f]")
 """What programs read differently: one takes a backslash for a slash, another for a part of the host's name."""
-_HOST = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
-_NUMBER = re.compile(r"\d+|0x[0-9a-f]*")
+_HOST = proven(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+_NUMBER = proven(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
-_HEADING = re.compile(r"^#+ +")
+_HEADING = proven(r"^#+ +")
 
 
 class WebAddress(Value):

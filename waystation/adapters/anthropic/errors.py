@@ -3,7 +3,6 @@
 Messages keep the status, the kind and the request id. The provider's own words stay out: they can quote the request.
 """
 
-import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ import httpx2
 from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
+from waystation.patterns import proven
 
 Verdict = Literal["final", "no money", "not billed", "unclear"]
 """Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
@@ -59,7 +59,7 @@ _KNOWN_CAUSES = {
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
-_SAFE = re.compile(r"[A-Za-z0-9_.:-]{1,80}")
+_SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
 
 
 @contextmanager

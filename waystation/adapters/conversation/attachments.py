@@ -2,11 +2,11 @@
 
 import binascii
 import json
-import re
 
 from waystation.adapters.conversation.image_size import image_size
 from waystation.adapters.conversation.node import Node
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.patterns import proven
 
 PIXELS_A_TOKEN = 750
 MOST_IMAGE_TOKENS = 1_600
@@ -17,7 +17,7 @@ PAGE_BYTES = 50_000
 """Where a PDF does not tell its pages, one is taken to have so many bytes."""
 _HEAD_CHARACTERS = 400_000
 """Base64 of the first 300,000 bytes: a camera writes a preview of some ten thousand before the size."""
-_PAGE = re.compile(rb"/Type\s{0,9}/Page(?![A-Za-z])")
+_PAGE = proven(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
 def block_tokens(block: Node) -> int:

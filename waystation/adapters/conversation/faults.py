@@ -1,6 +1,5 @@
 """Everything in a request body that the Messages API does not accept, each with its place. Nothing is mended here."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from waystation.adapters.conversation.blocks import read_block
@@ -11,11 +10,12 @@ from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Block, Message, Opaque, Role
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 MOST_CACHE_MARKS = 4
 RESULT_PARTS = frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"})
-_CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
-_TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_CALL_ID = proven(r"[a-zA-Z0-9_-]+")
+_TOOL_NAME = proven(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class Fault(Value):

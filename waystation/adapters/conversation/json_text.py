@@ -2,16 +2,16 @@
 
 import json
 import math
-import re
 from collections.abc import Iterator
 
 from pydantic import JsonValue
 
 from waystation.domain.errors import BadInput
+from waystation.patterns import proven
 
 MOST_BYTES = 256 * 1024 * 1024
-_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED_SURROGATE = proven(r"\\u[dD][89a-fA-F]")
+_SURROGATE = proven("[\ud800-\udfff]")
 
 
 class _Doubled(dict[str, JsonValue]):

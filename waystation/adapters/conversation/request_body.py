@@ -1,7 +1,6 @@
 """A request body of the Messages API as a transcript: messages by their places, earlier summaries as records."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -16,10 +15,13 @@ from waystation.domain.compaction.summary import CLOSE, ID_PREFIX, OPEN
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.messages import OPERATORS, Block, Message, Opaque, Role, Text
 from waystation.domain.transcript import Pinned, Record, Summarised, Transcript, Truncated
+from waystation.patterns import proven
 
 MESSAGES = "messages"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
-_MARKER = re.compile(r"\[[\d,]+ earlier messages are hidden here\b.*\](?:\s*<ledger>.*</ledger>)?", re.DOTALL)
+_PLACE = proven(r"(?:[st]-)?messages\[(\d+)\]")
+_MARKER = proven(r"\A\[[\d,]++ earlier messages are hidden here\b")
+_MARKERS_LEDGER = proven(r"\]\s*+<ledger>")
 _GONE = Opaque(kind=OPERATORS, tokens=0, body={})
 """What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
 
@@ -50,7 +52,7 @@ class RequestBody:
 
 def place(message_id: str) -> int | None:
     """Index in the file of the message with this id, or of the earlier summary or marker; None of a new one."""
-    found = re.fullmatch(r"(?:[st]-)?messages\[(\d+)\]", message_id)
+    found = _PLACE.fullmatch(message_id)
     return int(found[1]) if found else None
 
 
@@ -141,7 +143,7 @@ def _stand_in(message: Message) -> Summarised | Truncated | None:
     if text.startswith(OPEN) and text.endswith(CLOSE):
         summary = message.model_copy(update={"id": f"{ID_PREFIX}{message.id}"})
         return Summarised(id=summary.id, strategy="earlier", covered=(message.id,), summary=summary)
-    if _MARKER.fullmatch(text):
+    if _is_marker(text):
         marker = message.model_copy(update={"id": f"{MARKER_PREFIX}{message.id}"})
         return Truncated(id=marker.id, covered=(message.id,), marker=marker)
     return None
@@ -153,3 +155,12 @@ def _pin_of_operator(message: Message) -> Pinned | None:
     if isinstance(block, Opaque) and block.kind == OPERATORS:
         return Pinned(id=f"p-{message.id}", message_id=message.id)
     return None
+
+
+def _is_marker(text: str) -> bool:
+    """Whether the whole text is what an earlier compaction left: a sentence in brackets, and perhaps a ledger."""
+    begun = _MARKER.match(text)
+    if begun is None or text.endswith("]"):
+        return begun is not None
+    ledger = _MARKERS_LEDGER.search(text, begun.end())
+    return ledger is not None and text.endswith("</ledger>")

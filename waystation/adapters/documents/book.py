@@ -7,10 +7,11 @@ from zipfile import ZipFile
 from waystation.adapters.documents.containers import local, member, resolved, xml
 from waystation.adapters.documents.decoding import page_text
 from waystation.adapters.documents.extract import Extract, Part, Unreadable
+from waystation.patterns import proven
 
 _CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
-_HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
-_LINK, _LINK_TEXT = re.compile(r"\[([^\]]*)\]\([^)]*\)"), r"\1"
+_HEADING = proven(r"^#{1,6} (.+)$", re.MULTILINE)
+_LINK, _LINK_TEXT = proven(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r"\1"
 
 
 def book_extract(archive: ZipFile) -> Extract:

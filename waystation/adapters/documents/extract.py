@@ -1,15 +1,15 @@
 """What a file gives: its text in parts, each with its place in the original, and what of it was not taken."""
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from waystation.domain.documents import LeftOut, with_places
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 MOST_CHARACTERS = 20_000_000
 """Of one document, as text."""
-_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
+_CONTROLS = proven(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that no text has, and lone halves of pairs, which no file can hold."""
 
 

@@ -3,7 +3,6 @@
 The breaks that the markup asks for are marked in the tree, then the text is taken out and laid out by the marks.
 """
 
-import re
 import warnings
 from collections.abc import Iterable
 
@@ -11,6 +10,9 @@ from bs4 import BeautifulSoup, Tag, XMLParsedAsHTMLWarning
 from bs4.element import NavigableString, PreformattedString
 from bs4.exceptions import ParserRejectedMarkup
 
+from waystation.patterns import proven
+
+_SPACES = proven(r"\s+")
 _DROPPED = ["script", "style", "noscript", "template", "svg", "iframe"]
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCKS = [
@@ -85,7 +87,7 @@ def _surround(tag: Tag, before: str, after: str) -> None:
 
 
 def _laid_out(text: str) -> str:
-    collapsed = re.sub(r"\s+", " ", text)
+    collapsed = _SPACES.sub(" ", text)
     paragraphs = ("\n".join(_stripped(part.split(_LINE))) for part in collapsed.split(_PARAGRAPH))
     laid_out = "\n\n".join(_stripped(paragraphs))
     return laid_out.replace(_KEPT_LINE, "\n").replace(_KEPT_SPACE, " ")

@@ -1,8 +1,11 @@
 """The descriptions of the installed Python distributions as Markdown: documents that are on every machine."""
 
-import re
 from importlib.metadata import PackageMetadata, distributions
 from pathlib import Path
+
+from waystation.patterns import proven
+
+_BETWEEN_WORDS = proven(r"[-_.]+")
 
 
 def write_installed(folder: Path) -> tuple[Path, ...]:
@@ -16,7 +19,7 @@ def write_installed(folder: Path) -> tuple[Path, ...]:
         headers = distribution.metadata
         # A half-removed installation has metadata without a name.
         if "Name" in headers:
-            name = re.sub(r"[-_.]+", "-", headers["Name"]).lower()
+            name = _BETWEEN_WORDS.sub("-", headers["Name"]).lower()
             texts.setdefault(name, _markdown(headers))
     written: list[Path] = []
     for name, text in sorted(texts.items()):

@@ -4,6 +4,7 @@ import re
 from enum import Enum, auto
 
 from waystation.adapters.documents.extract import Unreadable
+from waystation.patterns import linear, proven
 
 HEAD = 8_192
 """Bytes that are looked at. Text has no NUL there, as git finds too; nearly every binary format has one."""
@@ -15,10 +16,15 @@ _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _HTML_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
 _SAVED_WRONG = frozenset({"", ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".epub", ".eml"})
 """Whatever of these begins as a page is one: web servers and programs name pages so. Source code stays source code."""
-_HTML = re.compile(
-    rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html)\b", re.I | re.S
+_HTML = linear(
+    r"\A(?:\xef\xbb\xbf)?[\t-\r ]*(?:<\?xml[^>]*>[\t-\r ]*)?(?:<!--.*?-->[\t-\r ]*)*"
+    r"<(?:!doctype[\t-\r ]+html|html)\b",
+    re.IGNORECASE | re.DOTALL,
 )
-_HEADER = re.compile(rb"([A-Za-z][A-Za-z0-9-]*)[ \t]*:|[ \t]")
+"""For bytes as Latin-1 has them. What stands before the page is anybody's: an engine that goes back would try all ways
+to part it into comments.
+"""
+_HEADER = proven(rb"\A(?:([A-Za-z][A-Za-z0-9-]*+)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
 _OLD_FILES = (
@@ -60,7 +66,7 @@ def kind_of(head: bytes, suffix: str) -> Kind:
         return Kind.MAIL
     if b"\x00" in head and not head.startswith(_BYTE_ORDER_MARKS):
         raise Unreadable("binary, not text")
-    is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head))
+    is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
     return Kind.HTML if is_page else Kind.TEXT
 
 
@@ -73,7 +79,7 @@ def check_old_file(content: bytes) -> None:
 
 def _is_mail(head: bytes, suffix: str) -> bool:
     """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
-    lines = re.split(rb"\r?\n", head.lstrip())
+    lines = head.lstrip().replace(b"\r\n", b"\n").split(b"\n")
     if suffix == ".eml" and lines[0].startswith(b"From "):
         lines = lines[1:]
     names: set[bytes] = set()

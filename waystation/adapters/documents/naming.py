@@ -1,14 +1,16 @@
 """What documents are called: as the person gave them, unique, and usable inside a citation `[name:12-18]`."""
 
 import os
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from waystation.patterns import proven
+
 LONGEST_NAME = 190
 """Characters. A citation's name has at most 200, and a number may have to be added."""
 
+_UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
 _ENDS_A_CITATION = str.maketrans("[]:", "()-")
 
 
@@ -38,7 +40,7 @@ def citable(name: str) -> str:
     """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
     # A file name may hold bytes that are no text; the store and the model take text only.
     text = os.fsencode(name).decode("utf-8", "replace")
-    whole = re.sub(r"[\s\x00-\x1f\x7f]+", " ", text.translate(_ENDS_A_CITATION)).strip()
+    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip()
     return whole if len(whole) <= LONGEST_NAME else f"…{whole[1 - LONGEST_NAME :]}"
 
 

@@ -1,16 +1,16 @@
 """Documents cut into passages: stretches of whole lines, small enough to read and to cite, split where the text is."""
 
-import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from waystation.domain.documents import DocumentPassage, marked_place
+from waystation.patterns import proven
 
 MOST_LINES = 12
 MOST_CHARACTERS = 2_000
 """A longer line is cut into several passages that share its line number."""
 
-_HEADING = re.compile(r"#{1,6} \S")
+_HEADING = proven(r"#{1,6} \S")
 
 
 class _Line(NamedTuple):

@@ -1,15 +1,16 @@
 """Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
 
-import re
 import unicodedata
 from typing import Protocol, cast
 
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 
+from waystation.patterns import proven
+
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_FIRST_CJK = re.compile(rf"[{_CJK}]")
+_WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_FIRST_CJK = proven(rf"[{_CJK}]")
 _STOPWORDS = frozenset(STOPWORDS_EN)
 
 

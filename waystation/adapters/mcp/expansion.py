@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterable, Mapping
 
 from waystation.domain.errors import BadInput
+from waystation.patterns import proven
 
 SHORTEST_SECRET = 6
 """Characters; what is shorter stands in too many texts by chance."""
-_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_SECRET_NAME = re.compile(r"key|token|secret|pass|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE)
+_VARIABLE = proven(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
+_SECRET_NAME = proven(r"key|token|secret|pass|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE)
 
 
 class Expansion:

@@ -22,7 +22,7 @@ GRACE_S = 1.0
 """A server that is told to end has so long."""
 TOO_LONG = -32_050
 """Code of the error that answers for a message that is too long; of those that servers may define."""
-_ID_FIRST = re.compile(rb'\s*\{\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(\d+)\s*,')
+_ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d++)\s*+,')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*$')
 
 

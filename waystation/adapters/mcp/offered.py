@@ -1,7 +1,6 @@
 """Which of a server's tools are taken over: those that are allowed, and that the Messages API takes as they are."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol
@@ -13,6 +12,7 @@ from pydantic import JsonValue
 from waystation.adapters.mcp.config import Server
 from waystation.adapters.mcp.expansion import without_secrets
 from waystation.domain.foreign_tools import ForeignToolSpec, HiddenTool
+from waystation.patterns import proven
 
 MOST_TOOLS = 128
 """Of one server."""
@@ -20,11 +20,11 @@ DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
 """As JSON: about 4,000 tokens, twice of what all tools together should have."""
 NAME_SHOWN = 200
-_PROPERTY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+_PROPERTY = proven(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments that the Messages API takes."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
 """What the Messages API refuses at the top of a schema."""
-_UNPRINTABLE = re.compile(
+_UNPRINTABLE = proven(
     r"[^\S\n]|[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """Also characters that a person does not see and a model reads."""

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from waystation.adapters.offline.quotes import Line
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
-CITATION = re.compile(r"\[([^\[\]]+):(\d+)-(\d+)\]")
-QUOTED = re.compile(r"\"(.*)\"", re.DOTALL)
+CITATION = proven(r"\[([^\[\]]+):(\d+)-(\d+)\]")
+QUOTED = proven(r"\"(.*)\"", re.DOTALL)
 TOPIC = " – "
 """Stands between the step that a conclusion belongs to and what it says."""
-_READ_HEADER = re.compile(r"^(.+), lines (\d+)-(\d+) of (\d+)$")
-_NUMBERED = re.compile(r"^(\d+)\| (.*)$", re.MULTILINE)
-_CUT_LINE = re.compile(r" … \([\d,]+ characters in all\)$")
-_SUMMARISED_NOTE = re.compile(r"\bnote \[([^\[\]]+):(\d+)-(\d+)\] (.*?)(?=; |$)", re.MULTILINE)
-_NOTE = re.compile(r"^\d+\. \[([^\[\]]+):(\d+)-(\d+)\] (.*)$", re.MULTILINE)
+_READ_HEADER = proven(r"^(.+), lines (\d+)-(\d+) of (\d+)$")
+_NUMBERED = proven(r"^(\d+)\| (.*)$", re.MULTILINE)
+_CUT_LINE = proven(r" … \([\d,]+ characters in all\)$")
+_SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d+)-(\d+)\] (.*?)(?=; |$)", re.MULTILINE)
+_NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d+)-(\d+)\] (.*)$", re.MULTILINE)
 
 
 class Place(Value):

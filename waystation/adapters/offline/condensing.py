@@ -12,6 +12,7 @@ from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import NOTHING_NEW, STALLED
 from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
+from waystation.patterns import Enclosed, proven
 
 LEAST_TOKENS, MOST_TOKENS = 400, 2_000
 KEY_SENTENCE_CHARACTERS = 300
@@ -35,16 +36,14 @@ DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
 """What the parts of a snapshot need besides the lists."""
 
-_RANGE = re.compile(r"([\d,]+)\s*(?:to|-|–)\s*([\d,]+)\s*tokens")
-_CONVERSATION = re.compile(r"<conversation>\n?(.*)</conversation>", re.DOTALL)
-_EARLIER = re.compile(r"<earlier_conversation[^>]*>\n?(.*?)</earlier_conversation>", re.DOTALL)
-_ENTRY = re.compile(r"^\[(\S+) (user|assistant calls|assistant|result of)(?: ([\w-]+))?\] ?", re.MULTILINE)
-_KEPT = re.compile(r"^(?:note \d+ kept|section \d+ kept: .*)$", re.MULTILINE)
-_PAGE = re.compile(r"^(.+, lines \d+-\d+) of \d+$|^(findings \d+-\d+ of \d+ of step .+)$", re.MULTILINE)
-_FAULT = re.compile(
-    r"\b(?:error|fail(?:ed|s|ure)?|cannot|could not|refused|outcome unknown|there is no)\b", re.IGNORECASE
-)
-_NUMBER = re.compile(r"^\d+\| ")
+_RANGE = proven(r"(?<![\d,])([\d,]{1,30}+)\s{0,9}+(?:to|-|–)\s{0,9}+([\d,]{1,30}+)\s{0,9}+tokens")
+_CONVERSATION, _CONVERSATION_END = "<conversation>", "</conversation>"
+_EARLIER = Enclosed(r"<earlier_conversation[^>]{0,300}+>\n?", r"</earlier_conversation>")
+_ENTRY = proven(r"^\[(\S+) (user|assistant calls|assistant|result of)(?: ([\w-]+))?\] ?", re.MULTILINE)
+_KEPT = proven(r"^(?:note \d+ kept|section \d+ kept: .*)$", re.MULTILINE)
+_PAGE = proven(r"^(.+, lines \d+-\d+) of \d+$|^(findings \d+-\d+ of \d+ of step .+)$", re.MULTILINE)
+_FAULT = proven(r"\b(?:error|fail(?:ed|s|ure)?|cannot|could not|refused|outcome unknown|there is no)\b", re.IGNORECASE)
+_NUMBER = proven(r"^\d+\| ")
 _ARGUMENTS = TypeAdapter(dict[str, JsonValue])
 
 
@@ -59,13 +58,12 @@ def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
     asked = _RANGE.findall(prompt)
     most = int(asked[-1][1].replace(",", "")) if asked else MOST_TOKENS
     least = int(asked[-1][0].replace(",", "")) if asked else LEAST_TOKENS
-    found = _CONVERSATION.search(prompt)
-    conversation = found.group(1) if found else prompt
+    conversation = _conversation(prompt)
     # Less than half of what it stands for: a summary that saves little is refused.
     room = min(most, max_tokens, max(len(conversation) // 2 // CHARACTERS_A_TOKEN, 40)) * CHARACTERS_A_TOKEN
     room = max(0, room - SNAPSHOT_CHARACTERS) if snapshot else room
-    earlier = [text.strip() for text in _EARLIER.findall(conversation)]
-    new = _EARLIER.sub("", conversation).strip()
+    earlier = [stretch.inside.strip() for stretch in _EARLIER.finditer(conversation)]
+    new = _EARLIER.taken_out(conversation)[1].strip()
     parts = _parts(new) if new or not earlier else []
     lists = _lists(parts, earlier)
     lines = _within(lists, room)
@@ -76,6 +74,13 @@ def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
     left = min(room, (least + most) // 2 * CHARACTERS_A_TOKEN) - sum(len(line) + 1 for line in lines)
     lines += _key_sentences(parts, earlier, left)
     return Reply(text=_snapshot(lines, room) if snapshot else shortened("\n".join(lines), room))
+
+
+def _conversation(prompt: str) -> str:
+    """What is to be condensed: everything where nothing marks it."""
+    begin, end = prompt.find(_CONVERSATION), prompt.rfind(_CONVERSATION_END)
+    inside = begin + len(_CONVERSATION)
+    return prompt[inside:end].removeprefix("\n") if begin >= 0 and inside <= end else prompt
 
 
 def _snapshot(lines: Sequence[str], room: int) -> str:

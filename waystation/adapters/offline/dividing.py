@@ -7,6 +7,7 @@ from waystation.adapters.offline.language import shortened
 from waystation.adapters.offline.replies import Call, Reply, call
 from waystation.adapters.offline.usage import tokens_of
 from waystation.adapters.offline.view import View, part_text
+from waystation.patterns import proven
 
 MANY_DOCUMENTS = 200
 """From so many on a research agent may have subagents read them."""
@@ -22,10 +23,10 @@ LISTED = 100
 READ_CHARACTERS = 3_000
 """Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
 GOAL_CHARACTERS = 4_000
-_MORE = re.compile(r'expand with id "([^"]+)" shows all of them')
-_CONTINUES = re.compile(r"continues at character ([\d,]+)")
-_PARTIAL = re.compile(r'<subagent [^\n]*state="partial">')
-_SIZE = re.compile(r"^.+ \([\d,]+ lines, ([\d,]+) characters\)$", re.MULTILINE)
+_MORE = proven(r'expand with id "([^"]+)" shows all of them')
+_CONTINUES = proven(r"continues at character ([\d,]+)")
+_SUBAGENT, _PARTIAL = "<subagent ", 'state="partial">'
+_SIZE = proven(r"^.+ \([\d,]+ lines, ([\d,]+) characters\)$", re.MULTILINE)
 
 
 def divided(view: View) -> bool:
@@ -35,7 +36,12 @@ def divided(view: View) -> bool:
 
 def ended_early(view: View) -> tuple[str, ...]:
     """The parts of the documents that their subagents did not finish."""
-    return tuple(asked.text("title") for asked in view.calls("delegate") if _PARTIAL.match(asked.result))
+    return tuple(asked.text("title") for asked in view.calls("delegate") if _is_partial(asked.result))
+
+
+def _is_partial(result: str) -> bool:
+    opening = result.partition("\n")[0]
+    return opening.startswith(_SUBAGENT) and _PARTIAL in opening[len(_SUBAGENT) :]
 
 
 def dividing(view: View) -> Reply | None:

@@ -7,14 +7,15 @@ from waystation.adapters.offline.citing import CITATION, QUOTED, Place, places
 from waystation.adapters.offline.replies import Call, call
 from waystation.adapters.offline.view import View
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 PAGE = 40
 MOST_TRIES = 2
 """A page that was asked for this often and does not show is given up."""
 
-_HEADER = re.compile(r"^findings \d+-\d+ of (\d+) of step (.+)$", re.MULTILINE)
-_NONE = re.compile(r"^Step .+ has (\d+) findings; none")
-_LINE = re.compile(r"^(\d+)\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
+_HEADER = proven(r"^findings \d+-\d+ of (\d+) of step (.+)$", re.MULTILINE)
+_NONE = proven(r"^Step .+ has (\d+) findings; none")
+_LINE = proven(r"^(\d+)\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
 
 Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 

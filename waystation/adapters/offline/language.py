@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
-_SENTENCE_END = re.compile(r"(?<=[^.\s][.!?])[\"')\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
-_VERSION_TAIL = re.compile(r"(?<=[a-z]{3})v?\d+$")
+from waystation.patterns import Linear, linear, proven
+
+_WORD = proven(r"[^\W_]+(?:['’][^\W_]+)?")
+_CJK = proven(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]+")
+_SENTENCE_END = proven(r"(?<=[^.\s][.!?])[\"')\]]*\s+(?=[^\sa-z])|(?<=[。！？])\s*")
+_VERSION_TAIL = proven(r"(?<=[a-z]{3})v?\d+$")
 
 _STOP_WORDS = """
 a about above according after again all also am among an and any are as ask asked at be because been before being
@@ -50,20 +52,20 @@ _RELATED: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 """Words of general use that stand for one another in documents; the first is the name of the group."""
 
-_INTENTS: tuple[tuple[re.Pattern[str], str], ...] = (
+_INTENTS: tuple[tuple[re.Pattern[str] | Linear, str], ...] = (
     (
-        re.compile(r"\bwhat\b.*\bfor\b|\bwhat\b.*\bdo(?:es)?\W*$|\bused for\b|\bpurpose", re.IGNORECASE),
+        linear(r"\bwhat\b.*\b(?:for\b|do(?:es)?[^\p{L}\p{N}_]*$)|\bused for\b|\bpurpose", re.IGNORECASE),
         "purpose",
     ),
-    (re.compile(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
-    (re.compile(r"\bhow (much|expensive)\b", re.IGNORECASE), "cost"),
-    (re.compile(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
-    (re.compile(r"^who\b", re.IGNORECASE), "author"),
+    (proven(r"\b(watch out|careful|concern|risk|problem|caveat)", re.IGNORECASE), "attention"),
+    (proven(r"\bhow (much|expensive)\b", re.IGNORECASE), "cost"),
+    (proven(r"\bby when\b|^when\b", re.IGNORECASE), "deadline"),
+    (proven(r"^who\b", re.IGNORECASE), "author"),
 )
 """What a way of asking is about, where its words alone do not say so."""
 
-_ADJUNCT = re.compile(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
-_COLLECTION = re.compile(
+_ADJUNCT = proven(r"\b(?:before|after|when|while)\s+\w+ing\b", re.IGNORECASE)
+_COLLECTION = proven(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
     r"(?:\s+(?:of\s+)?(?:the\s+|these\s+|them\b)?(?P<noun>\w+))?",
     re.IGNORECASE,

@@ -14,14 +14,15 @@ from waystation.adapters.offline.replies import Call, Reply, call
 from waystation.adapters.offline.research import NOTHING_MATCHED
 from waystation.adapters.offline.view import View
 from waystation.domain.value import Value
+from waystation.patterns import Enclosed, proven
 
 AGAIN = "research-again"
 AGAIN_TITLE = "Look again with the whole question"
 KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
 HOPELESS = "Nothing matched, and there are no other words or no budget to look with. No LLM judged this."
-_STEP = re.compile(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)]*))?\) (.*?): (.*)$", re.MULTILINE)
-_FOUND = re.compile(r'<found step="([^"]+)".*?</found>', re.DOTALL)
-_ROOM = re.compile(r"budget for (\d+) new steps")
+_STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) (.*?): (.*)$", re.MULTILINE)
+_FOUND = Enclosed(r'<found step="([^"]{1,200}+)"', r"</found>")
+_ROOM = proven(r"budget for (\d+) new steps")
 
 
 class Planned(Value):
@@ -36,7 +37,7 @@ class Planned(Value):
 def revision(view: View) -> Reply:
     """One research step with the whole question, where a step with other words found nothing; else the plan is kept."""
     planned = list(_planned(view.opening))
-    empty = {found[1] for found in _FOUND.finditer(view.opening) if f"open: {NOTHING_MATCHED}" in found[0]}
+    empty = {found.opening[1] for found in _FOUND.finditer(view.opening) if f"open: {NOTHING_MATCHED}" in found.inside}
     if not empty:
         return Reply(calls=(call("revise_plan", reason=KEPT),))
     question = view.contract.question

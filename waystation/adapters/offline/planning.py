@@ -7,6 +7,7 @@ from pydantic import JsonValue
 from waystation.adapters.offline.language import shortened
 from waystation.adapters.offline.replies import Reply, call
 from waystation.adapters.offline.view import View
+from waystation.patterns import proven
 
 MOST_CLAUSES = 3
 TITLE_WORDS = 10
@@ -17,15 +18,16 @@ _ASKING = (
     "what|which|how|who|whom|whose|when|where|why|whether|is|are|do|does|did|can|could|should|will"
     "|was|wer|wie|welche[rsmn]?|wann|wo|warum|que|qué|quel(?:le)?s?|quién|cómo|comment|où|pourquoi|quand|cuándo|dónde"
 )
-_CUT = re.compile(
-    rf"[?？;；]+|[.。](?=\s|$)|,?\s+(?:and|or|und|et|y)\s+(?=(?:{_ASKING})\b)|,\s*(?=(?:{_ASKING})\b)",
+_WORD = proven(r"\w")
+_CUT = proven(
+    rf"[?？;；]++|[.。](?=\s|$)|,?(?<!\s)\s++(?:and|or|und|et|y)\s++(?=(?:{_ASKING})\b)|,\s*+(?=(?:{_ASKING})\b)",
     re.IGNORECASE,
 )
 
 
 def clauses(question: str) -> tuple[str, ...]:
     """The parts of a question, at most three; what is over joins the last one."""
-    parts = [part for piece in _CUT.split(question) if re.search(r"\w", part := " ".join(piece.split()).strip(" ,"))]
+    parts = [part for piece in _CUT.split(question) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
     if len(parts) > MOST_CLAUSES:
         parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
     return tuple(part[0].upper() + part[1:] for part in parts)

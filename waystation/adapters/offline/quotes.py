@@ -1,12 +1,12 @@
 """Quotations: cuts numbered lines into sentences and header lines, and picks those that say most about a goal."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, weighed, words
 from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 QUOTE_CHARACTERS = 280
 """A longer sentence is quoted up to here."""
@@ -19,18 +19,18 @@ DIRECT_WORDS = 6
 LEAST_WORDS = 3
 """Fewer words are a heading or a fragment, unless they are a header line."""
 
-_HEADER = re.compile(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
-_OWN_LINE = re.compile(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
-_BULLET = re.compile(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
-_RULE = re.compile(r"^\s*([=~^*+#\-_`.])\1{2,}\s*$")
-_MARKUP = re.compile(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
-_SYMBOL = re.compile(r"[^\w\s.,;:'’!?-]")
+_HEADER = proven(r"^\s*(?:[-*+•] )?([A-Za-z][\w .-]{1,39}?)\s*:\s+(\S.*)$")
+_OWN_LINE = proven(r"^\s*(?:[-*+•] |\d+[.)] |#|>|\||```|\.\. )")
+_BULLET = proven(r"^\s*(?:[-*+•] |\d+[.)] |#+ |> )\s*")
+_RULE = proven(r"^\s*([=~^*+#\-_`.])\1{2,}\s*$")
+_MARKUP = proven(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
+_SYMBOL = proven(r"[^\w\s.,;:'’!?-]")
 MOST_SYMBOLS = 0.1
 """Of the characters of a quotation: with more it is code or markup rather than words."""
-_URL = re.compile(r"https?://\S+")
+_URL = proven(r"https?://\S+")
 _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
 """A header line of these only points at where something is said."""
-_QUOTE_MARKS = re.compile(r"[\"“”„«»]")
+_QUOTE_MARKS = proven(r"[\"“”„«»]")
 
 Line = tuple[int, str]
 

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from waystation.adapters.offline.wire import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 HAND_IN_BELOW = 4_000
 """Tokens: with less budget left than this, an agent hands in what it has."""
@@ -15,16 +17,21 @@ NOTHING_NEW = "Nothing new was kept in this part."
 STALLED = "Nothing new was kept in the last two parts."
 """What the next such summary says: the window is too small to go on, so the agent hands in."""
 
-_TAGGED = {
-    name: re.compile(rf"<{name}(?P<head>[^\n]*)>\n(?P<body>.*?)\n?</{name}>", re.DOTALL)
-    for name in ("question", "accept", "step", "context", "documents", "needs")
-}
-_TITLE = re.compile(r'title="(.*)"')
-_NEED = re.compile(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
-_DOCUMENT = re.compile(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
-_PART = re.compile(r"documents (\d+) to (\d+) of the list")
-_STATUS = re.compile(r"\s*<status>.*</status>\s*", re.DOTALL)
-_BUDGET = re.compile(r"budget left ([\d,]+) tokens(?P<asks>[^;\n<]*more is asked for)?")
+_PARTS = ("question", "accept", "step", "context", "documents", "needs")
+_TITLE = proven(r'title="(.*)"')
+_NEED = proven(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
+_DOCUMENT = proven(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
+_COUNT = proven(r"\d+")
+_PART = proven(r"documents (\d+) to (\d+) of the list")
+_BUDGET = proven(r"budget left ([\d,]++) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
+
+
+class _Tagged(NamedTuple):
+    """A part of a contract."""
+
+    head: str
+    """What its opening says besides its name."""
+    body: str
 
 
 class Need(Value):
@@ -110,10 +117,10 @@ class View(Value):
 
 def contract_of(text: str) -> Contract:
     """The parts of a contract; absent ones stay empty."""
-    found = {name: match for name, pattern in _TAGGED.items() if (match := pattern.search(text))}
-    body = {name: match["body"].strip() for name, match in found.items()}
-    title = _TITLE.search(found["step"]["head"]) if "step" in found else None
-    count = re.search(r"\d+", found["documents"]["head"]) if "documents" in found else None
+    found = {name: part for name in _PARTS if (part := _tagged(text, name))}
+    body = {name: part.body.strip() for name, part in found.items()}
+    title = _TITLE.search(found["step"].head) if "step" in found else None
+    count = _COUNT.search(found["documents"].head) if "documents" in found else None
     return Contract(
         question=body.get("question", ""),
         goal=body.get("step", ""),
@@ -124,6 +131,24 @@ def contract_of(text: str) -> Contract:
         **_part(body.get("context", "")),
         needs=tuple(Need(step=step, title=name or step) for step, name in _NEED.findall(body.get("needs", ""))),
     )
+
+
+def _tagged(text: str, name: str) -> _Tagged | None:
+    """The first part of this name: its opening ends its line, and the next closing ends it."""
+    opening = f"<{name}"
+    at = text.find(opening)
+    while at >= 0 and (line_end := text.find("\n", at)) >= 0:
+        if text[line_end - 1] == ">":
+            body, closing, _ = text[line_end + 1 :].partition(f"</{name}>")
+            return _Tagged(text[at + len(opening) : line_end - 1], body) if closing else None
+        # Whatever else opens on this line does not end it either.
+        at = text.find(opening, line_end)
+    return None
+
+
+def _is_status(text: str) -> bool:
+    said = text.strip()
+    return said.startswith("<status>") and said.endswith("</status>")
 
 
 def part_text(first: int, last: int) -> str:
@@ -150,13 +175,13 @@ def view_of(request: MessagesRequest) -> View:
                 calls[block.id] = block
             case ToolResultBlock():
                 exchanges.append(_exchange(calls[block.tool_use_id], block))
-            case _ if not _STATUS.fullmatch(block.text):
+            case _ if not _is_status(block.text):
                 # Any other words of a user's may stand for hidden messages: a summary, or a marker.
                 after_gap, gap = len(exchanges), True
                 summaries.append(block.text)
             case _:
                 pass
-    statuses = [block.text for block in blocks if isinstance(block, TextBlock) and _STATUS.fullmatch(block.text)]
+    statuses = [block.text for block in blocks if isinstance(block, TextBlock) and _is_status(block.text)]
     budget = _BUDGET.search(statuses[-1]) if statuses else None
     return View(
         contract=contract_of(first),

@@ -11,6 +11,7 @@ from waystation.adapters.offline.replies import CALL_OVERHEAD, Reply, call
 from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.request_text import counted
+from waystation.patterns import proven
 
 Said = tuple[str, tuple[str, ...]]
 """Words, and the citations behind them."""
@@ -35,13 +36,13 @@ _REMARKS: tuple[tuple[str, Kind], ...] = (
     ("Gaps", "gap"),
     ("Open", "open"),
 )
-_KEPT = re.compile(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|\s*$)", re.MULTILINE)
+_KEPT = proven(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re.MULTILINE)
 """On a line of its own in a result; in a summary one line lists them all."""
 
 
 def writing(view: View) -> Reply:
     """The next turn of a writing agent. What is written is known from the results of `write_section`."""
-    kept = {heading for text in _told(view) for heading in _KEPT.findall(text)}
+    kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
     if not (view.must_hand_in and kept):
         for need in view.contract.needs:

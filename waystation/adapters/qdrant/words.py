@@ -1,8 +1,8 @@
 """Makes text ready for BM25, whose tokeniser cuts at spaces."""
 
-import re
+from waystation.patterns import proven
 
-_UNSPACED = re.compile(
+_UNSPACED = proven(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
 )  # kana and Han characters
 

@@ -1,6 +1,5 @@
 """Passages on their way to the memory and out of it: written with their compaction, marked when it has them."""
 
-import re
 from collections.abc import Sequence, Set
 from datetime import datetime
 
@@ -11,8 +10,9 @@ from waystation.adapters.store.engine import add_missing
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import passages
 from waystation.domain.memory import Passage
+from waystation.patterns import proven
 
-_ID_PREFIX = re.compile(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
+_ID_PREFIX = proven(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
 _WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))
 
 

@@ -1,7 +1,6 @@
 """Texts by content hash, each kept once, and the documents of tasks."""
 
 import hashlib
-import re
 from collections.abc import Iterable, Sequence
 
 from sqlalchemy import insert, select
@@ -13,8 +12,9 @@ from waystation.adapters.store.schema import documents, texts
 from waystation.domain.documents import Document
 from waystation.domain.errors import TextMissing
 from waystation.domain.task import SourceDocument
+from waystation.patterns import proven
 
-CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
 
 

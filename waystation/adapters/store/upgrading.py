@@ -1,6 +1,5 @@
 """Which schema a database has, and how it gets this program's."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +10,13 @@ from waystation.adapters.store.engine import Database
 from waystation.adapters.store.schema import REVISION, identity
 from waystation.domain.errors import StoreError
 from waystation.domain.value import Value
+from waystation.patterns import proven
 from waystation.ports import Clock
 
 _UPGRADE_LOCK = 0x57415953
 """Key of the advisory lock under which a PostgreSQL database is upgraded."""
 
+_REVISION = proven(r"\d{4}")
 _APPLIED = table("alembic_version", column("version_num"))
 
 
@@ -33,7 +34,7 @@ class Schema(Value):
 
     def require_known(self) -> None:
         """Raise StoreError if a newer version, or another program, has written the database."""
-        if self.revision and not re.fullmatch(r"\d{4}", self.revision):
+        if self.revision and not _REVISION.fullmatch(self.revision):
             raise StoreError("the database belongs to another program: give Waystation a database of its own")
         if self.revision > REVISION:
             raise StoreError(
@@ -101,7 +102,7 @@ def _migrate(connection: Connection) -> None:
 
 async def _schema(connection: AsyncConnection) -> Schema:
     revision = await connection.run_sync(_revision)
-    known = re.fullmatch(r"\d{4}", revision)
+    known = _REVISION.fullmatch(revision)
     store_id = (await connection.execute(select(identity.c.store_id))).scalar_one_or_none() if known else None
     return Schema(revision=revision, store_id=store_id)
 

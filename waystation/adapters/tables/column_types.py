@@ -3,10 +3,11 @@
 DuckDB's own guess would make `007` a 7 and a price a binary fraction.
 """
 
-import re
 from typing import NamedTuple
 
 from duckdb import DuckDBPyConnection
+
+from waystation.patterns import Linear, linear
 
 TEXT = "VARCHAR"
 _SHORT, _LONG = 18, 38
@@ -19,16 +20,20 @@ _DECIMAL = r"[+-]?(0|[1-9]\d*|(0|[1-9]\d*)?\.\d+)"
 class _Kind(NamedTuple):
     type: str
     written: str
-    """A regular expression for the whole value, for RE2 and Python alike."""
+    """A regular expression for the whole value, for RE2 here and in DuckDB."""
+    whole: Linear
 
 
-_KINDS = (
-    _Kind("BOOLEAN", "(?i:true|false)"),
-    _Kind("BIGINT", _WHOLE),
-    _Kind("DECIMAL", _DECIMAL),
-    _Kind("DOUBLE", rf"{_DECIMAL}([eE][+-]?\d{{1,3}})?"),
-    _Kind("DATE", _DATE),
-    _Kind("TIMESTAMP", rf"{_DATE}[ T]\d{{2}}:\d{{2}}(:\d{{2}}(\.\d{{1,6}})?)?"),
+_KINDS = tuple(
+    _Kind(type_name, written, linear(rf"\A(?:{written})\z"))
+    for type_name, written in (
+        ("BOOLEAN", "(?i:true|false)"),
+        ("BIGINT", _WHOLE),
+        ("DECIMAL", _DECIMAL),
+        ("DOUBLE", rf"{_DECIMAL}([eE][+-]?\d{{1,3}})?"),
+        ("DATE", _DATE),
+        ("TIMESTAMP", rf"{_DATE}[ T]\d{{2}}:\d{{2}}(:\d{{2}}(\.\d{{1,6}})?)?"),
+    )
 )
 
 
@@ -39,7 +44,7 @@ def column_type(connection: DuckDBPyConnection, table: str, column: str, first: 
     """
     for kind in _KINDS:
         # The first value spares most columns of a wide table their queries.
-        if re.fullmatch(kind.written, first, re.ASCII) and (chosen := _fitting(connection, table, column, kind)):
+        if kind.whole.match(first) and (chosen := _fitting(connection, table, column, kind)):
             return chosen
     return TEXT
 

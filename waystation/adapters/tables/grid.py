@@ -4,12 +4,12 @@ Rows are not read by DuckDB's own reader: that keeps no line numbers, and docume
 """
 
 import csv
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from waystation.adapters.tables.asked import Unusable
+from waystation.patterns import proven
 from waystation.ports.tables import LINE_COLUMN, TableText
 
 MOST_COLUMNS = 500
@@ -24,9 +24,7 @@ _SAMPLE_CHARACTERS = 10_000
 """Of each of its rows."""
 _SEPARATORS = ("\t", ";", "|", ",")
 """Where several fit alike, the one that is least at home within cells."""
-_BETWEEN_CELLS = re.compile(r"(?:^| )\|(?: |$)")
-_RULE = re.compile(r"[|: -]*---[|: -]*")
-"""The line below the heading of a Markdown table."""
+_BETWEEN_CELLS = proven(r"(?:^| )\|(?: |$)")
 
 
 class Grid(NamedTuple):
@@ -77,8 +75,13 @@ def _rows(table: TableText) -> Iterator[_Row]:
 
 def _piped(lines: Sequence[str], first_line: int) -> Iterator[_Row]:
     for number, line in enumerate(lines, first_line):
-        if line.strip() and not _RULE.fullmatch(line):
+        if line.strip() and not _is_rule(line):
             yield _Row(number, _BETWEEN_CELLS.split(line))
+
+
+def _is_rule(line: str) -> bool:
+    """Whether it is the line below the heading of a Markdown table."""
+    return "---" in line and not line.strip("|: -")
 
 
 def _separated(lines: Sequence[str], separator: str, table: TableText) -> Iterator[_Row]:

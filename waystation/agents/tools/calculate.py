@@ -1,7 +1,5 @@
 """The tool that calculates, so that no number of a report is a model's guess."""
 
-import re
-
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
@@ -10,8 +8,8 @@ from waystation.domain.projection import LAST, urgent
 from waystation.ports import TableEngine
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
-_SEVERAL = re.compile(r"(?:STRUCT|TUPLE|MAP|UNION)\(|.*\]")
-"""Types of values that hold others."""
+_SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
+"""How types of values that hold others begin; that of a list has brackets."""
 _OVERFLOW = "Out of Range Error: Overflow"
 _WIDER = (
     " Larger numbers are exact with a type: 99999999999::HUGEINT for whole ones, 1.5::DECIMAL(38,2) for decimals; "
@@ -54,7 +52,7 @@ class Calculate(TypedTool[CalculateInput]):
         except QueryRefused as refused:
             more = _WIDER if str(refused).startswith(_OVERFLOW) else ""
             raise ToolRefused(f"{refused}{more}") from refused
-        if len(result.columns) != 1 or len(result.rows) != 1 or _SEVERAL.match(result.columns[0].type):
+        if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
             raise ToolRefused("This has several values. Ask for one, and write numbers without thousands separators.")
         value = result.rows[0][0]
         if value is None:
@@ -64,3 +62,7 @@ class Calculate(TypedTool[CalculateInput]):
         if not any(map(str.isdigit, value)):
             raise ToolRefused("This has no value: it divides by zero, or is too large.")
         return f"≈ {value} (floating point: exact to about 15 digits)"
+
+
+def _holds_others(type_name: str) -> bool:
+    return type_name.startswith(_SEVERAL) or "]" in type_name

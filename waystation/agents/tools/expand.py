@@ -1,6 +1,5 @@
 """The tool that shows what is behind a passage: messages as they were said, or a document around it."""
 
-import re
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -15,9 +14,10 @@ from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.passages import render, tool_names
 from waystation.domain.projection import FIRST, LATER, urgent
+from waystation.patterns import proven
 from waystation.ports import DocumentStore, TranscriptStore, WorkStore
 
-_MESSAGE = re.compile(r"m\d+")
+_MESSAGE = proven(r"m\d+")
 LINES_AROUND = 20
 """Before and behind the lines of a document's passage."""
 

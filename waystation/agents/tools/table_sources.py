@@ -7,13 +7,14 @@ from typing import NamedTuple
 from waystation.agents.tools.read_document import find
 from waystation.agents.tools.tool import ToolRefused
 from waystation.domain.documents import Document, marked_place, named, place_of
+from waystation.patterns import proven
 from waystation.ports import DocumentStore, TableText
 
 MOST_CHARACTERS = 20_000_000
 """Of all tables of a query."""
 PARTS_NAMED = 20
 
-_WITH_LINES = re.compile(r"(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
+_WITH_LINES = proven(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
 
 
 class TableSource(NamedTuple):

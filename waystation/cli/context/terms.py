@@ -1,6 +1,5 @@
 """What a conversation in a file is compacted by: window, threshold and tools that can be called again."""
 
-import re
 from dataclasses import dataclass, field
 
 from waystation.adapters.conversation.request_body import RequestBody
@@ -11,6 +10,7 @@ from waystation.domain.compaction.tokens import Measure, fixed_tokens
 from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
 from waystation.domain.presets import Wishes
 from waystation.domain.profiles import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, profile_of, wishes_of
+from waystation.patterns import proven
 from waystation.settings import Settings
 
 READING = frozenset(
@@ -20,7 +20,7 @@ READING = frozenset(
 """With what the names of tools begin that can be called again without harm."""
 FILE_ARGUMENTS = ("path", "file_path", "filename", "file")
 """What the argument of a tool is called that names a file, the likeliest first."""
-_WORDS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORDS = proven(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _PREFIXES = frozenset({"web", "file", "fs"})
 """What may stand before that word: web_search, file_read."""
 

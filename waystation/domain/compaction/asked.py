@@ -1,15 +1,15 @@
 """What the user's messages asked for beside demands: the next view still shows it, the newest first of all."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from waystation.domain.compaction.constraints import sentences
 from waystation.domain.compaction.ledger import ASKED, entries, is_stand_in, one_line, shortened
 from waystation.domain.messages import Message
+from waystation.patterns import proven
 
 MOST_CHARACTERS = 500
 """Of one message: what was pasted into it shall not crowd out the others."""
-_TAG = re.compile(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
+_TAG = proven(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
 
 
 def user_requests(middle: Sequence[Message]) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 import re
 
-_NUMBERED = re.compile(r"^[ ]{0,10}(\d{1,9})(?:→|\t|[|:] ?)(.*)$", re.MULTILINE)
+from waystation.patterns import proven
+
+_NUMBERED = proven(r"^[ ]{0,10}(\d{1,9})(?:→|\t|[|:] ?)(.*)$", re.MULTILINE)
 
 
 def differs(read: str, now: str) -> bool:

@@ -1,17 +1,17 @@
 """What the user demanded, word for word: sentences that a summary must not soften."""
 
-import re
 from collections.abc import Iterator, Sequence
 
 from waystation.domain.compaction.demands import is_demand
 from waystation.domain.compaction.ledger import ASKED, DEMANDED, entries, is_stand_in
 from waystation.domain.compaction.summary import unframed
 from waystation.domain.messages import Message
+from waystation.patterns import proven
 
 MOST_CHARACTERS = 1_000
 """A longer sentence is pasted material and no demand."""
 # Not before a small letter: "e.g. this" goes on.
-_SENTENCE_END = re.compile(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
+_SENTENCE_END = proven(r"[.!?。！？](?:(?<=[。！？])|(?=\s+[^a-z\s]))")
 
 
 def user_constraints(middle: Sequence[Message]) -> tuple[str, ...]:

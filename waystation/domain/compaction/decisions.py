@@ -7,14 +7,15 @@ from waystation.domain.compaction.ledger import DECIDED, entries, is_stand_in, o
 from waystation.domain.compaction.restored import without_files
 from waystation.domain.compaction.summary import inner_text, is_summary
 from waystation.domain.messages import Message
+from waystation.patterns import proven
 
 MOST_CHARACTERS = 300
 _NAMES = (
     r"(?:key |recorded |main )?decisions?(?: made| and reasons)?|entscheidungen|décisions|decisiones|决定|決定(?:事項)?"
 )
-_HEADING = re.compile(rf"^[\s#*_<]{{0,8}}(?:{_NAMES})[\s*_>]{{0,4}}(?:[:：][\s*_]{{0,4}}(?P<rest>.*)|$)", re.IGNORECASE)
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
-_OTHER_HEADING = re.compile(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1,60}[:：]\s*$)")
+_HEADING = proven(rf"^[\s#*_<]{{0,8}}(?:{_NAMES})[\s*_>]{{0,4}}(?:[:：][\s*_]{{0,4}}(?P<rest>.*)|$)", re.IGNORECASE)
+_BULLET = proven(r"^\s*(?:[-*•]|\d{1,3}[.)])\s+")
+_OTHER_HEADING = proven(r"^\s*(?:#|<|\*\*[^*]{1,80}\*\*:?\s*$|[^:：]{1,60}[:：]\s*$)")
 
 
 def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """How people demand and forbid, in the languages that we know: English, German, French, Spanish, Chinese, Japanese."""
 
-import re
+from waystation.patterns import proven
 
 _STARTS = r"[\s(\[\"'“‘«¡*_,;:—-]"
 """Before a word; a set of characters at the beginning of a pattern is searched for quickly."""
@@ -22,8 +22,8 @@ _WORDS = (
     r"|no (?:hag|pong|escrib|abr|salg|dig|ejecut)\w{1,4}|(?:todavía|aún) no|s[oó]lo|únicamente|solamente|salvo|excepto"
     r"|hasta que|como (?:máximo|mínimo)|al menos|a más tardar|obligatori[ao]|prohibid[ao]"
 )
-_DEMAND = re.compile(rf"{_STARTS}(?:(?<=^.)no [a-z]|(?:{_WORDS})(?!\w))")
-_WIDE_DEMAND = re.compile(
+_DEMAND = proven(rf"{_STARTS}(?:(?<=^.)no [a-z]|(?:{_WORDS})(?!\w))")
+_WIDE_DEMAND = proven(
     # Chinese
     r"不要|不得|不能|不许|不許|不准|不可|禁止|切勿|请勿|請勿|务必|務必|必须|必須|一定要|只能|只要|仅|僅|除非|直到|至少|至多"
     r"|最多|总是|總是|永远|永遠|绝不|絕不|先不|暂不|暫不|应该|應該"

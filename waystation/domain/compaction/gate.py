@@ -14,10 +14,12 @@ from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import summary_message, unframed
 from waystation.domain.compaction.tokens import estimate_message, estimate_text
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 MOST_TIMES_ROOM = 3
 """A summary may be so many times as long as it was asked to be: models do not count exactly, and nor do estimates."""
-_THOUGHT = re.compile(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
+_WORD = proven(r"\w")
+_THOUGHT = proven(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
 
 
 class Rule(StrEnum):
@@ -99,7 +101,7 @@ def _open_work(replaced: Replaced) -> str | None:
 
 
 def _empty(draft: _Draft) -> str | None:
-    return None if re.search(r"\w", draft.body) else "the summary is blank"
+    return None if _WORD.search(draft.body) else "the summary is blank"
 
 
 def _error_text(draft: _Draft) -> str | None:

@@ -3,13 +3,15 @@
 import re
 from collections import Counter
 
+from waystation.patterns import proven
+
 _NAME = r"[\w.@+-]"
 PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("citations", re.compile(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
-    ("URLs", re.compile(r"https?://[^\s<>\"'`)\]}|]+")),
+    ("citations", proven(r"\[[^\[\]\n:]{1,200}:\d+-\d+\]")),
+    ("URLs", proven(r"https?://[^\s<>\"'`)\]}|]+")),
     (
         "paths",
-        re.compile(
+        proven(
             rf"(?<![\w.@+/:<-])(?:(?:~|\.{{1,2}})?/(?:{_NAME}{{1,100}}/){{0,30}}{_NAME}{{1,100}}"
             rf"|(?:{_NAME}{{1,100}}/){{1,30}}[\w@+-]{{1,100}}\.\w{{1,8}}"
             r"|[A-Za-z]:\\[\w.\\-]{1,200})"
@@ -17,21 +19,21 @@ PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "codes",
-        re.compile(
+        proven(
             r"[A-Z](?<!\w.)(?:[A-Z]{0,11}[-_]?\d{2,12}|(?<=E)[A-Z]{3,15}|[A-Z]{1,11}(?:_[A-Z0-9]{2,20}){1,5}"
             r"|\w{0,40}(?:Error|Exception))\b"
         ),
     ),
     (
         "ids",
-        re.compile(
+        proven(
             r"[0-9a-f](?<![\w-].)(?:[0-9a-f]{7}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
             r"|(?=\d{0,39}[a-f])(?<=\d)[0-9a-f]{6,63}|(?=[a-f]{0,39}\d)(?<=[a-f])[0-9a-f]{6,63})\b"
         ),
     ),
     (
         "figures",
-        re.compile(
+        proven(
             r"[$€£¥\d](?<![\w.,:/-].)(?:(?<=[$€£¥])\s?\d[\d.,]{0,20}|(?<=\d)(?:[\d.,]{0,20}\s?%"
             r"|\d{0,2}(?:,\d{3}){1,6}(?:\.\d+)?|\d{0,19}\.\d{1,20}|\d{3,19}))(?![\w/-])"
         ),

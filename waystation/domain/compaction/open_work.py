@@ -10,11 +10,12 @@ from pydantic import JsonValue
 from waystation.domain.compaction.ledger import UNDONE, entries, is_stand_in, one_line, shortened
 from waystation.domain.compaction.summary import is_summary
 from waystation.domain.messages import Message
+from waystation.patterns import proven
 
 MOST_ITEMS, MOST_CHARACTERS = 20, 200
 STEP: Final = "this step: "
 """How what the platform itself knows to be open begins: it is said anew each time, and not carried on."""
-_ITEM = re.compile(
+_ITEM = proven(
     r"^[ \t]*(?:(?:[-*•]|\d{1,3}[.)])[ \t]+)?\[(?P<status>TODO|IN PROGRESS|DONE|[ xX])\][ \t]+(?P<text>\S.*)$", re.M
 )
 _DONE = frozenset({"done", "x", "completed", "complete", "cancelled", "canceled"})

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from waystation.domain.compaction.wording import has_words, words_of
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 REMOVED = "[…]"
 """Stands where something was taken out. No gap of a pattern below has its dots, so that what is left on both sides
@@ -27,14 +28,16 @@ _QUOTED = (
     r"(?:\"[^\"\n]*\"?|“[^”\n]*”?|„[^“”\n]*[“”]?|«[^»\n]*»?|「[^」\n]*」?|『[^』\n]*』?"
     r"|‘(?:[^’\n]|’(?=\w))*’?|(?<=[\s:(])'(?:[^'\n]|'(?=\w))*'?|\n[ \t]{0,3}>[^\n]*)"
 )
-_ASCRIBED = re.compile(
-    rf"{_SPEAKER}{_GAP}{{0,40}}?(?:{_SAYS}|[:：]|(?:{_WIDE}){_GAP}{{0,12}}){_GAP}{{0,24}}?({_QUOTED})"
-    rf"|(?:{_WIDE}){_GAP}{{0,12}}?({_QUOTED})"
+_BEGUN = r"(?=[\"“„«「『‘'\n])"
+"""One look instead of one for each kind of quotation."""
+_ASCRIBED = proven(
+    rf"{_SPEAKER}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
+    rf"|(?:{_WIDE}){_GAP}{{0,12}}?{_BEGUN}({_QUOTED})"
     rf"|((?<!\w)(?:\"[^\"\n]{{1,500}}\"|“[^“”\n]{{1,500}}”)),? (?:{_SAYS} (?:by )?{_SPEAKER}"
     rf"|{_SPEAKER} {_SAYS}(?!{_GAP}{{0,24}}[\"“]))",
     re.IGNORECASE,
 )
-_SPOKEN_LINE = re.compile(
+_SPOKEN_LINE = proven(
     rf"^[ \t>*_#•-]{{0,8}}(?:{_LATIN}|{_WIDE})[*_ \t]{{0,4}}[:：][*_ \t]{{0,4}}(?![\"“„«「『‘'])[^\s*_][^\n]*",
     re.IGNORECASE | re.MULTILINE,
 )

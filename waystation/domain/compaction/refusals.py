@@ -2,9 +2,11 @@
 
 import re
 
+from waystation.patterns import proven
+
 SHORT_CHARACTERS = 300
 """A longer text that begins like a refusal may well be a summary of one."""
-_REFUSAL = re.compile(
+_REFUSAL = proven(
     r"(?:api )?error\s*[:\d]|traceback\b|\{\s*\"(?:type\"\s*:\s*\")?error\"|http [45]\d\d\b|overloaded\b"
     r"|[45]\d\d:? (?:overloaded|bad|unauthori[sz]ed|forbidden|not found|too many|internal|service|gateway)\b"
     r"|rate limit|internal server error|(?:the )?request timed out"

@@ -1,16 +1,16 @@
 """Which passages stand behind a summary: one line of its ledger, written by code, that an agent can expand."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from waystation.domain.compaction.ledger import SOURCES, entries, is_stand_in
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
+from waystation.patterns import proven
 
 MOST_SOURCES = 12
 """Some 120 tokens. More passages share an entry: it names the first of them."""
-_SOURCE = re.compile(r"(p[0-9a-f]{8}) (\S+?)-(\S+)")
+_SOURCE = proven(r"(p[0-9a-f]{8}) (\S+?)-(\S+)")
 
 
 class Source(NamedTuple):

@@ -3,6 +3,7 @@
 import re
 
 from waystation.domain.messages import Message, user_text
+from waystation.patterns import proven
 
 ID_PREFIX = "s-"
 OPEN, CLOSE = "<earlier_conversation>", "</earlier_conversation>"
@@ -14,10 +15,8 @@ FRAME_TOKENS = 60
 """What the frame and the message around a summary need."""
 LEDGER_SHARE = 2
 """What a ledger takes in by choice (decisions, requests, identifiers) may have this part of the room of its summary."""
-_FRAME_TAG = re.compile(
-    r"< {0,3}/? {0,3}(?:earlier_conversation|ledger|restored_files?)(?: [^<>]{0,300})?>", re.IGNORECASE
-)
-_SCRATCHPAD = re.compile(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\s*", re.DOTALL)
+_FRAME_TAG = proven(r"< {0,3}/? {0,3}(?:earlier_conversation|ledger|restored_files?)(?: [^<>]{0,300})?>", re.IGNORECASE)
+_SCRATCHPAD = proven(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\s*", re.DOTALL)
 
 
 def summary_message(compaction_id: str, text: str) -> Message:

@@ -1,8 +1,8 @@
 """Whether a text has certain words, however they are spaced, quoted and capitalised."""
 
-import re
+from waystation.patterns import proven
 
-_WORD = re.compile(r"[a-z0-9]+|[^\sa-z0-9]")
+_WORD = proven(r"[a-z0-9]+|[^\sa-z0-9]")
 _QUOTES = dict.fromkeys(map(ord, "“”„«»「」『』‘’`\"'"))
 _ENDS = " .,;:!?…。，、；：！？"
 
