@@ -85,6 +85,7 @@ MEANT = {"--docs …": "--docs contracts/", '"…"': '"Which harbour was closed 
 EXIT_CODES = {
     'waystation privacy find "Ada Lovelace"': {0, 1},  # 1: found nowhere
     "waystation privacy find - --type PERSON": {0, 1},
+    "waystation memory forget --before 2026-11-01": {2},  # no task is as old
 }
 
 FILES = {
