@@ -82,7 +82,12 @@ ELSEWHERE: Mapping[str, str] = {
     "waystation worker --queues agents,context": "test_servers",
     "waystation codec-server --listen 127.0.0.1:8081 --origin https://cloud.temporal.io --encode": "the codec's tests",
 }
-MEANT = {"--docs …": "--docs contracts/", '"…"': '"Which harbour was closed by silt?"', "/usr/lib/python3.11": "notes"}
+MEANT = {
+    "forget --session S": "forget --session S --yes",  # a person at a terminal is asked
+    "--docs …": "--docs contracts/",
+    '"…"': '"Which harbour was closed by silt?"',
+    "/usr/lib/python3.11": "notes",
+}
 EXIT_CODES = {
     'waystation privacy find "Ada Lovelace"': {0, 1},  # 1: found nowhere
     "waystation privacy find - --type PERSON": {0, 1},
