@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from activities.attempts import present_attempt
 from waystation.adapters.clock import utc_now
@@ -27,6 +27,7 @@ from waystation.agents.metered import MeteredModel, MeteredRedactor
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.reviewer import Reviewer
 from waystation.agents.reviser import Reviser
 from waystation.agents.rewinder import Rewinder
@@ -34,6 +35,7 @@ from waystation.agents.roles import Desk
 from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ToolPolicy
+from waystation.domain.redaction import UNVERSIONED, RedactionRules
 from waystation.keyring import first_key, own_cipher
 from waystation.loading import loading
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
@@ -56,6 +58,7 @@ class Parts:
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
+    rules: RedactionRules = UNVERSIONED
     reach: Reach | None = None
     """Beyond the store; without it agents read documents alone."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
@@ -82,6 +85,11 @@ class Parts:
             memory=self.memory, embedder=self.embedder, redactor=self.redactor, documents=store, tasks=store
         )
 
+    @cached_property
+    def redacted(self) -> RedactedDocuments:
+        """Documents, pages and stored results as agents may see them."""
+        return RedactedDocuments(self.store, self.redactor, self.rules)
+
     @property
     def desk(self) -> Desk:
         """What the agents' tools work with."""
@@ -94,6 +102,7 @@ class Parts:
             tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
+            redacted=self.redacted,
             vault=self.vault,
             tables=reach.tables if reach is not None else None,
             web=reach.web if reach is not None else (),
@@ -216,7 +225,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
     with loading():
         from waystation.embedders import opened_embedder  # noqa: PLC0415
-        from waystation.redactors import redactor_of  # noqa: PLC0415
+        from waystation.redactors import redaction_rules, redactor_of  # noqa: PLC0415
         from workers.hooks import opened_hooks  # noqa: PLC0415
         from workers.memory import opened_memory  # noqa: PLC0415
         from workers.models import model_switch  # noqa: PLC0415
@@ -246,6 +255,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             key_check=key_check(key),
             hooks=hooks,
             vault=vault,
+            rules=redaction_rules(settings, key),
             reach=reach,
             tool_policy=settings.tool_policy,
         )

@@ -16,6 +16,7 @@ from waystation.agents.metered import MeteredModel
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.roles import Desk
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
@@ -150,7 +151,12 @@ class Office:
             tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
+            redacted=self.redacted,
         )
+
+    @property
+    def redacted(self) -> RedactedDocuments:
+        return RedactedDocuments(self.store, self.redactor)
 
     @property
     def contracts(self) -> ContractWriter:

@@ -12,12 +12,12 @@ from waystation.agents.document_names import document_names
 from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.memory import Passage
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import line_for_line
 from waystation.domain.remembering import (
     Remembering,
     document_passage,
     documents_run,
     line_after,
-    line_for_line,
     lines_of_slice,
     passage_id,
 )

@@ -9,6 +9,7 @@ from waystation.agents.document_names import NamingRedactor
 from waystation.agents.earlier import EarlierTasks
 from waystation.agents.projecting import Seen, projected
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.calculate import Calculate
 from waystation.agents.tools.delegate import Delegate
@@ -68,6 +69,8 @@ class Desk:
     tasks: TaskStore
     recollection: Recollection
     redactor: Redactor
+    redacted: RedactedDocuments
+    """What tools show of documents, pages and stored results."""
     vault: Vault | None = None
     """Where tools find what placeholders in names of documents stand for."""
     tables: TableEngine | None = None

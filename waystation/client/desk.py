@@ -1,6 +1,7 @@
 """A desk at which nothing is called: it tells which tools agents have, and how much of a request they take."""
 
 from waystation.adapters.store import SqlStore
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.roles import Desk
 from waystation.domain.projection import ToolPolicy
 
@@ -23,6 +24,7 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
         tasks=store,
         recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
         redactor=redactor,
+        redacted=RedactedDocuments(store, redactor),
         tables=DuckDbTables(),
         policy=policy,
     )

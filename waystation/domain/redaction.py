@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from waystation.domain.privacy import Policy, Treatment
 from waystation.domain.value import Value
 
 FINGERPRINT_DIGITS = 12
@@ -98,3 +99,82 @@ def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:
         parts += (text[position : span.start], span.placeholder)
         position = span.end
     return Redacted(text="".join((*parts, text[position:])), spans=tuple(spans))
+
+
+def line_for_line(text: str, redacted: Redacted) -> str:
+    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
+
+    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        placeholder = "" if span.type == UNREDACTED else span.placeholder
+        parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
+        position = span.end
+    return "".join((*parts, text[position:]))
+
+
+def with_line_feeds(text: str) -> str:
+    """The text with its lines, of whatever ends, ended by line feeds: they can be counted after a redaction as before.
+
+    The end of the last line goes.
+    """
+    return "\n".join(text.splitlines())
+
+
+class RedactionRules(Value):
+    """By what a worker redacts."""
+
+    policy: Policy = Policy.STANDARD
+    version: str = "0"
+    """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
+
+
+UNVERSIONED = RedactionRules()
+"""Of a redactor that does not change."""
+
+
+class ShownKey(Value):
+    """Names a whole text as it is shown: the content that it is made from, for whom, and by which rules."""
+
+    blob: str
+    """Content hash of the original."""
+    tenant: str
+    treatment: Treatment
+    version: str
+    """Of the rules."""
+
+
+class ShownText(Value):
+    """A whole text as it may be shown, line for line as the original is."""
+
+    text: str
+    """Its lines end with line feeds."""
+    languages_without_names: tuple[str, ...] = ()
+    """See `Redacted`."""
+    withheld: bool = False
+    """It could not be redacted, so that all of its lines are blank."""
+
+    @property
+    def lines(self) -> list[str]:
+        """At least one."""
+        return self.text.split("\n")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of its redaction."""
+        return () if self.withheld else redaction_notes(self._as_redacted)
+
+    @property
+    def _as_redacted(self) -> Redacted:
+        return Redacted(text=self.text, languages_without_names=self.languages_without_names)
+
+
+def shown_text(text: str, redacted: Redacted) -> ShownText:
+    """What is shown of a text whose lines end with line feeds."""
+    return ShownText(
+        text=line_for_line(text, redacted),
+        languages_without_names=redacted.languages_without_names,
+        withheld=redacted.unredacted,
+    )

@@ -22,6 +22,7 @@ from waystation.ports.store import (
     DocumentStore,
     Outbox,
     ResultOutbox,
+    ShownTexts,
     TaskStore,
     TranscriptStore,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "Redactor",
     "ResultOutbox",
     "Rows",
+    "ShownTexts",
     "StopReason",
     "TableEngine",
     "TableText",
