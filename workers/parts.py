@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
 from activities.attempts import present_attempt
 from waystation.adapters.clock import utc_now
@@ -35,7 +35,6 @@ from waystation.agents.roles import Desk
 from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ToolPolicy
-from waystation.domain.redaction import UNVERSIONED, RedactionRules
 from waystation.keyring import first_key, own_cipher
 from waystation.loading import loading
 from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Redactor, Vault
@@ -50,6 +49,8 @@ class Parts:
     store: SqlStore
     model: ChatModel
     redactor: Redactor
+    redacted: RedactedDocuments
+    """Documents, pages and stored results as agents may see them."""
     embedder: Embedder
     memory: Memory
     search: DocumentSearch
@@ -58,7 +59,6 @@ class Parts:
     """By what other workers of the store see whether they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
-    rules: RedactionRules = UNVERSIONED
     reach: Reach | None = None
     """Beyond the store; without it agents read documents alone."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
@@ -84,11 +84,6 @@ class Parts:
         return Recollection(
             memory=self.memory, embedder=self.embedder, redactor=self.redactor, documents=store, tasks=store
         )
-
-    @cached_property
-    def redacted(self) -> RedactedDocuments:
-        """Documents, pages and stored results as agents may see them."""
-        return RedactedDocuments(self.store, self.redactor, self.rules)
 
     @property
     def desk(self) -> Desk:
@@ -123,6 +118,7 @@ class Parts:
             documents=store,
             outbox=store,
             redactor=self.redactor,
+            redacted=self.redacted,
             cut=passages_of,
             archive=self.archive,
             clock=utc_now,
@@ -174,7 +170,7 @@ class Parts:
     def citation_check(self) -> CitationCheck:
         """What checks citations."""
         store = self.store
-        return CitationCheck(store, store, store, self.redactor, self.vault)
+        return CitationCheck(store, store, store, self.redactor, self.redacted, self.vault)
 
     @property
     def reviewer(self) -> Reviewer:
@@ -243,11 +239,15 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         warming_up = asyncio.create_task(redactor.warm_up())
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
         vault = store.vault(own_cipher(settings, "vault"))
-        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter)))
+        enduring = _enduring(settings, redactor, vault, meter)
+        redacted = RedactedDocuments(store, enduring, redaction_rules(settings, key))
+        ledgers = Ledgers(store, store, meter, enduring, redacted)
+        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         yield Parts(
             store=store,
             model=model,
-            redactor=_enduring(settings, redactor, vault, meter),
+            redactor=enduring,
+            redacted=redacted,
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),
@@ -255,7 +255,6 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             key_check=key_check(key),
             hooks=hooks,
             vault=vault,
-            rules=redaction_rules(settings, key),
             reach=reach,
             tool_policy=settings.tool_policy,
         )

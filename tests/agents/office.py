@@ -196,7 +196,7 @@ class Office:
     @property
     def publisher(self) -> Publisher:
         store = self.store
-        check = CitationCheck(store, store, store, self.redactor)
+        check = CitationCheck(store, store, store, self.redactor, self.redacted)
         return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, check=check)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:

@@ -10,11 +10,15 @@ from waystation.domain.value import Value
 FINGERPRINT_DIGITS = 12
 PLACEHOLDER = re.compile(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
+LONGEST_PLACEHOLDER = 200
+"""Characters: types have at most 40, fingerprints 64."""
 _TYPE = re.compile(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 UNREDACTED = "UNREDACTED_TEXT"
 """The type of a placeholder that stands for a whole text which could not be redacted."""
+TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
+"""For people."""
 AfterFailures = Literal["placeholder", "pause"]
 """What becomes of a text that could not be redacted in as many attempts as it is given."""
 
@@ -54,9 +58,28 @@ def cut(text: str, characters: int, mark: str = "") -> str:
     """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
     if len(text) <= characters:
         return text
-    end = characters - len(mark)
-    broken = (found.start() for found in PLACEHOLDER.finditer(text) if found.start() < end < found.end())
-    return text[: next(broken, end)].rstrip() + mark
+    return text[: whole_until(text, characters - len(mark))].rstrip() + mark
+
+
+def whole_until(text: str, end: int) -> int:
+    """The last place up to this one where a redacted text can be cut without parting a placeholder."""
+    near = PLACEHOLDER.finditer(text, max(0, end - LONGEST_PLACEHOLDER), end + LONGEST_PLACEHOLDER)
+    return next((found.start() for found in near if found.start() < end < found.end()), end)
+
+
+def beginning(text: str, redacted: "Redacted", characters: int) -> str:
+    """What became of the first so many characters of a text; what was replaced across their end is whole.
+
+    So a text can be cut after its redaction where it was to be cut before, with nothing half seen behind the cut.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        if span.start >= characters:
+            break
+        parts += (text[position : span.start], span.placeholder)
+        position = span.end
+    return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
 
 
 def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
@@ -68,7 +91,7 @@ def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
             "no model for it. Secrets and identifiers were looked for there too."
         )
     if any(text.unredacted for text in texts):
-        notes.append("Text that could not be redacted was left out, and a placeholder stands where it was.")
+        notes.append(TEXT_LEFT_OUT)
     return tuple(notes)
 
 
@@ -164,11 +187,9 @@ class ShownText(Value):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of its redaction."""
-        return () if self.withheld else redaction_notes(self._as_redacted)
-
-    @property
-    def _as_redacted(self) -> Redacted:
-        return Redacted(text=self.text, languages_without_names=self.languages_without_names)
+        if self.withheld:
+            return (TEXT_LEFT_OUT,)
+        return redaction_notes(Redacted(text="", languages_without_names=self.languages_without_names))
 
 
 def shown_text(text: str, redacted: Redacted) -> ShownText:

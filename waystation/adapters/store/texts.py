@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import insert, select
+from sqlalchemy import exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_missing
@@ -17,6 +17,7 @@ from waystation.domain.task import SourceDocument
 
 CONTENT_HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
+_ORIGINAL = texts.alias("original")
 
 
 def content_hash(text: str) -> str:
@@ -90,8 +91,9 @@ class SqlTexts(StorePart):
 
     @reading
     async def shown(self, connection: AsyncConnection, key: ShownKey) -> ShownText | None:
-        """The text as it was kept under this key; None: it was not. Raises WrongKey."""
-        found = await connection.execute(select(texts.c.content).where(texts.c.blob == shown_row(key)))
+        """The text as it was kept under this key; None: it was not, or its original is gone. Raises WrongKey."""
+        original = exists().where(_ORIGINAL.c.blob == key.blob)
+        found = await connection.execute(select(texts.c.content).where(texts.c.blob == shown_row(key), original))
         content: bytes | None = found.scalar_one_or_none()
         return None if content is None else ShownText.model_validate_json(content)
 
