@@ -4,10 +4,10 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import exists, insert, select
+from sqlalchemy import delete, exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import add_missing
+from waystation.adapters.store.engine import add_missing, batches
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, texts
 from waystation.domain.documents import Document
@@ -66,8 +66,19 @@ def shown_row(key: ShownKey) -> str:
 async def shown_rows(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> list[str]:
     """Under what the tenant's texts are kept as they are shown: all of them, or those made from these originals."""
     rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.like("%/%")))).scalars()
-    named = ((row, row.split("/")) for row in rows)
-    return [row for row, (blob, whose, *_) in named if whose == tenant and (blobs is None or blob in blobs)]
+    return [row for row in rows if shown_for(row, tenant, blobs)]
+
+
+def shown_for(row: str, tenant: str, blobs: Collection[str] | None = None) -> bool:
+    """Whether this is the row of a text as it is shown to the tenant, made from any of these originals."""
+    blob, _, rest = row.partition("/")
+    return rest.partition("/")[0] == tenant and (blobs is None or blob in blobs)
+
+
+async def drop_shown(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
+    """Remove the tenant's texts as they are shown, after their originals: who keeps one more waits for those."""
+    for batch in batches(await shown_rows(connection, tenant, blobs)):
+        await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
 
 
 class SqlTexts(StorePart):
