@@ -2,24 +2,28 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TENANT, Office
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TENANT, Office, use
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.domain.errors import TextMissing
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.redaction import (
+    TEXT_LEFT_OUT,
     Redacted,
     RedactionRules,
     Span,
     shown_text,
     unredacted,
+    whole_until,
     with_line_feeds,
     with_placeholders,
 )
+from waystation.domain.task import SourceDocument
 from waystation.testing import PlainRedactor
 
 KEY = f"before\r\n{SECRET}\nafter {NAME}\n"
@@ -135,3 +139,43 @@ def test_what_is_shown_has_the_lines_of_the_original_whatever_ends_them(text: st
     assert len(lines) == max(1, len(text.splitlines()))
     if not spans:
         assert lines == (text.splitlines() or [""])
+
+
+@given(st.text(st.sampled_from("ab<>_"), max_size=60), st.integers(0, 60))
+def test_a_redacted_text_is_never_cut_within_a_placeholder(text: str, end: int) -> None:
+    placeholder = "<EMAIL_ADDRESS_0123456789ab>"
+    whole = text[:20] + placeholder + text[20:]
+    place = whole_until(whole, end)
+    assert place <= end
+    assert whole[:place].count(placeholder) + whole[place:].count(placeholder) == whole.count(placeholder)
+
+
+async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_office: Office) -> None:
+    redactor = CountedRedactor()
+    await bare_office.open_task(
+        [SourceDocument(name="slow.md", text=KEY), SourceDocument(name="other.md", text="Tide.")]
+    )
+    slow = (await bare_office.store.documents(bare_office.task_id))[0]
+    documents = RedactedDocuments(bare_office.store, redactor)
+    redactor.gives_up = True
+    await documents.text(slow.blob, TENANT)
+    redactor.gives_up = False
+    site = await bare_office.site()
+    box = replace(bare_office.desk, redactor=redactor, redacted=documents).toolbox("research")
+    refused = await box.run(use("read_document", name="slow.md"), site)
+    assert refused.is_error
+    assert refused.content.startswith("slow.md could not be redacted (it takes too long, or redaction fails at it)")
+    assert site.notices == [TEXT_LEFT_OUT]
+    assert "1| Tide." in (await box.run(use("read_document", "c2", name="other.md"), site)).content
+    found = await box.run(use("search_documents", "c3", query="before after tide"), site)
+    assert found.content.startswith("[other.md:1-1]")
+    assert "slow.md" not in found.content
+
+
+async def test_a_quotation_holds_where_it_stands_in_what_agents_saw_and_a_guess_of_the_rest_does_not(
+    office: Office,
+) -> None:
+    text = f'"Her key is {SECRET_PLACEHOLDER}." [keeper.md:2-2] and "Her key is {SECRET}." [keeper.md:2-2]'
+    checked = await office.publisher.check.check(office.ref, text)
+    assert [citation.quotation for citation in checked.holding] == [f"Her key is {SECRET_PLACEHOLDER}."]
+    assert [failed.reason for failed in checked.failed] == ["the quoted words do not stand there"]
