@@ -241,8 +241,9 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         vault = store.vault(own_cipher(settings, "vault"))
         enduring = _enduring(settings, redactor, vault, meter)
         redacted = RedactedDocuments(store, enduring, redaction_rules(settings, key))
-        ledgers = Ledgers(store, store, meter, enduring, redacted)
-        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
+        reach = await stack.enter_async_context(
+            opened_reach(settings, Ledgers(store, store, meter, enduring, redacted))
+        )
         yield Parts(
             store=store,
             model=model,
