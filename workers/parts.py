@@ -241,9 +241,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         vault = store.vault(own_cipher(settings, "vault"))
         enduring = _enduring(settings, redactor, vault, meter)
         redacted = RedactedDocuments(store, enduring, redaction_rules(settings, key))
-        reach = await stack.enter_async_context(
-            opened_reach(settings, Ledgers(store, store, meter, enduring, redacted))
-        )
+        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter, redacted)))
         yield Parts(
             store=store,
             model=model,

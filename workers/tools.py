@@ -14,7 +14,7 @@ from waystation.agents.tools.fetch_page import FetchPage
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web_search import WebSearchTool
 from waystation.domain.web import Domains
-from waystation.ports import DocumentStore, Meter, Redactor, TableEngine, ToolServers, TranscriptStore
+from waystation.ports import DocumentStore, Meter, TableEngine, ToolServers, TranscriptStore
 from waystation.settings import Settings
 
 USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not say how they are reached)"
@@ -36,7 +36,6 @@ class Ledgers:
     texts: DocumentStore
     transcripts: TranscriptStore
     meter: Meter
-    redactor: Redactor
     redacted: RedactedDocuments
 
 
@@ -77,7 +76,7 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
-    return WebSearchTool(metered, ledgers.redactor)
+    return WebSearchTool(metered, ledgers.redacted.redactor)
 
 
 def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:

@@ -94,7 +94,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         desk = idle_desk(store, settings.tool_policy)
-        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop), desk.redactor, desk.redacted)
+        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop), desk.redacted)
         reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         yield replace(desk, tables=reach.tables, web=reach.web, servers=reach.servers)
 
