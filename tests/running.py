@@ -27,6 +27,7 @@ from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.client.edits import edit_finished
 from waystation.domain.amount import Limit
 from waystation.domain.edits import EditInput
@@ -160,6 +161,7 @@ async def opened_parts(
             store=store,
             model=model,
             redactor=redactor,
+            redacted=RedactedDocuments(store, redactor),
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),

@@ -1,16 +1,26 @@
 """Redaction as the settings want it, for workers and commands alike."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
+from hashlib import sha256
+from importlib.metadata import version
+from importlib.resources import files
 
 from waystation.adapters.presidio.engines import format_recognisers
 from waystation.adapters.presidio.found import NAME_TYPES
+from waystation.adapters.presidio.key import key_check
 from waystation.adapters.presidio.national import COUNTRIES
 from waystation.adapters.presidio.own import NO_RULES, read_own_rules
 from waystation.adapters.presidio.placeholders import SHORT_TYPES
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules, checked_countries, models_for
 from waystation.domain.privacy import Policy
+from waystation.domain.redaction import RedactionRules
 from waystation.settings import Settings
+
+VERSION_DIGITS = 16
+"""Hexadecimal digits (64 bits) that tell rules apart."""
 
 
 def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
@@ -38,3 +48,29 @@ def redactor_of(settings: Settings, key: bytes, policy: Policy | None = None) ->
         seconds=settings.redaction_seconds,
         processes=settings.redaction_processes,
     )
+
+
+def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:
+    """By what a redactor of these settings redacts: another version wherever it could find or replace anything else.
+
+    Our own recognisers count by their source, so that no change of them can be forgotten here. Raises BadInput.
+    """
+    rules = rules_of(settings)
+    told = {
+        "placeholders": key_check(key),
+        "models": [(language, model, version(model)) for language, model in rules.models.items()],
+        "countries": sorted(rules.countries),
+        "own": settings.recognisers.expanduser().read_text(encoding="utf-8") if settings.recognisers else "",
+        "libraries": [version(name) for name in ("presidio-analyzer", "spacy")],
+        "recognisers": list(_recognisers()),
+    }
+    digest = sha256(json.dumps(told).encode()).hexdigest()[:VERSION_DIGITS]
+    return RedactionRules(policy=rules.policy, version=digest)
+
+
+def _recognisers() -> Iterator[str]:
+    """The sources of our own recognisers and their lists of words, by digests in the order of their names."""
+    folder = files("waystation.adapters.presidio")
+    for file in sorted(folder.iterdir(), key=lambda one: one.name):
+        if file.name.endswith((".py", ".txt")):
+            yield sha256(file.read_bytes()).hexdigest()

@@ -28,6 +28,7 @@ from waystation.agents.metered import MeteredModel, MeteredRedactor
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.reviewer import Reviewer
 from waystation.agents.reviser import Reviser
 from waystation.agents.rewinder import Rewinder
@@ -51,6 +52,8 @@ class Parts:
     store: SqlStore
     model: ChatModel
     redactor: Redactor
+    redacted: RedactedDocuments
+    """Documents, pages and stored results as agents may see them."""
     embedder: Embedder
     memory: Memory
     search: DocumentSearch
@@ -99,6 +102,7 @@ class Parts:
             tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
+            redacted=self.redacted,
             vault=self.vault,
             tables=self.tables,
             web=reach.web if reach is not None else (),
@@ -126,6 +130,7 @@ class Parts:
             documents=store,
             outbox=store,
             redactor=self.redactor,
+            redacted=self.redacted,
             cut=passages_of,
             archive=self.archive,
             clock=utc_now,
@@ -177,7 +182,7 @@ class Parts:
     def citation_check(self) -> CitationCheck:
         """What checks citations."""
         store = self.store
-        return CitationCheck(store, store, store, self.redactor, self.vault)
+        return CitationCheck(store, store, store, self.redactor, self.redacted, self.vault)
 
     @property
     def reviewer(self) -> Reviewer:
@@ -228,7 +233,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
     with loading():
         from waystation.embedders import opened_embedder  # noqa: PLC0415
-        from waystation.redactors import redactor_of  # noqa: PLC0415
+        from waystation.redactors import redaction_rules, redactor_of  # noqa: PLC0415
         from workers.hooks import opened_hooks  # noqa: PLC0415
         from workers.memory import opened_memory  # noqa: PLC0415
         from workers.models import model_switch  # noqa: PLC0415
@@ -247,11 +252,14 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
         vault = store.vault(own_cipher(settings, "vault"))
         keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
-        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter)))
+        enduring = _enduring(settings, keeping, meter)
+        redacted = RedactedDocuments(store, enduring, redaction_rules(settings, key))
+        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter, redacted)))
         yield Parts(
             store=store,
             model=model,
-            redactor=_enduring(settings, keeping, meter),
+            redactor=enduring,
+            redacted=redacted,
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),

@@ -9,6 +9,7 @@ from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.prices.file import load_prices
 from waystation.agents.metered_search import MeteredSearch
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.fetch_page import FetchPage
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web_search import WebSearchTool
@@ -30,11 +31,12 @@ class Reach:
 
 @dataclass(frozen=True)
 class Ledgers:
-    """Where pages are kept, and searches are charged."""
+    """Where pages are kept, and searches are charged; and what of both is shown."""
 
     texts: DocumentStore
     transcripts: TranscriptStore
     meter: Meter
+    redacted: RedactedDocuments
 
 
 @asynccontextmanager
@@ -60,7 +62,7 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
     )
     pages = OwnFetch(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPage(pages, ledgers.texts, domains)
+    fetch = FetchPage(pages, ledgers.texts, ledgers.redacted, domains)
     key = settings.anthropic_api_key
     if key is None:  # searches are made by the provider
         return (fetch,)
@@ -73,7 +75,8 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     search = anthropic_search(key, settings.web_search_model, domains, settings.anthropic_base_url)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
-    return WebSearchTool(MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices))
+    metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
+    return WebSearchTool(metered, ledgers.redacted.redactor)
 
 
 def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:

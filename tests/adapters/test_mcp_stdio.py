@@ -11,7 +11,10 @@ import pytest
 
 from tests.adapters.mcp_workshop import Bench, living, opened, workshop
 from tests.running import until
+from waystation.adapters.mcp.results import BEYOND_CHARACTERS
 from waystation.domain.errors import ToolServerFailed
+from waystation.domain.foreign_tools import RESULT_CHARACTERS, bounded
+from waystation.domain.redaction import Redacted
 
 HERE = Path(__file__).parents[2]
 WORKER = """
@@ -84,9 +87,11 @@ async def test_a_huge_result_is_an_error_and_the_server_stays(bench: Bench) -> N
 
 
 async def test_a_large_result_is_cut_and_says_how_long_it_was(bench: Bench) -> None:
-    text = (await bench.call("huge", megabytes=1)).text
-    assert len(text) < 401_000
-    assert text.endswith("\n(Cut here: the result had 1,048,576 characters.)")
+    result = await bench.call("huge", megabytes=1)
+    assert len(result.text) == RESULT_CHARACTERS + BEYOND_CHARACTERS
+    shown = bounded(result, Redacted(text=result.text))
+    assert len(shown) < RESULT_CHARACTERS + 100
+    assert shown.endswith("\n(Cut here: the result had 1,048,576 characters.)")
 
 
 async def test_a_server_that_crashed_is_started_anew(bench: Bench) -> None:

@@ -6,12 +6,14 @@ from tests.store_contract.values import passage, question, request, row, summary
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import metadata
+from waystation.adapters.store.texts import content_hash
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import WrongStore
 from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import user_text
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Treatment
+from waystation.domain.redaction import Original, ShownKey, ShownText
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.work import Note
 
@@ -131,3 +133,45 @@ async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:
     assert (await store.task(kept.ref.task_id)).request == kept.request
     with pytest.raises(WrongStore):
         await store.forget(theirs.model_copy(update={"store_id": "elsewhere"}))
+
+
+def shown_key(kept: TaskRow, text: str) -> ShownKey:
+    return ShownKey(
+        blob=content_hash(text), tenant=kept.ref.tenant, treatment=Treatment.IDENTIFIERS, version="0123456789abcdef"
+    )
+
+
+async def test_what_was_shown_of_a_document_goes_with_the_last_task_of_its_tenant_that_has_it(store: SqlStore) -> None:
+    first, second = await kept_task(store, "first", ADA), await kept_task(store, "second", BOB)
+    own, shared = shown_key(first, "Only first has read this."), shown_key(first, SHARED.text)
+    others = shared.model_copy(update={"tenant": "another"})
+    unread = "<EMAIL_eeeeeeeeeeee>"  # in a line that no agent asked for
+    await store.vault(Sealer(bytes(32), "vault")).keep(
+        first.ref.tenant, [Original(type="EMAIL", placeholder=unread, fingerprint=unread, text="ada@example.org")]
+    )
+    for key in (own, shared, others):
+        await store.keep_shown(key, ShownText(text=f"Only {ADA}\n{unread}" if key == own else f"By {BOB}"))
+    gone = await store.forget(order(first, everything=True))
+    assert await store.shown(own) is None
+    assert await store.shown(shared) is not None
+    assert gone.originals == 2  # the one that only the document had, too
+    assert unread not in await everything_in(store)
+    await store.forget(order(second, everything=True))
+    assert own.blob not in await everything_in(store)
+    assert await store.shown(shared) is None
+
+
+async def test_nothing_is_kept_of_a_document_that_was_forgotten_while_it_was_redacted(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    key = shown_key(kept, "Only first has read this.")
+    await store.forget(order(kept, everything=True))
+    await store.keep_shown(key, ShownText(text="Only first"))
+    assert await store.shown(key) is None
+    assert "Only first" not in await everything_in(store)
+
+
+async def test_of_two_workers_that_keep_what_is_shown_the_first_is_kept(store: SqlStore) -> None:
+    key = shown_key(await kept_task(store, "first"), SHARED.text)
+    await store.keep_shown(key, ShownText(text="one"))
+    await store.keep_shown(key, ShownText(text="other"))
+    assert await store.shown(key) == ShownText(text="one")

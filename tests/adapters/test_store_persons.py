@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.adapters.test_store_forgetting import ended, everything_in
+from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.belongings import SOURCES
@@ -15,6 +15,7 @@ from waystation.domain.messages import Message, Text, Thinking, user_text
 from waystation.domain.persons import ERASED, PersonOrder, Sought, Whereabouts, summed
 from waystation.domain.plan import standard_plan
 from waystation.domain.plan_change import PlanVersion
+from waystation.domain.redaction import ShownText
 from waystation.domain.task import SourceDocument, TaskRow
 from waystation.domain.work import Note
 
@@ -156,3 +157,13 @@ async def test_an_order_is_carried_out_twice_and_refused_by_another_store(store:
     assert await everything_in(store) == left
     with pytest.raises(WrongStore):
         await store.erase(order(kept).model_copy(update={"store_id": "elsewhere"}), SOUGHT)
+
+
+async def test_what_was_shown_of_documents_is_made_anew_after_a_person_was_erased(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    keys = [shown_key(kept, LETTER.text), shown_key(kept, OTHER.text)]
+    for key in keys:
+        await store.keep_shown(key, ShownText(text=f"{ADA} writes."))
+    await store.erase(order(kept), SOUGHT)
+    assert [await store.shown(key) for key in keys] == [None, None]
+    assert ADA not in await everything_in(store)

@@ -18,6 +18,7 @@ from waystation.agents.metered import MeteredModel
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Publisher
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.roles import Desk
 from waystation.agents.tables import Tables
 from waystation.agents.tools.tool import CallSite
@@ -153,12 +154,17 @@ class Office:
             tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
+            redacted=self.redacted,
         )
 
     @property
     def tables(self) -> Tables:
         """Without anything kept of earlier queries."""
         return Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.clock)
+
+    @property
+    def redacted(self) -> RedactedDocuments:
+        return RedactedDocuments(self.store, self.redactor)
 
     @property
     def contracts(self) -> ContractWriter:
@@ -198,7 +204,7 @@ class Office:
     @property
     def publisher(self) -> Publisher:
         store = self.store
-        check = CitationCheck(store, store, store, self.redactor)
+        check = CitationCheck(store, store, store, self.redactor, self.redacted)
         return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, check=check)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:

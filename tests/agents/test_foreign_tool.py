@@ -5,7 +5,7 @@ from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.foreign import ForeignTool
 from waystation.domain.errors import ToolServerFailed
 from waystation.domain.foreign_tools import ForeignResult, ForeignToolSpec
-from waystation.testing import FixedToolServers
+from waystation.testing import FixedToolServers, PlainRedactor
 
 SPEC = ForeignToolSpec(
     server="shop",
@@ -17,7 +17,7 @@ SPEC = ForeignToolSpec(
 
 
 def box(office: Office, servers: FixedToolServers, spec: ForeignToolSpec = SPEC) -> Toolbox:
-    tool = ForeignTool(spec, servers)
+    tool = ForeignTool(spec, servers, office.redactor)
     return Toolbox(tools=[tool], transcripts=office.store, texts=office.store, redactor=office.redactor)
 
 
@@ -64,7 +64,7 @@ async def test_a_huge_result_is_offloaded_like_any_other(office: Office) -> None
 def test_what_the_server_says_of_a_tool_decides_about_repeating_it(
     changes: dict[str, bool], repeatable: bool, rereadable: bool
 ) -> None:
-    tool = ForeignTool(SPEC.model_copy(update=changes), FixedToolServers([]))
+    tool = ForeignTool(SPEC.model_copy(update=changes), FixedToolServers([]), PlainRedactor({}))
     assert (tool.repeatable, tool.rereadable, tool.ends_run) == (repeatable, rereadable, False)
 
 
@@ -77,8 +77,8 @@ async def test_a_call_that_may_not_be_repeated_is_made_once(office: Office) -> N
 
 
 def test_a_tool_that_asks_shows_all_that_it_would_send() -> None:
-    asking = ForeignTool(SPEC, FixedToolServers([]))
-    silent = ForeignTool(SPEC.model_copy(update={"asks": False}), FixedToolServers([]))
+    asking = ForeignTool(SPEC, FixedToolServers([]), PlainRedactor({}))
+    silent = ForeignTool(SPEC.model_copy(update={"asks": False}), FixedToolServers([]), PlainRedactor({}))
     asked = asking.asks({"what": "a lamp"})
     assert asked is not None
     assert asked.splitlines()[0] == "May the tool buy of the tool server shop be called with these arguments?"
@@ -87,5 +87,5 @@ def test_a_tool_that_asks_shows_all_that_it_would_send() -> None:
 
 
 def test_the_model_sees_the_servers_own_schema() -> None:
-    spec = ForeignTool(SPEC, FixedToolServers([])).spec
+    spec = ForeignTool(SPEC, FixedToolServers([]), PlainRedactor({})).spec
     assert (spec.name, spec.input_schema) == ("shop__buy", SPEC.input_schema)

@@ -44,6 +44,7 @@ class Shelf:
             documents=office.store,
             outbox=office.store,
             redactor=office.redactor,
+            redacted=office.redacted,
             cut=passages_of,
             archive=office.archive,
             clock=office.clock,
@@ -67,14 +68,15 @@ class Shelf:
 
 
 class Listening(PlainRedactor):
-    """Remembers the long texts that it was given: those are documents, and names of documents are short."""
+    """Remembers the long texts on their way to memory: those are documents, and names of documents are short."""
 
     def __init__(self) -> None:
         super().__init__({}, {NAME: NAME_PLACEHOLDER})
         self.read: list[str] = []
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        self.read += [text for text in texts if len(text) > len(NEWER.name)]
+        if place is Place.COMPRESSED:
+            self.read += [text for text in texts if len(text) > len(NEWER.name)]
         return await super().redact(texts, place, tenant)
 
 

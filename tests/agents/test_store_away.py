@@ -16,6 +16,7 @@ from waystation.agents.earlier import EarlierTasks
 from waystation.agents.editor import Editor
 from waystation.domain.document_changes import DocumentsUpdate
 from waystation.domain.errors import StoreUnavailable, TextMissing
+from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.telling import Telling
 from waystation.domain.told import Words
 
@@ -28,12 +29,18 @@ class AwayStore(SqlStore):
     async def get_text(self, blob: str) -> str:
         raise StoreUnavailable("the database does not answer")
 
+    async def shown(self, key: ShownKey) -> ShownText | None:
+        raise StoreUnavailable("the database does not answer")
+
 
 class ForgottenStore(SqlStore):
     """All texts are gone from it."""
 
     async def get_text(self, blob: str) -> str:
         raise TextMissing(blob)
+
+    async def shown(self, key: ShownKey) -> ShownText | None:
+        return None
 
 
 def put(office: Office, kind: type[SqlStore]) -> None:

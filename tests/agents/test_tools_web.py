@@ -72,7 +72,9 @@ def box(office: Office, tool: FetchPage | WebSearchTool) -> Toolbox:
 
 async def fetch(office: Office, web: ShelfOfPages, call: ToolUse) -> str:
     """The result, which is then part of the conversation."""
-    result = await box(office, FetchPage(web, office.store, LISTED)).run(call, await office.site(call_id=call.id))
+    result = await box(office, FetchPage(web, office.store, office.redacted, LISTED)).run(
+        call, await office.site(call_id=call.id)
+    )
     said = len((await office.transcript()).messages)
     await office.said(
         [
@@ -129,7 +131,7 @@ async def test_a_page_that_has_moved_is_known_by_both_addresses(office: Office) 
 async def test_another_agent_fetches_for_itself(office: Office) -> None:
     web = ShelfOfPages({PAGE: "text"})
     await fetch(office, web, use("fetch_page", "c1", url=PAGE))
-    tools = box(office, FetchPage(web, office.store, LISTED))
+    tools = box(office, FetchPage(web, office.store, office.redacted, LISTED))
     await tools.run(use("fetch_page", "c9", url=PAGE), await office.site("research-2"))
     assert web.fetched == [PAGE, PAGE]
 
@@ -170,13 +172,13 @@ async def test_a_placeholder_of_something_private_is_not_sent(office: Office) ->
     ],
 )
 def test_a_person_is_asked_about_a_domain_that_is_on_no_list(office: Office, url: str, asked: str | None) -> None:
-    assert FetchPage(ShelfOfPages({}), office.store, LISTED).asks({"url": url}) == asked
+    assert FetchPage(ShelfOfPages({}), office.store, office.redacted, LISTED).asks({"url": url}) == asked
 
 
 async def search(office: Office, web: SaidSearch, limit: Limit, call_id: str = "c1") -> str:
     metered = MeteredSearch(web, office.store, office.clock, office.meter, PRICES)
     site = await office.site(call_id=call_id)
-    result = await box(office, WebSearchTool(metered)).run(
+    result = await box(office, WebSearchTool(metered, office.redactor)).run(
         use("web_search", call_id, query="harbour", limit=3), replace(site, limit=limit)
     )
     return f"ERROR {result.content}" if result.is_error else result.content

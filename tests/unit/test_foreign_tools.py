@@ -5,8 +5,18 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from waystation.domain.actions import question_on
-from waystation.domain.foreign_tools import ForeignName, ForeignToolSpec, framed, model_names, question
+from waystation.domain.foreign_tools import (
+    RESULT_CHARACTERS,
+    ForeignName,
+    ForeignResult,
+    ForeignToolSpec,
+    bounded,
+    framed,
+    model_names,
+    question,
+)
 from waystation.domain.messages import ToolUse
+from waystation.domain.redaction import Redacted, Span, with_placeholders
 
 SPEC = ForeignToolSpec(server="web", tool="fetch", name="web__fetch", description="", input_schema={})
 ODD = st.text(st.sampled_from("aB_-. é"), min_size=0, max_size=70)
@@ -75,3 +85,14 @@ def test_a_person_sees_what_is_meant_to_be_unseen() -> None:
 
 def test_redaction_sees_through_what_is_meant_to_be_unseen() -> None:
     assert "ada@example\u200b.org" in question(SPEC, {"to": "ada@example\u200b.org"})
+
+
+def test_a_long_result_is_cut_after_its_redaction_with_what_lies_across_the_cut_replaced_whole() -> None:
+    secret, placeholder = "s3cr3t-" * 4, "<SECRET_0123456789ab>"
+    text = "x" * (RESULT_CHARACTERS - 10) + secret + "y" * 1_000
+    start = RESULT_CHARACTERS - 10
+    span = Span(type="SECRET", start=start, end=start + len(secret), score=1, placeholder=placeholder)
+    shown = bounded(ForeignResult(text=text, characters=5_000_000), with_placeholders(text, [span]))
+    assert shown.endswith(f"x{placeholder}\n(Cut here: the result had 5,000,000 characters.)")
+    assert "s3cr" not in shown
+    assert bounded(ForeignResult(text="short"), Redacted(text="short")) == "short"

@@ -4,11 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.documents import DocumentPassage
-from waystation.domain.redaction import Redacted, Span, unredacted, with_placeholders
+from waystation.domain.redaction import Redacted, Span, line_for_line, unredacted, with_placeholders
 from waystation.domain.remembering import (
     SLICE_CHARACTERS,
     document_passage,
-    line_for_line,
     lines_of_slice,
 )
 from waystation.domain.task import TaskRef

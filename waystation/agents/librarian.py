@@ -9,15 +9,16 @@ from itertools import takewhile
 
 from waystation.agents.archive import Archive
 from waystation.agents.document_names import document_names
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.memory import Passage
 from waystation.domain.privacy import Place
+from waystation.domain.redaction import line_for_line
 from waystation.domain.remembering import (
     Remembering,
     document_passage,
     documents_run,
     line_after,
-    line_for_line,
     lines_of_slice,
     passage_id,
 )
@@ -35,6 +36,7 @@ class Librarian:
     documents: DocumentStore
     outbox: DocumentOutbox
     redactor: Redactor
+    redacted: RedactedDocuments
     cut: DocumentCutter
     archive: Archive
     clock: Clock
@@ -62,7 +64,7 @@ class Librarian:
         end = lines_of_slice(lines, so_far.line, so_far.most_characters - so_far.characters)
         if so_far.line == end < len(lines):
             return _ended(so_far, documents)
-        redacted, readable = await self._redacted(lines[so_far.line : end], ref.tenant)
+        redacted, readable = await self._redacted(document, ref.tenant, slice(so_far.line, end))
         passages = self._passages(so_far, document, redacted)
         if not await self.outbox.commit_document_passages(ref, passages):
             return so_far.model_copy(update={"done": True})
@@ -85,11 +87,17 @@ class Librarian:
             if len(there) < places.stop:
                 return there
 
-    async def _redacted(self, lines: Sequence[str], tenant: str) -> tuple[str, bool]:
-        """All at once and before it is cut, since what is private may go over several passages; and whether it is."""
-        text = "".join(f"{line}\n" for line in "".join(lines).splitlines())
+    async def _redacted(self, document: Document, tenant: str, lines: slice) -> tuple[str, bool]:
+        """These lines, of the document as agents see it, without what memory must not have either; and whether they are
+        readable.
+
+        What goes over many lines was replaced in the whole document. What is left for memory are names, which stand in
+        a sentence: they are looked for slice by slice, since that takes ten times as long.
+        """
+        shown = await self.redacted.text(document.blob, tenant)
+        text = "".join(f"{line}\n" for line in shown.lines[lines])
         (redacted,) = await self.redactor.redact([text], Place.COMPRESSED, tenant)
-        return line_for_line(text, redacted), not redacted.unredacted
+        return line_for_line(text, redacted), not (redacted.unredacted or shown.withheld)
 
     def _passages(self, so_far: Remembering, document: Document, text: str) -> list[Passage]:
         created = self.clock()

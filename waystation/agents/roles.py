@@ -9,6 +9,7 @@ from waystation.agents.document_names import NamingRedactor
 from waystation.agents.earlier import EarlierTasks
 from waystation.agents.projecting import Seen, projected
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tables import Tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.calculate import Calculate
@@ -69,6 +70,8 @@ class Desk:
     tasks: TaskStore
     recollection: Recollection
     redactor: Redactor
+    redacted: RedactedDocuments
+    """What tools show of documents, pages and stored results."""
     vault: Vault | None = None
     """Where tools find what placeholders in names of documents stand for."""
     tables: Tables | None = None
@@ -93,7 +96,8 @@ class Desk:
             own = replace(own, tools=[*own.tools, ReadSkill(self.documents)])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
-            foreign = [ForeignTool(spec, self.servers) for spec in offered.tools if run.role in spec.roles]
+            theirs = [spec for spec in offered.tools if run.role in spec.roles]
+            foreign = [ForeignTool(spec, self.servers, self.redactor) for spec in theirs]
             own = replace(own, tools=[*own.tools, *foreign])
         system = estimate_text(prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)
@@ -112,14 +116,14 @@ class Desk:
     def _tools(self, role: AgentRole, tables: bool) -> Sequence[Tool]:
         shared: list[Tool] = [
             ListDocuments(self.documents),
-            SearchDocuments(self.search),
-            ReadDocument(self.documents),
+            SearchDocuments(self.search, self.documents, self.redactor, self.redacted),
+            ReadDocument(self.documents, self.redacted),
             Recall(self.recollection),
-            Expand(self.transcripts, self.documents, self.work, EarlierTasks(self.tasks, self.documents)),
-            ReadStored(self.documents),
+            Expand(self.transcripts, self.redacted, self.work, EarlierTasks(self.tasks, self.documents)),
+            ReadStored(self.redacted),
             PinMessage(),
         ]
-        notes: list[Tool] = [TakeNote(self.documents, self.work), ReadNotes(self.work)]
+        notes: list[Tool] = [TakeNote(self.documents, self.redacted, self.work), ReadNotes(self.work)]
         findings = ReadFindings(self.tasks, self.work)
         if self.tables is not None:
             notes += [Calculate(self.tables.engine), QueryTable(self.documents, self.tables, wanted=tables)]

@@ -93,9 +93,9 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop))
-        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         desk = idle_desk(store, settings.tool_policy)
+        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop), desk.redacted)
+        reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         yield replace(desk, web=reach.web, servers=reach.servers)
 
 

@@ -2,6 +2,7 @@
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.roles import Desk
 from waystation.domain.projection import ToolPolicy
 
@@ -26,6 +27,7 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
         tasks=store,
         recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
         redactor=redactor,
+        redacted=RedactedDocuments(store, redactor),
         tables=Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )

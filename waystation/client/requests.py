@@ -7,6 +7,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.checked import CitationCheck
 from waystation.agents.publisher import Publisher
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.titling import TitlingRedactor
 from waystation.client.looks import own_task
 from waystation.domain.budget import summed
@@ -56,12 +57,14 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     if view.remark:  # not the live state: what was spent is in the store, too
         progress = await with_totals(store, progress)
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
-    from waystation.redactors import redactor_of  # noqa: PLC0415
+    from waystation.redactors import redaction_rules, redactor_of  # noqa: PLC0415
 
-    opened = redactor_of(settings, await key_of(store, settings))
+    key = await key_of(store, settings)
+    opened = redactor_of(settings, key)
     redactor = TitlingRedactor(opened, settings.titles)
     try:
-        check = CitationCheck(store, store, store, redactor)
+        redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
+        check = CitationCheck(store, store, store, redactor, redacted)
         publisher = Publisher(tasks=store, documents=store, work=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:

@@ -37,6 +37,22 @@ class DocumentHit(Value):
     last_line: int
     text: str
     score: float
+    blob: str = ""
+    """Content hash of the version that was searched."""
+    shown: bool = False
+    """The stretch is of the document as it is shown, not of the original."""
+
+
+class ShownDocument(NamedTuple):
+    """A document as agents may see it, line for line."""
+
+    blob: str
+    """Content hash of the original."""
+    name: str
+    """As it was handed in."""
+    called: str
+    """As agents know it."""
+    text: str
 
 
 class DocumentPassage(NamedTuple):

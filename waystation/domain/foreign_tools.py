@@ -10,11 +10,14 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from waystation.domain.plan import AgentRole
+from waystation.domain.redaction import Redacted, beginning
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
 NAME_CHARACTERS = 64
 """Most that the Messages API takes of a tool's name."""
+RESULT_CHARACTERS = 400_000
+"""Most that is kept of a result: about 100,000 tokens, of which the toolbox shows a part and stores the rest."""
 FIRST_DIGITS = 8
 """Hexadecimal digits (32 bits) that tell names apart which would else be the same."""
 _NOT_IN_NAMES = proven(r"[^a-zA-Z0-9_-]")
@@ -65,9 +68,12 @@ class ForeignTools(Value):
 
 
 class ForeignResult(Value):
-    """What a tool returned: text of a bounded size. What it says comes from the server."""
+    """What a tool returned. What it says comes from the server."""
 
     text: str
+    """Its beginning: 400,000 characters, and some more, so that what lies across their end can be redacted whole."""
+    characters: int = 0
+    """Of all of it, where the text is its beginning only."""
     is_error: bool = False
     """The server says that the call failed."""
 
@@ -96,6 +102,14 @@ def model_names(tools: Sequence[ForeignName], taken: Collection[str]) -> Mapping
 def _told_apart(name: str, one: ForeignName, digits: int) -> str:
     mark = sha256(json.dumps(one).encode()).hexdigest()[:digits]
     return f"{name[: NAME_CHARACTERS - digits - 1]}_{mark}"
+
+
+def bounded(result: ForeignResult, redacted: Redacted) -> str:
+    """The redacted text of a result, or its beginning and how long it was."""
+    if max(result.characters, len(result.text)) <= RESULT_CHARACTERS:
+        return redacted.text
+    shown = beginning(result.text, redacted, RESULT_CHARACTERS)
+    return f"{shown}\n(Cut here: the result had {max(result.characters, len(result.text)):,} characters.)"
 
 
 def framed(spec: ForeignToolSpec, text: str) -> str:

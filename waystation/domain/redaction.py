@@ -3,17 +3,22 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from waystation.domain.privacy import Policy, Treatment
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
 FINGERPRINT_DIGITS = 12
 PLACEHOLDER = proven(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""
+LONGEST_PLACEHOLDER = 200
+"""Characters: types have at most 40, fingerprints 64."""
 _TYPE = proven(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 UNREDACTED = "UNREDACTED_TEXT"
 """The type of a placeholder that stands for a whole text which could not be redacted."""
+TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
+"""For people."""
 AfterFailures = Literal["placeholder", "pause"]
 """What becomes of a text that could not be redacted in as many attempts as it is given."""
 
@@ -53,9 +58,28 @@ def cut(text: str, characters: int, mark: str = "") -> str:
     """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
     if len(text) <= characters:
         return text
-    end = characters - len(mark)
-    broken = (found.start() for found in PLACEHOLDER.finditer(text) if found.start() < end < found.end())
-    return text[: next(broken, end)].rstrip() + mark
+    return text[: whole_until(text, characters - len(mark))].rstrip() + mark
+
+
+def whole_until(text: str, end: int) -> int:
+    """The last place up to this one where a redacted text can be cut without parting a placeholder."""
+    near = PLACEHOLDER.finditer(text, max(0, end - LONGEST_PLACEHOLDER), end + LONGEST_PLACEHOLDER)
+    return next((found.start() for found in near if found.start() < end < found.end()), end)
+
+
+def beginning(text: str, redacted: "Redacted", characters: int) -> str:
+    """What became of the first so many characters of a text; what was replaced across their end is whole.
+
+    So a text can be cut after its redaction where it was to be cut before, with nothing half seen behind the cut.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        if span.start >= characters:
+            break
+        parts += (text[position : span.start], span.placeholder)
+        position = span.end
+    return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
 
 
 def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
@@ -67,7 +91,7 @@ def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
             "no model for it. Secrets and identifiers were looked for there too."
         )
     if any(text.unredacted for text in texts):
-        notes.append("Text that could not be redacted was left out, and a placeholder stands where it was.")
+        notes.append(TEXT_LEFT_OUT)
     return tuple(notes)
 
 
@@ -98,3 +122,80 @@ def with_placeholders(text: str, spans: Sequence[Span]) -> Redacted:
         parts += (text[position : span.start], span.placeholder)
         position = span.end
     return Redacted(text="".join((*parts, text[position:])), spans=tuple(spans))
+
+
+def line_for_line(text: str, redacted: Redacted) -> str:
+    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
+
+    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
+    """
+    parts: list[str] = []
+    position = 0
+    for span in redacted.spans:
+        placeholder = "" if span.type == UNREDACTED else span.placeholder
+        parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
+        position = span.end
+    return "".join((*parts, text[position:]))
+
+
+def with_line_feeds(text: str) -> str:
+    """The text with its lines, of whatever ends, ended by line feeds: they can be counted after a redaction as before.
+
+    The end of the last line goes.
+    """
+    return "\n".join(text.splitlines())
+
+
+class RedactionRules(Value):
+    """By what a worker redacts."""
+
+    policy: Policy = Policy.STANDARD
+    version: str = "0"
+    """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
+
+
+UNVERSIONED = RedactionRules()
+"""Of a redactor that does not change."""
+
+
+class ShownKey(Value):
+    """Names a whole text as it is shown: the content that it is made from, for whom, and by which rules."""
+
+    blob: str
+    """Content hash of the original."""
+    tenant: str
+    treatment: Treatment
+    version: str
+    """Of the rules."""
+
+
+class ShownText(Value):
+    """A whole text as it may be shown, line for line as the original is."""
+
+    text: str
+    """Its lines end with line feeds."""
+    languages_without_names: tuple[str, ...] = ()
+    """See `Redacted`."""
+    withheld: bool = False
+    """It could not be redacted, so that all of its lines are blank."""
+
+    @property
+    def lines(self) -> list[str]:
+        """At least one."""
+        return self.text.split("\n")
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of its redaction."""
+        if self.withheld:
+            return (TEXT_LEFT_OUT,)
+        return redaction_notes(Redacted(text="", languages_without_names=self.languages_without_names))
+
+
+def shown_text(text: str, redacted: Redacted) -> ShownText:
+    """What is shown of a text whose lines end with line feeds."""
+    return ShownText(
+        text=line_for_line(text, redacted),
+        languages_without_names=redacted.languages_without_names,
+        withheld=redacted.unredacted,
+    )

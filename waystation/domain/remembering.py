@@ -6,7 +6,6 @@ from datetime import datetime
 
 from waystation.domain.documents import DocumentPassage
 from waystation.domain.memory import Passage, content_hash
-from waystation.domain.redaction import UNREDACTED, Redacted
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 
@@ -86,20 +85,6 @@ def lines_of_slice(lines: Sequence[str], first: int, room: int) -> int:
         if size >= 2 * SLICE_CHARACTERS or (size >= SLICE_CHARACTERS and not lines[number].strip()):
             return number + 1
     return len(lines)
-
-
-def line_for_line(text: str, redacted: Redacted) -> str:
-    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
-
-    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
-    """
-    parts: list[str] = []
-    position = 0
-    for span in redacted.spans:
-        placeholder = "" if span.type == UNREDACTED else span.placeholder
-        parts += (text[position : span.start], placeholder, "\n" * text.count("\n", span.start, span.end))
-        position = span.end
-    return "".join((*parts, text[position:]))
 
 
 def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:

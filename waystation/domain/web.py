@@ -1,6 +1,6 @@
 """The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import SplitResult, quote, urlsplit
@@ -9,6 +9,7 @@ from pydantic import field_validator
 
 from waystation.domain.budget import Usage
 from waystation.domain.errors import WebRefused
+from waystation.domain.redaction import whole_until
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -132,7 +133,7 @@ class WebPage(Value):
     """Where the page was in the end, after redirects."""
     title: str
     lines: tuple[str, ...]
-    """At least one; each at most 1,000 characters."""
+    """At least one, of any length: `page_lines` makes of them what is shown, when they are redacted."""
     retrieved: datetime
 
     @property
@@ -146,10 +147,15 @@ def web_page(url: str, text: str, retrieved: datetime) -> WebPage:
 
     Its title is its first line: of an HTML page that is what its head calls it.
     """
-    lines = tuple(part for line in text.splitlines() for part in _parts(line)) or ("",)
+    lines = tuple(text.splitlines()) or ("",)
     first = next((line for line in lines if line.strip()), "")
     title = " ".join(_HEADING.sub("", first).split())[:LONGEST_TITLE]
     return WebPage(url=url, title=title, lines=lines, retrieved=retrieved)
+
+
+def page_lines(lines: Iterable[str]) -> list[str]:
+    """The lines of a redacted page as they are numbered and cited: each at most 1,000 characters."""
+    return [part for line in lines for part in _parts(line)]
 
 
 def _parts(line: str) -> Iterator[str]:
@@ -157,7 +163,7 @@ def _parts(line: str) -> Iterator[str]:
     start = 0
     while len(line) - start > LONGEST_LINE:
         space = line.rfind(" ", start + 1, start + LONGEST_LINE + 1)
-        end = space if space > start else start + LONGEST_LINE
+        end = space if space > start else whole_until(line, start + LONGEST_LINE)
         yield line[start:end]
         start = end + (space > start)
     yield line[start:]

@@ -23,6 +23,7 @@ from waystation.ports.store import (
     DocumentStore,
     Outbox,
     ResultOutbox,
+    ShownTexts,
     TaskStore,
     TranscriptStore,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Redactor",
     "ResultOutbox",
     "Rows",
+    "ShownTexts",
     "StopReason",
     "Table",
     "TableEngine",

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, Protocol
 
-from waystation.domain.documents import DocumentHit, DocumentPassage
+from waystation.domain.documents import DocumentHit, DocumentPassage, ShownDocument
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
@@ -110,6 +110,10 @@ class DocumentSearch(Protocol):
 
     async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
+        ...
+
+    async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+        """Search these documents as they are shown from here on, and say so in hits: nothing else of them is found."""
         ...
 
 

@@ -13,6 +13,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.plan import Plan
 from waystation.domain.plan_change import PlanVersion
+from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.rewind import Rewind
 from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, TaskRef, TaskRow
 from waystation.domain.telling import Telling
@@ -197,6 +198,22 @@ class DocumentStore(Protocol):
 
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given."""
+        ...
+
+
+class ShownTexts(Protocol):
+    """Whole texts as they may be shown, kept with their originals and forgotten with them."""
+
+    async def get_text(self, blob: str) -> str:
+        """See `DocumentStore`."""
+        ...
+
+    async def shown(self, key: ShownKey) -> ShownText | None:
+        """The text as it was kept under this key; None: it was not. Raises WrongKey."""
+        ...
+
+    async def keep_shown(self, key: ShownKey, text: ShownText) -> None:
+        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
         ...
 
 

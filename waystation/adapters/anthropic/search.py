@@ -14,9 +14,6 @@ from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 
-MOST_EXCERPT = 600
-"""Characters of what is cited of one page."""
-
 
 class AnthropicSearch:
     """A `WebSearch` by the tool `web_search` of the Messages API."""
@@ -86,7 +83,7 @@ def _searched(answer: WireMessage, limit: int) -> Searched:
             fault = block.content.error_code
             continue
         for found in block.content:
-            excerpt = " … ".join(cited.get(found.url, ()))[:MOST_EXCERPT]
+            excerpt = " … ".join(cited.get(found.url, ()))
             hit = WebHit(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
             hits.setdefault(found.url, hit)
     return Searched(hits=tuple(hits.values())[:limit], usage=_usage(answer), fault="" if hits else fault)

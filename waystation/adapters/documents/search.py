@@ -1,16 +1,21 @@
-"""Full-text search in a task's documents: BM25 over passages, indexed once for each version of them."""
+"""Full-text search in a task's documents: BM25 over passages, indexed once for each version of them.
+
+The index is made of originals, which nobody has to wait for, and never leaves: a document of which something was found
+is searched as it is shown from then on, so that no hit tells anything of what is not shown.
+"""
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import bm25s
 
 from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.documents.terms import terms
-from waystation.domain.documents import Document, DocumentHit, DocumentPassage
+from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument
 from waystation.domain.procedures import evidence
 from waystation.ports import DocumentStore
 
@@ -47,6 +52,12 @@ class Bm25DocumentSearch:
         index = self._index(task_id, documents) or await self._built(task_id, documents)
         self._indexes.move_to_end(task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
+
+    async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+        """See `DocumentSearch`. An index that is made anew is one of originals again."""
+        async with self._building:
+            if (index := self._indexes.get(task_id)) is not None:
+                self._indexes[task_id] = await asyncio.to_thread(index.with_shown, shown)
 
     def _index(self, task_id: str, documents: Sequence[Document]) -> "_Index | None":
         """The one over these versions, where there is one."""
@@ -88,20 +99,35 @@ class _Searched(NamedTuple):
     terms: list[str]
 
 
-def _passages(name: str, text: str) -> Sequence[_Searched]:
-    found = (_Searched(passage, terms(_searchable(passage))) for passage in passages_of(name, text))
+def _passages(name: str, text: str, called: str | None = None) -> Sequence[_Searched]:
+    """`called`: the name by which it is found, where that is another."""
+    found = (_Searched(passage, terms(_searchable(passage, called or name))) for passage in passages_of(name, text))
     return [one for one in found if one.terms]
 
 
 class _Index:
-    def __init__(self, documents: Sequence[Document], searched: Sequence[Sequence[_Searched]]) -> None:
-        self.documents = documents
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        searched: Sequence[Sequence[_Searched]],
+        shown: Mapping[str, Sequence[_Searched]] = MappingProxyType({}),
+    ) -> None:
+        """`shown`: by name, the passages of documents that are searched as they are shown."""
+        self.documents, self._originals, self._shown = documents, searched, shown
+        searched = [shown.get(one.name, passages) for one, passages in zip(documents, searched, strict=True)]
         indexed = [(number, one) for number, document in enumerate(searched, 1) for one in document]
         self._passages = [(number, one.passage) for number, one in indexed]
         self._bm25 = bm25s.BM25()
         if indexed:
             corpus = [one.terms for _, one in indexed]
             self._bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
+
+    def with_shown(self, shown: Sequence[ShownDocument]) -> "_Index":
+        """The same with these documents as they are shown; those of other versions change nothing."""
+        versions = {document.name: document.blob for document in self.documents}
+        there = [one for one in shown if versions.get(one.name) == one.blob]
+        found = {one.name: _passages(one.name, one.text, one.called) for one in there}
+        return _Index(self.documents, self._originals, {**self._shown, **found})
 
     def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentHit, ...]:
         wanted = list(dict.fromkeys(terms(query)))
@@ -114,18 +140,20 @@ class _Index:
             if score > 0 and (among is None or number in among)
         ]
         hits.sort(key=lambda hit: (-hit[0], hit[1].name, hit[1].first_line))
-        return tuple(_hit(passage, score) for score, passage in hits[: max(0, limit)])
+        versions = {document.name: document.blob for document in self.documents}
+        return tuple(
+            DocumentHit(
+                name=passage.name,
+                first_line=passage.first_line,
+                last_line=passage.last_line,
+                text=passage.text,
+                score=score,
+                blob=versions[passage.name],
+                shown=passage.name in self._shown,
+            )
+            for score, passage in hits[: max(0, limit)]
+        )
 
 
-def _searchable(passage: DocumentPassage) -> str:
-    return f"{passage.name}\n{passage.heading}\n{passage.text}"
-
-
-def _hit(passage: DocumentPassage, score: float) -> DocumentHit:
-    return DocumentHit(
-        name=passage.name,
-        first_line=passage.first_line,
-        last_line=passage.last_line,
-        text=passage.text,
-        score=score,
-    )
+def _searchable(passage: DocumentPassage, called: str) -> str:
+    return f"{called}\n{passage.heading}\n{passage.text}"

@@ -16,10 +16,10 @@ from mcp.types import (
 )
 
 from waystation.adapters.mcp.expansion import without_secrets
-from waystation.domain.foreign_tools import ForeignResult
+from waystation.domain.foreign_tools import RESULT_CHARACTERS, ForeignResult
 
-RESULT_CHARACTERS = 400_000
-"""Most that is kept of a result: about 100,000 tokens, of which the toolbox shows a part and stores the rest."""
+BEYOND_CHARACTERS = 20_000
+"""Handed on beyond what is kept: what private lies across the end is found only as a whole."""
 LABEL_CHARACTERS = 300
 """Most of an address or a kind in a line of ours."""
 BASE64_BYTES = 3 / 4
@@ -32,14 +32,13 @@ def as_result(result: CallToolResult, secrets: Iterable[str]) -> ForeignResult:
     if not blocks and result.structured_content is not None:
         blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=1)]
     whole = "\n".join(blocks) or "(The tool returned nothing.)"
-    return ForeignResult(text=bounded(without_secrets(whole, secrets)), is_error=result.is_error)
+    return as_said(without_secrets(whole, secrets), is_error=result.is_error)
 
 
-def bounded(text: str) -> str:
-    """The text, or its beginning and how long it was."""
-    if len(text) <= RESULT_CHARACTERS:
-        return text
-    return f"{text[:RESULT_CHARACTERS]}\n(Cut here: the result had {len(text):,} characters.)"
+def as_said(text: str, *, is_error: bool) -> ForeignResult:
+    """The text, or its beginning with how long it was."""
+    most = RESULT_CHARACTERS + BEYOND_CHARACTERS
+    return ForeignResult(text=text[:most], characters=len(text) if len(text) > most else 0, is_error=is_error)
 
 
 def _text(block: ContentBlock) -> str:

@@ -15,7 +15,7 @@ from waystation.adapters.mcp.expansion import without_secrets
 from waystation.adapters.mcp.keeper import TOO_LONG
 from waystation.adapters.mcp.offered import MOST_TOOLS, offered
 from waystation.adapters.mcp.places import MESSAGE_BYTES, TOO_LONG_WORDS
-from waystation.adapters.mcp.results import as_result, bounded
+from waystation.adapters.mcp.results import as_result, as_said
 from waystation.adapters.mcp.session import Session
 from waystation.domain.errors import ToolServerFailed
 from waystation.domain.foreign_tools import (
@@ -71,8 +71,8 @@ class McpServers:
             if error.code == TOO_LONG or TOO_LONG_WORDS in error.message:
                 words = f"The result was left out: it has more than {MESSAGE_BYTES:,} bytes. Ask for less."
             else:
-                words = bounded(without_secrets(error.message, server.secrets))
-            return ForeignResult(text=words, is_error=True)
+                words = without_secrets(error.message, server.secrets)
+            return as_said(words, is_error=True)
 
     async def aclose(self) -> None:
         """End the servers that were started here, and close all connections."""

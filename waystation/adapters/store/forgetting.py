@@ -29,6 +29,7 @@ from waystation.adapters.store.schema import (
     vault_sessions,
 )
 from waystation.adapters.store.tasks import task_columns, task_row
+from waystation.adapters.store.texts import drop_shown
 from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
 
 
@@ -50,7 +51,11 @@ class SqlForgetting(SqlDocumentOutbox):
         self.require_own(order.store_id)
         own = select(tasks.c.task_id).where(tasks.c.tenant == order.tenant, tasks.c.task_id.in_(order.task_ids))
         ids = tuple((await connection.execute(own)).scalars())
-        candidates = await (mentioned if order.everything else mentioned_in_passages)(connection, ids)
+        candidates = (
+            await mentioned(connection, order.tenant, ids)
+            if order.everything
+            else await mentioned_in_passages(connection, ids)
+        )
         await self._forget_documents(connection, ids)
         there = await _with_passages(connection, ids)
         if order.everything:
@@ -58,8 +63,9 @@ class SqlForgetting(SqlDocumentOutbox):
         forgotten = Forgotten(tasks=len(there), passages=await self._without_passages(connection, ids))
         if order.everything:
             forgotten = forgotten.model_copy(update=await _without_words(connection, ids, self._clock()))
-        await without_mentioned(connection, candidates)
+        await without_mentioned(connection, order.tenant, candidates)
         gone_texts = await _deleted(connection, texts, texts.c.blob, candidates.blobs)
+        await drop_shown(connection, order.tenant, candidates.unshown)
         for table in (vault_sessions, vault):
             # The last count is of originals.
             originals = await _deleted(

@@ -3,12 +3,13 @@
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, Select, select, true
+from sqlalchemy import ColumnElement, Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.belongings import COLUMNS, rows_with
+from waystation.adapters.store.engine import batches
 from waystation.adapters.store.schema import documents, passages, runs, tasks, texts
-from waystation.adapters.store.texts import CONTENT_HASH
+from waystation.adapters.store.texts import CONTENT_HASH, shown_for, shown_rows
 from waystation.domain.redaction import PLACEHOLDER
 
 
@@ -18,6 +19,8 @@ class Mentions:
 
     blobs: set[str] = field(default_factory=set[str])
     placeholders: set[str] = field(default_factory=set[str])
+    unshown: set[str] = field(default_factory=set[str])
+    """Content hashes that no other task of the tenant mentions, though one of another tenant may."""
 
     def add(self, text: str) -> None:
         """What this text mentions, too."""
@@ -45,24 +48,31 @@ async def mentioned_in_passages(connection: AsyncConnection, task_ids: tuple[str
     return found
 
 
-async def mentioned(connection: AsyncConnection, task_ids: tuple[str, ...]) -> Mentions:
-    """By everything that is kept of these tasks, and in the texts whose content hashes that names."""
+async def mentioned(connection: AsyncConnection, tenant: str, task_ids: tuple[str, ...]) -> Mentions:
+    """By everything that is kept of these tasks of a tenant, and in the texts whose content hashes that names, also as
+    they are shown.
+    """
     found = Mentions()
     async for text in _kept(connection, tasks.c.task_id.in_(task_ids)):
         found.add(text)
-    named = select(texts.c.content).where(texts.c.blob.in_(sorted(found.blobs)))
-    async for content in await connection.stream_scalars(named):
-        found.add(content.decode())
+    shown = await shown_rows(connection, tenant, found.blobs)
+    for batch in batches([*found.blobs, *shown]):
+        named = select(texts.c.content).where(texts.c.blob.in_(batch))
+        async for content in await connection.stream_scalars(named):
+            found.add(content.decode())
     return found
 
 
-async def without_mentioned(connection: AsyncConnection, candidates: Mentions) -> None:
-    """Take from the candidates all that anything in the store mentions: other candidates' texts do not count."""
-    async for text in _kept(connection, true()):
+async def without_mentioned(connection: AsyncConnection, tenant: str, candidates: Mentions) -> None:
+    """Take from a tenant's candidates all that anything in the store mentions: texts of candidates do not count."""
+    async for text in _kept(connection, tasks.c.tenant == tenant):
+        candidates.remove(text)
+    candidates.unshown = set(candidates.blobs)
+    async for text in _kept(connection, tasks.c.tenant != tenant):
         candidates.remove(text)
     if candidates.placeholders:
         async for blob, content in await connection.stream(select(texts.c.blob, texts.c.content)):
-            if blob not in candidates.blobs:
+            if blob not in candidates.blobs and not shown_for(blob, tenant, candidates.unshown):
                 candidates.remove(content.decode())
 
 

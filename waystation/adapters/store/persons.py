@@ -17,7 +17,7 @@ from waystation.adapters.store.errors import translated
 from waystation.adapters.store.mentions import Mentions, without_mentioned
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, passages, texts
-from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash
+from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_shown
 from waystation.domain.json_texts import mapped
 from waystation.domain.memory import Passage
 from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts
@@ -75,7 +75,10 @@ class SqlPersons(StorePart):
                 now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob]), "source": ""}
                 mine = (documents.c.blob == one.blob, documents.c.task_id.in_(one.task_ids))
                 await connection.execute(update(documents).where(*mine).values(now))
-        await _drop(connection, set(moved))
+        await _drop(connection, order.tenant, set(moved))
+        # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
+        # anew from what is there now.
+        await drop_shown(connection, order.tenant)
 
 
 async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
@@ -89,10 +92,10 @@ async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
         await connection.execute(again.values(stored_at=None, refused_at=None))
 
 
-async def _drop(connection: AsyncConnection, blobs: set[str]) -> None:
+async def _drop(connection: AsyncConnection, tenant: str, blobs: set[str]) -> None:
     """Contents under their old hashes, but for those that another tenant has, too."""
     unnamed = Mentions(blobs=blobs)
-    await without_mentioned(connection, unnamed)
+    await without_mentioned(connection, tenant, unnamed)
     for batch in batches(unnamed.blobs):
         await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
 

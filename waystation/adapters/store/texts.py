@@ -1,21 +1,23 @@
 """Texts by content hash, each kept once, and the documents of tasks."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import insert, select
+from sqlalchemy import delete, exists, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import add_missing
+from waystation.adapters.store.engine import add_missing, batches
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, texts
 from waystation.domain.documents import Document
 from waystation.domain.errors import TextMissing
+from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.task import SourceDocument
 from waystation.patterns import proven
 
 CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
+_ORIGINAL = texts.alias("original")
 
 
 def content_hash(text: str) -> str:
@@ -56,8 +58,31 @@ async def documents_of(connection: AsyncConnection, task_id: str) -> tuple[Docum
     return tuple([Document.model_validate(dict(zip(names, row, strict=True))) for row in rows])
 
 
+def shown_row(key: ShownKey) -> str:
+    """In the place of a content hash: under what a text is kept as it is shown, beside its original."""
+    return "/".join((key.blob, key.tenant, str(int(key.treatment)), key.version))
+
+
+async def shown_rows(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> list[str]:
+    """Under what the tenant's texts are kept as they are shown: all of them, or those made from these originals."""
+    rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.like("%/%")))).scalars()
+    return [row for row in rows if shown_for(row, tenant, blobs)]
+
+
+def shown_for(row: str, tenant: str, blobs: Collection[str] | None = None) -> bool:
+    """Whether this is the row of a text as it is shown to the tenant, made from any of these originals."""
+    blob, _, rest = row.partition("/")
+    return rest.partition("/")[0] == tenant and (blobs is None or blob in blobs)
+
+
+async def drop_shown(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
+    """Remove the tenant's texts as they are shown, after their originals: who keeps one more waits for those."""
+    for batch in batches(await shown_rows(connection, tenant, blobs)):
+        await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
+
+
 class SqlTexts(StorePart):
-    """The port `DocumentStore`."""
+    """The ports `DocumentStore` and `ShownTexts`."""
 
     @writing
     async def put_text(self, connection: AsyncConnection, text: str) -> str:
@@ -74,6 +99,22 @@ class SqlTexts(StorePart):
         if content is None:
             raise TextMissing(blob)
         return content.decode()
+
+    @reading
+    async def shown(self, connection: AsyncConnection, key: ShownKey) -> ShownText | None:
+        """The text as it was kept under this key; None: it was not, or its original is gone. Raises WrongKey."""
+        original = exists().where(_ORIGINAL.c.blob == key.blob)
+        found = await connection.execute(select(texts.c.content).where(texts.c.blob == shown_row(key), original))
+        content: bytes | None = found.scalar_one_or_none()
+        return None if content is None else ShownText.model_validate_json(content)
+
+    @writing
+    async def keep_shown(self, connection: AsyncConnection, key: ShownKey, text: ShownText) -> None:
+        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
+        # Locked where the database locks rows: who forgets the original waits, and then sees what was made from it.
+        original = select(texts.c.blob).where(texts.c.blob == key.blob).with_for_update(read=True, key_share=True)
+        if (await connection.execute(original)).first() is not None:
+            await add_texts(connection, [(shown_row(key), text.model_dump_json())])
 
     @reading
     async def documents(self, connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:

@@ -16,7 +16,7 @@ from waystation.domain.messages import ToolResult, ToolUse, refused_call
 from waystation.domain.parameters import Limits, fault, limited, with_defaults
 from waystation.domain.privacy import Place
 from waystation.domain.projection import Projection
-from waystation.domain.redaction import redaction_notes
+from waystation.domain.redaction import redaction_notes, with_line_feeds
 from waystation.domain.task import Resolution
 from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault
 
@@ -148,7 +148,9 @@ class Toolbox:
             return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
             return redacted.text
-        return preview(redacted.text, await self.texts.put_text(redacted.text))
+        # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
+        whole = with_line_feeds(redacted.text)
+        return preview(whole, await self.texts.put_text(whole))
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

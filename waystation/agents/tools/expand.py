@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from waystation.agents.earlier import EarlierTasks
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.results import results_of
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, stretch
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
 from waystation.domain.compaction.units import units_of
 from waystation.domain.delegation import parent_of
 from waystation.domain.errors import TextMissing
@@ -15,7 +16,7 @@ from waystation.domain.messages import Message
 from waystation.domain.passages import render, tool_names
 from waystation.domain.projection import FIRST, LATER, urgent
 from waystation.patterns import proven
-from waystation.ports import DocumentStore, TranscriptStore, WorkStore
+from waystation.ports import TranscriptStore, WorkStore
 
 _MESSAGE = proven(r"m\d+")
 LINES_AROUND = 20
@@ -47,9 +48,9 @@ class Expand(TypedTool[ExpandInput]):
     input_model = ExpandInput
 
     def __init__(
-        self, transcripts: TranscriptStore, documents: DocumentStore, work: WorkStore, earlier: EarlierTasks
+        self, transcripts: TranscriptStore, redacted: RedactedDocuments, work: WorkStore, earlier: EarlierTasks
     ) -> None:
-        self._transcripts, self._documents, self._work, self._earlier = transcripts, documents, work, earlier
+        self._transcripts, self._redacted, self._work, self._earlier = transcripts, redacted, work, earlier
 
     async def run(self, arguments: ExpandInput, at: CallSite) -> str:
         """A page of them, and where to go on."""
@@ -92,15 +93,15 @@ class Expand(TypedTool[ExpandInput]):
         if len(found) != 1:
             raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
-            return await self._document(found[0])
+            return await self._document(found[0], at)
         if found[0].kind != "conversation":
             return await self._report(found[0].task_id, at)
         said = (await self._transcripts.load(found[0].run_id)).messages
         return _rendered(_of(found[0], said), said)
 
-    async def _document(self, passage: Passage) -> str:
+    async def _document(self, passage: Passage, at: CallSite) -> str:
         try:
-            lines = (await self._documents.get_text(passage.blob)).splitlines()
+            lines = await shown_lines(self._redacted, passage.blob, passage.document, at)
         except TextMissing:
             raise ToolRefused(f"The document behind {passage.short_id} is not kept any more.") from None
         first = max(1, passage.first_line - LINES_AROUND)

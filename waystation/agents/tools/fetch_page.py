@@ -2,12 +2,13 @@
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.agents.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
-from waystation.domain.web import LONGEST_ADDRESS, Domains, web_address
+from waystation.domain.web import LONGEST_ADDRESS, Domains, page_lines, web_address
 from waystation.ports import DocumentStore, WebPages
 
 LINES_A_PAGE = 200
@@ -33,10 +34,8 @@ class FetchPage(TypedTool[FetchPageInput]):
     urgency = urgent(SOON)
     input_model = FetchPageInput
 
-    def __init__(self, web: WebPages, texts: DocumentStore, domains: Domains) -> None:
-        self._web = web
-        self._texts = texts
-        self._domains = domains
+    def __init__(self, web: WebPages, texts: DocumentStore, redacted: RedactedDocuments, domains: Domains) -> None:
+        self._web, self._texts, self._redacted, self._domains = web, texts, redacted, domains
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
         """A page of a domain that is not on the list is fetched only when a person agrees."""
@@ -55,7 +54,7 @@ class FetchPage(TypedTool[FetchPageInput]):
         if PLACEHOLDER.search(arguments.url):
             raise ToolRefused("The address has a placeholder in it. What that stands for is private and is not sent.")
         found = await self._page(arguments.url, at)
-        lines = (await self._texts.get_text(found.blob)).splitlines() or [""]
+        lines = page_lines(await shown_lines(self._redacted, found.blob, "The page", at))
         first = arguments.first_line
         if first > len(lines):
             raise ToolRefused(f"The page has {len(lines)} lines; there is no line {first}.")

@@ -4,9 +4,11 @@ from pydantic import JsonValue
 
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign_tools import ForeignToolSpec, framed, question
+from waystation.domain.foreign_tools import ForeignToolSpec, bounded, framed, question
+from waystation.domain.privacy import Place
 from waystation.domain.projection import SOON, urgent
-from waystation.ports import ToolServers, ToolSpec
+from waystation.domain.redaction import redaction_notes
+from waystation.ports import Redactor, ToolServers, ToolSpec
 
 
 class ForeignTool(Tool):
@@ -15,12 +17,12 @@ class ForeignTool(Tool):
     permission = "foreign"
     urgency = urgent(SOON)
 
-    def __init__(self, spec: ForeignToolSpec, servers: ToolServers) -> None:
+    def __init__(self, spec: ForeignToolSpec, servers: ToolServers, redactor: Redactor) -> None:
         self.name = spec.name
         self.description = spec.description
         self.rereadable = spec.read_only
         self.repeatable = spec.read_only or spec.idempotent
-        self._offered, self._servers = spec, servers
+        self._offered, self._servers, self._redactor = spec, servers, redactor
 
     @property
     def spec(self) -> ToolSpec:
@@ -31,13 +33,15 @@ class ForeignTool(Tool):
         """Everything that would be sent, where the config file wants a person to see it."""
         return question(self._offered, arguments) if self._offered.asks else None
 
-    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:  # noqa: ARG002
-        """The server checks the arguments itself."""
+    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+        """The server checks the arguments itself. Its result is redacted as it was returned, then cut and framed."""
         try:
             result = await self._servers.call(self._offered, arguments)
         except ToolServerFailed as failure:
             raise ToolRefused(f"{failure}. Go on without it, or try once more later.") from None
-        text = framed(self._offered, result.text)
+        (redacted,) = await self._redactor.redact([result.text], Place.TOOL_RESULT, at.run.tenant)
+        at.notices.extend(redaction_notes(redacted))
+        text = framed(self._offered, bounded(result, redacted))
         if result.is_error:
             raise ToolRefused(text)
         return text

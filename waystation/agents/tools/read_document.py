@@ -4,10 +4,12 @@ from difflib import get_close_matches
 
 from pydantic import Field
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.documents import REMOVED, Document, named
 from waystation.domain.procedures import evidence, is_procedure
 from waystation.domain.projection import FIRST, urgent
+from waystation.domain.redaction import whole_until
 from waystation.ports import DocumentStore
 
 LINES_A_PAGE = 200
@@ -35,8 +37,8 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
     urgency = urgent(FIRST)
     input_model = ReadDocumentInput
 
-    def __init__(self, documents: DocumentStore) -> None:
-        self._documents = documents
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments) -> None:
+        self._documents, self._redacted = documents, redacted
 
     async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
         """A header, numbered lines, and where to go on."""
@@ -45,7 +47,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
             raise ToolRefused(f"{document.name} has {document.lines} lines; there is no line {arguments.first_line}.")
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolRefused("last_line is before first_line.")
-        lines = (await self._documents.get_text(document.blob)).splitlines() or [""]
+        lines = await shown_lines(self._redacted, document.blob, document.name, at)
         last = min(arguments.last_line or document.lines, arguments.first_line + LINES_A_PAGE - 1, document.lines)
         numbered = [
             f"{number}| {_cut(line)}"
@@ -80,4 +82,6 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
 
 
 def _cut(line: str) -> str:
-    return line if len(line) <= LINE_CHARACTERS else f"{line[:LINE_CHARACTERS]} … ({len(line):,} characters in all)"
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    return f"{line[: whole_until(line, LINE_CHARACTERS)]} … ({len(line):,} characters in all)"

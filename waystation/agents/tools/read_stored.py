@@ -2,10 +2,10 @@
 
 from pydantic import Field
 
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, stretch
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
 from waystation.domain.errors import TextMissing
 from waystation.domain.projection import FIRST, SOON, urgent
-from waystation.ports import DocumentStore
 
 
 class ReadStoredInput(ToolInput):
@@ -24,13 +24,13 @@ class ReadStored(TypedTool[ReadStoredInput]):
     urgency = urgent(SOON, FIRST)
     input_model = ReadStoredInput
 
-    def __init__(self, texts: DocumentStore) -> None:
-        self._texts = texts
+    def __init__(self, redacted: RedactedDocuments) -> None:
+        self._redacted = redacted
 
     async def run(self, arguments: ReadStoredInput, at: CallSite) -> str:
         """The page, and where to go on."""
         try:
-            text = await self._texts.get_text(arguments.id)
+            text = "\n".join(await shown_lines(self._redacted, arguments.id, "This result", at))
         except TextMissing as error:
             raise ToolRefused(f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer.") from error
         if arguments.first >= len(text):

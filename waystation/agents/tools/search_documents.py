@@ -1,12 +1,19 @@
 """The tool that searches the task's documents."""
 
 import sys
+from collections.abc import Sequence
 
 from pydantic import Field
 
+from waystation.agents.document_names import document_names
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.documents import DocumentHit, ShownDocument
 from waystation.domain.projection import FIRST, urgent
-from waystation.ports import DocumentSearch
+from waystation.ports import DocumentSearch, DocumentStore, Redactor
+
+ROUNDS = 5
+"""In which documents are redacted, those of the best hits first, before the passages that there are by then must do."""
 
 
 class SearchDocumentsInput(ToolInput):
@@ -31,16 +38,43 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
     urgency = urgent(FIRST)
     input_model = SearchDocumentsInput
 
-    def __init__(self, search: DocumentSearch) -> None:
-        self._search = search
+    def __init__(
+        self, search: DocumentSearch, documents: DocumentStore, redactor: Redactor, redacted: RedactedDocuments
+    ) -> None:
+        self._search, self._documents, self._redactor, self._redacted = search, documents, redactor, redacted
 
     async def run(self, arguments: SearchDocumentsInput, at: CallSite) -> str:
         """One block a passage."""
-        last = arguments.last_document
-        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
-        hits = await self._search.search(at.run.task_id, arguments.query, arguments.limit, among)
+        hits = await self._found(arguments, at)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in hits]
         taken, whole = page(blocks, at.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
+
+    async def _found(self, arguments: SearchDocumentsInput, at: CallSite) -> Sequence[DocumentHit]:
+        """Only what is found in documents as they are shown: a hit on a word that was replaced would confirm it.
+
+        Those in which something was found are redacted now, and searched again so.
+        """
+        last = arguments.last_document
+        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
+        # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
+        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.as_written("query")))))
+        hits = await self._search.search(at.run.task_id, query, arguments.limit, among)
+        for _ in range(ROUNDS):
+            if all(hit.shown for hit in hits):
+                break
+            await self._search.take(at.run.task_id, await self._shown(hits, at))
+            hits = await self._search.search(at.run.task_id, query, arguments.limit, among)
+        return [hit for hit in hits if hit.shown]
+
+    async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
+        documents = await self._documents.documents(at.run.task_id)
+        called = (await document_names(documents, self._redactor, at.run.tenant)).shown
+        shown: list[ShownDocument] = []
+        for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
+            text = await self._redacted.text(blob, at.run.tenant)
+            at.notices.extend(text.notes)
+            shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
+        return shown

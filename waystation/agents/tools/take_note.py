@@ -2,10 +2,12 @@
 
 from pydantic import Field
 
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.read_document import find
-from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines
 from waystation.agents.web_pages import kept_pages
 from waystation.domain.projection import FIRST, SOON, urgent
+from waystation.domain.web import page_lines
 from waystation.domain.work import Note
 from waystation.ports import DocumentStore, WorkStore
 
@@ -29,8 +31,8 @@ class TakeNote(TypedTool[TakeNoteInput]):
     urgency = urgent(FIRST, verifying=SOON)
     input_model = TakeNoteInput
 
-    def __init__(self, documents: DocumentStore, work: WorkStore) -> None:
-        self._documents, self._work = documents, work
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, work: WorkStore) -> None:
+        self._documents, self._redacted, self._work = documents, redacted, work
 
     async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
         """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
@@ -48,6 +50,6 @@ class TakeNote(TypedTool[TakeNoteInput]):
     async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
         """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
         if fetched := kept_pages(at.transcript.messages).get(name):
-            return name, len((await self._documents.get_text(fetched.blob)).splitlines())
+            return name, len(page_lines(await shown_lines(self._redacted, fetched.blob, name, at)))
         document = find(name, await self._documents.documents(at.run.task_id))
         return document.name, document.lines

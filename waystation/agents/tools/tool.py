@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure
@@ -16,6 +17,7 @@ from waystation.domain.delegation import HandedBack
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.projection import LATER, Permission, Urgency, urgent
+from waystation.domain.redaction import whole_until
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Fence
 from waystation.ports import ToolSpec
@@ -64,6 +66,12 @@ class CallSite:
 
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
     """What the run may spend in all, for tools whose calls cost. Nothing, unless it is said."""
+
+    def as_written(self, argument: str) -> str:
+        """An argument that is text, as the model wrote it, with its placeholders; empty where it did not."""
+        asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
+        written = next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
+        return written if isinstance(written, str) else ""
 
     @property
     def window(self) -> int:
@@ -153,6 +161,23 @@ class TypedTool(Tool, Generic[InputT]):
         """Carry out one call. Raises ToolRefused."""
 
 
+async def shown_lines(redacted: RedactedDocuments, blob: str, called: str, at: CallSite) -> list[str]:
+    """The lines of a text as the agent may see them, at least one. `called` is how the agent knows the text.
+
+    Raises:
+        ToolRefused: it could not be redacted, so that nothing of it is shown.
+        TextMissing: it is not in the store.
+    """
+    shown = await redacted.text(blob, at.run.tenant)
+    at.notices.extend(shown.notes)
+    if shown.withheld:
+        raise ToolRefused(
+            f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
+            "Reading it again changes nothing: go on without it, and say in your result that it was not read."
+        )
+    return shown.lines
+
+
 def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
     """As many lines as fit, at least one (cut to fit), and whether that is all of them."""
     taken: list[str] = []
@@ -163,12 +188,12 @@ def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
             break
         taken.append(line)
     if not taken and lines:
-        return [lines[0][:characters] + " …"], len(lines) == 1
+        return [f"{lines[0][: whole_until(lines[0], characters)]} …"], len(lines) == 1
     return taken, len(taken) == len(lines)
 
 
 def stretch(text: str, first: int, at: CallSite) -> str:
     """Characters of a text from this number on, at most half a page of them, and where it goes on."""
-    end = first + min(at.page_characters // 2, at.window // WINDOW_SHARE)
+    end = whole_until(text, first + min(at.page_characters // 2, at.window // WINDOW_SHARE))
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"

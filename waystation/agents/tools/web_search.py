@@ -1,5 +1,7 @@
 """The tool that searches the web."""
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from waystation.agents.metered import TooDear
@@ -7,8 +9,14 @@ from waystation.agents.metered_search import MeteredSearch
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.amount import amount_text
 from waystation.domain.errors import BadInput, ModelError
+from waystation.domain.privacy import Place
 from waystation.domain.projection import SOON
-from waystation.domain.web import Searched, WebHit
+from waystation.domain.redaction import cut, redaction_notes
+from waystation.domain.web import WebHit
+from waystation.ports import Redactor
+
+MOST_EXCERPT = 600
+"""Characters."""
 
 
 class WebSearchInput(ToolInput):
@@ -31,8 +39,8 @@ class WebSearchTool(TypedTool[WebSearchInput]):
     urgency = {"executing": SOON, "reflecting": SOON}
     input_model = WebSearchInput
 
-    def __init__(self, search: MeteredSearch) -> None:
-        self._search = search
+    def __init__(self, search: MeteredSearch, redactor: Redactor) -> None:
+        self._search, self._redactor = search, redactor
 
     async def run(self, arguments: WebSearchInput, at: CallSite) -> str:
         """One block a page."""
@@ -42,13 +50,24 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             raise ToolRefused(f"The search failed: {error}. Go on without it, or try again later.") from error
         if isinstance(found, TooDear):
             raise ToolRefused(f"A search needs {amount_text(found.needed)} more than is left. Go on without it.")
-        return _shown(found, at.page_characters)
+        if not found.hits:
+            raise ToolRefused(f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words.")
+        return _shown(await self._redacted(found.hits, at), at.page_characters)
+
+    async def _redacted(self, hits: Sequence[WebHit], at: CallSite) -> list[WebHit]:
+        """Each part as it was found: on one line with others it would be read otherwise."""
+        parts = [part for hit in hits for part in (hit.title, hit.excerpt)]
+        redacted = await self._redactor.redact(parts, Place.TOOL_RESULT, at.run.tenant)
+        at.notices.extend(redaction_notes(*redacted))
+        texts = [one.text for one in redacted]
+        return [
+            hit.model_copy(update={"title": title, "excerpt": cut(excerpt, MOST_EXCERPT)})
+            for hit, title, excerpt in zip(hits, texts[::2], texts[1::2], strict=True)
+        ]
 
 
-def _shown(found: Searched, characters: int) -> str:
-    if not found.hits:
-        raise ToolRefused(f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words.")
-    taken, _ = page([_block(number, hit) for number, hit in enumerate(found.hits, 1)], characters)
+def _shown(hits: Sequence[WebHit], characters: int) -> str:
+    taken, _ = page([_block(number, hit) for number, hit in enumerate(hits, 1)], characters)
     return "\n".join(["<web_results>", *taken, "</web_results>"])
 
 

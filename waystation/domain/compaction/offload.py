@@ -1,6 +1,7 @@
 """Rung 1, offload: a tool result that is too large goes to the store whole; the conversation keeps its ends."""
 
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.redaction import whole_until
 
 MOST_TOKENS = 40_000
 WINDOW_SHARE = 4
@@ -23,6 +24,6 @@ def preview(text: str, blob: str) -> str:
 
 def ends(text: str, pointer: str) -> str:
     """Head and tail of 2,000 characters each (of a short text, a quarter each), and between them where the rest is."""
-    end = min(END_CHARACTERS, len(text) // 4)
+    end = whole_until(text, min(END_CHARACTERS, len(text) // 4))
     gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"

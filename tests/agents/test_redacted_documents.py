@@ -1,0 +1,181 @@
+"""Whole texts as agents may see them: redacted once, line for line, and kept with their originals."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TENANT, Office, use
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.domain.errors import TextMissing
+from waystation.domain.privacy import Place, Policy
+from waystation.domain.redaction import (
+    TEXT_LEFT_OUT,
+    Redacted,
+    RedactionRules,
+    Span,
+    shown_text,
+    unredacted,
+    whole_until,
+    with_line_feeds,
+    with_placeholders,
+)
+from waystation.domain.task import SourceDocument
+from waystation.testing import PlainRedactor
+
+KEY = f"before\r\n{SECRET}\nafter {NAME}\n"
+
+
+class CountedRedactor(PlainRedactor):
+    """Counts the texts, and may find none of them readable."""
+
+    def __init__(self) -> None:
+        super().__init__({SECRET: SECRET_PLACEHOLDER}, {NAME: NAME_PLACEHOLDER})
+        self.texts: list[str] = []
+        self.gives_up = False
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        self.texts.extend(texts)
+        await asyncio.sleep(0)
+        if self.gives_up:
+            return tuple(unredacted(text, "0" * 64) for text in texts)
+        return await super().redact(texts, place, tenant)
+
+
+@pytest.fixture
+def redactor() -> CountedRedactor:
+    return CountedRedactor()
+
+
+async def test_a_text_is_redacted_once_for_a_tenant_and_rules_and_never_again(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    store = bare_office.store
+    blob = await store.put_text(KEY)
+    shown = await RedactedDocuments(store, redactor).text(blob, TENANT)
+    assert shown.lines == ["before", SECRET_PLACEHOLDER, f"after {NAME}"]
+    assert await RedactedDocuments(store, redactor).text(blob, TENANT) == shown
+    assert len(redactor.texts) == 1
+    await RedactedDocuments(store, redactor).text(blob, "another tenant")
+    await RedactedDocuments(store, redactor, RedactionRules(version="1")).text(blob, TENANT)
+    assert len(redactor.texts) == 3
+    assert await store.get_text(blob) == KEY
+
+
+async def test_each_treatment_has_its_text_and_places_of_the_same_one_share_it(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY)
+    documents = RedactedDocuments(bare_office.store, redactor)
+    assert NAME in (await documents.text(blob, TENANT, Place.REPORT)).text
+    assert NAME in (await documents.text(blob, TENANT)).text
+    assert NAME_PLACEHOLDER in (await documents.text(blob, TENANT, Place.COMPRESSED)).text
+    assert len(redactor.texts) == 2
+    strict = RedactedDocuments(bare_office.store, redactor, RedactionRules(policy=Policy.STRICT))
+    await strict.text(blob, TENANT)
+    await strict.text(blob, TENANT, Place.COMPRESSED)
+    assert len(redactor.texts) == 2  # of the same treatment as memory's under the policy before
+
+
+async def test_agents_that_ask_for_the_same_text_at_once_wait_for_one_redaction(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY)
+    documents = RedactedDocuments(bare_office.store, redactor)
+    found = await asyncio.gather(*(documents.text(blob, TENANT) for _ in range(8)))
+    assert len(set(found)) == len(redactor.texts) == 1
+
+
+async def test_two_workers_that_redact_the_same_text_at_once_keep_one(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY)
+    both = [RedactedDocuments(bare_office.store, redactor) for _ in range(2)]
+    one, other = await asyncio.gather(*(documents.text(blob, TENANT) for documents in both))
+    assert one == other
+
+
+async def test_a_text_that_cannot_be_redacted_is_put_aside_and_not_tried_again(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY)
+    documents = RedactedDocuments(bare_office.store, redactor)
+    redactor.gives_up = True
+    shown = await documents.text(blob, TENANT)
+    assert shown.withheld
+    assert shown.lines == ["", "", ""]
+    assert await documents.text(blob, TENANT) == shown
+    assert len(redactor.texts) == 1
+    redactor.gives_up = False  # as after a restart of the worker: it is not held against the text for ever
+    assert not (await RedactedDocuments(bare_office.store, redactor).text(blob, TENANT)).withheld
+
+
+async def test_nothing_is_kept_where_what_is_replaced_goes_into_no_vault(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY)
+    documents = RedactedDocuments(bare_office.store, redactor, keeps=False)
+    assert await documents.text(blob, TENANT) == await documents.text(blob, TENANT)
+    assert len(redactor.texts) == 2
+
+
+async def test_a_text_that_is_not_kept_any_more_is_missing(bare_office: Office, redactor: CountedRedactor) -> None:
+    with pytest.raises(TextMissing):
+        await RedactedDocuments(bare_office.store, redactor).text("0" * 64, TENANT)
+
+
+@given(st.text(st.sampled_from("ab \n\r\x0b\x0c\x1c\x85\u2028é"), max_size=40), st.data())
+def test_what_is_shown_has_the_lines_of_the_original_whatever_ends_them(text: str, draw: st.DataObject) -> None:
+    plain = with_line_feeds(text)
+    places = sorted(draw.draw(st.sets(st.integers(0, len(plain)), min_size=2, max_size=4))) if len(plain) > 3 else []
+    spans = [
+        Span(type="GIVEN", start=start, end=end, score=1, placeholder="<GIVEN_0123456789ab>")
+        for start, end in zip(places[::2], places[1::2], strict=False)
+    ]
+    lines = shown_text(plain, with_placeholders(plain, spans)).lines
+    assert len(lines) == max(1, len(text.splitlines()))
+    if not spans:
+        assert lines == (text.splitlines() or [""])
+
+
+@given(st.text(st.sampled_from("ab<>_"), max_size=60), st.integers(0, 60))
+def test_a_redacted_text_is_never_cut_within_a_placeholder(text: str, end: int) -> None:
+    placeholder = "<EMAIL_ADDRESS_0123456789ab>"
+    whole = text[:20] + placeholder + text[20:]
+    place = whole_until(whole, end)
+    assert place <= end
+    assert whole[:place].count(placeholder) + whole[place:].count(placeholder) == whole.count(placeholder)
+
+
+async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_office: Office) -> None:
+    redactor = CountedRedactor()
+    await bare_office.open_task(
+        [SourceDocument(name="slow.md", text=KEY), SourceDocument(name="other.md", text="Tide.")]
+    )
+    slow = (await bare_office.store.documents(bare_office.task_id))[0]
+    documents = RedactedDocuments(bare_office.store, redactor)
+    redactor.gives_up = True
+    await documents.text(slow.blob, TENANT)
+    redactor.gives_up = False
+    site = await bare_office.site()
+    box = replace(bare_office.desk, redactor=redactor, redacted=documents).toolbox("research")
+    refused = await box.run(use("read_document", name="slow.md"), site)
+    assert refused.is_error
+    assert refused.content.startswith("slow.md could not be redacted (it takes too long, or redaction fails at it)")
+    assert site.notices == [TEXT_LEFT_OUT]
+    assert "1| Tide." in (await box.run(use("read_document", "c2", name="other.md"), site)).content
+    found = await box.run(use("search_documents", "c3", query="before after tide"), site)
+    assert found.content.startswith("[other.md:1-1]")
+    assert "slow.md" not in found.content
+
+
+async def test_a_quotation_holds_where_it_stands_in_what_agents_saw_and_a_guess_of_the_rest_does_not(
+    office: Office,
+) -> None:
+    text = f'"Her key is {SECRET_PLACEHOLDER}." [keeper.md:2-2] and "Her key is {SECRET}." [keeper.md:2-2]'
+    checked = await office.publisher.check.check(office.ref, text)
+    assert [citation.quotation for citation in checked.holding] == [f"Her key is {SECRET_PLACEHOLDER}."]
+    assert [failed.reason for failed in checked.failed] == ["the quoted words do not stand there"]

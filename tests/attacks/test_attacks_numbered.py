@@ -1,0 +1,240 @@
+"""What is private by the lines around it stays hidden however an agent asks for it.
+
+Numbered, from the middle, found by a search, cut by a small page or by a long line, as a page of the web, and as what a
+tool server returned: of each structure nothing is shown that is not shown of the whole text.
+"""
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.agents.office import NOON, MovingClock, Office, use
+from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.store import SqlStore
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.roles import Desk
+from waystation.agents.tools.fetch_page import FetchPage
+from waystation.agents.tools.foreign import ForeignTool
+from waystation.agents.tools.read_document import LINE_CHARACTERS
+from waystation.agents.tools.tool import Tool
+from waystation.domain.foreign_tools import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
+from waystation.domain.task import SourceDocument
+from waystation.domain.web import Domains, WebPage, web_page
+from waystation.testing import FixedToolServers
+
+ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
+PAGE = "https://example.org/notes"
+SPEC = ForeignToolSpec(
+    server="shop", tool="look", name="shop__look", description="Looks.", input_schema={"type": "object"}, read_only=True
+)
+each_structure = pytest.mark.parametrize("structure", STRUCTURES, ids=lambda one: one.name)
+calls = count()
+
+
+@dataclass
+class Shelf:
+    """A `WebPages` that has one text."""
+
+    text: str
+
+    async def fetch(self, url: str) -> WebPage:
+        """See `WebPages`."""
+        return web_page(url, self.text, NOON)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True)
+class Desks:
+    """Desks with the redactor of a worker, on one store, each for a task of its own."""
+
+    store: SqlStore
+    redactor: PresidioRedactor
+    store_id: str
+
+    async def task(self, *documents: SourceDocument) -> "Reader":
+        """A task with these documents."""
+        office = Office(store=self.store, clock=MovingClock(), store_id=self.store_id, task_id=f"task-{next(calls)}")
+        await office.open_task(documents)
+        return Reader(office, self.redactor)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An agent that asks for everything."""
+
+    office: Office
+    redactor: PresidioRedactor
+
+    @property
+    def redacted(self) -> RedactedDocuments:
+        return RedactedDocuments(self.office.store, self.redactor)
+
+    def desk(self) -> Desk:
+        return replace(self.office.desk, redactor=self.redactor, redacted=self.redacted)
+
+    async def call(self, name: str, /, *tools: Tool, window: int = 20_000, **arguments: object) -> str:
+        """What it is shown: by this one of its tools, or of those given."""
+        office, call_id = self.office, f"call-{next(calls)}"
+        box = self.desk().toolbox("research")
+        box = replace(box, tools=tools) if tools else box
+        result = await box.run(use(name, call_id, **arguments), await office.site(call_id=call_id, window=window))
+        return result.content
+
+
+@pytest.fixture(scope="session")
+def presidio() -> Iterator[PresidioRedactor]:
+    """Loading its engines takes seconds, so all tests share them."""
+    with closing(PresidioRedactor(bytes(32))) as redactor:
+        yield redactor
+
+
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store to copy."""
+    path = tmp_path_factory.mktemp("stores") / "waystation.db"
+
+    async def prepare() -> None:
+        await (await SqlStore.open(f"sqlite+aiosqlite:///{path}", lambda: NOON)).aclose()
+
+    asyncio.run(prepare())
+    return path
+
+
+@pytest.fixture
+async def desks(empty: Path, tmp_path: Path, presidio: PresidioRedactor) -> AsyncIterator[Desks]:
+    path = shutil.copy(empty, tmp_path / "waystation.db")
+    store = await SqlStore.open(f"sqlite+aiosqlite:///{path}", lambda: NOON)
+    yield Desks(store, presidio, await store.store_id())
+    await store.aclose()
+
+
+def given(structure: Structure, name: str = "notes.md") -> SourceDocument:
+    return SourceDocument(name=name, text=ABOVE + structure.text + BELOW)
+
+
+def leaked(structure: Structure, *shown: str) -> list[str]:
+    """The planted values of which two thirds or more stand in any of these."""
+    return [value for value in structure.planted for text in shown if value[: len(value) * 2 // 3] in text]
+
+
+@each_structure
+async def test_numbered_lines_show_nothing(structure: Structure, desks: Desks) -> None:
+    reader = await desks.task(given(structure))
+    shown = await reader.call("read_document", name="notes.md")
+    assert leaked(structure, shown) == []
+    assert "3| The bar moved." in shown
+    assert shown.splitlines()[-1] == f"{len(given(structure).text.splitlines())}| The end of it."
+    assert await reader.call("read_document", name="notes.md") == shown
+
+
+@each_structure
+async def test_a_reading_that_begins_in_the_midst_shows_nothing(structure: Structure, desks: Desks) -> None:
+    document = given(structure)
+    reader = await desks.task(document)
+    numbers = range(5, len(document.text.splitlines()) + 1)
+    shown = [await reader.call("read_document", name="notes.md", first_line=one) for one in numbers]
+    shown += [await reader.call("read_document", name="notes.md", first_line=one, last_line=one) for one in numbers]
+    assert leaked(structure, *shown) == []
+
+
+@each_structure
+async def test_a_search_shows_nothing_and_confirms_nothing(structure: Structure, desks: Desks) -> None:
+    reader = await desks.task(given(structure), SourceDocument(name="other.md", text="Beacons by night.\n"))
+    for query in ("harbour notes bar end", " ".join(structure.text.split())[:900]):
+        found = await reader.call("search_documents", query=query)
+        assert leaked(structure, found) == []
+        assert "[notes.md:" in found
+    for value in structure.planted:
+        # As a guess, whole or in part, beside a word that stands nowhere.
+        for guess in (value, value.replace(" ", "")[: len(value) // 2], value.split("-")[0]):
+            found = await reader.call("search_documents", query=f"zebra {guess}")
+            assert found.startswith("No passage matches."), found
+
+
+@each_structure
+async def test_a_small_page_shows_nothing(structure: Structure, desks: Desks) -> None:
+    reader = await desks.task(given(structure))
+    shown = [
+        await reader.call("read_document", name="notes.md", window=window, first_line=first)
+        for window in (60, 120, 240)
+        for first in (1, 5, 6)
+    ]
+    assert leaked(structure, *shown) == []
+
+
+@each_structure
+async def test_a_page_of_the_web_shows_nothing(structure: Structure, desks: Desks) -> None:
+    reader = await desks.task()
+    text = given(structure).text
+    tool = FetchPage(Shelf(text), reader.office.store, reader.redacted, Domains(allow=("example.org",)))
+    numbers = range(1, len(text.splitlines()) + 1)
+    shown = [await reader.call("fetch_page", tool, url=PAGE, first_line=one) for one in numbers]
+    assert leaked(structure, *shown) == []
+    kept = shown[0].partition('kept="')[2].partition('"')[0]
+    assert leaked(structure, *[await reader.call("read_stored", id=kept, first=first) for first in (0, 40, 60)]) == []
+
+
+@each_structure
+async def test_what_a_tool_server_returned_shows_nothing(structure: Structure, desks: Desks) -> None:
+    reader = await desks.task()
+    shown = await reader.call("shop__look", foreign(reader, given(structure).text))
+    assert leaked(structure, shown) == []
+
+
+@each_structure
+async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(
+    structure: Structure, desks: Desks
+) -> None:
+    reader = await desks.task()
+    # The head ends within the structure, wherever that begins.
+    head = "x " * 970
+    text = head + "\n" + structure.text + "\n" + "y " * 4_000 + "\n" + structure.text
+    shown = await reader.call("shop__look", foreign(reader, text), window=8_000)
+    assert "is not shown" in shown
+    stored = shown.partition("read_stored with id ")[2].partition(" ")[0]
+    read = [await reader.call("read_stored", id=stored, first=first, window=8_000) for first in range(1_900, 2_300, 40)]
+    assert leaked(structure, shown, *read) == []
+
+
+def foreign(reader: Reader, text: str) -> ForeignTool:
+    return ForeignTool(SPEC, FixedToolServers([SPEC], [ForeignResult(text=text)]), reader.redactor)
+
+
+@pytest.mark.parametrize("before", range(LINE_CHARACTERS - 40, LINE_CHARACTERS + 1, 5))
+async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(before: int, desks: Desks) -> None:
+    line = ("word " * before)[: before - 10] + f" password={PASSWORD}" + " and more" * 300
+    reader = await desks.task(SourceDocument(name="long.md", text=line))
+    shown = await reader.call("read_document", name="long.md")
+    found = await reader.call("search_documents", query="word more password")
+    assert PASSWORD[:6] not in shown + found
+
+
+@pytest.mark.parametrize("before", [15, 7, 1])
+async def test_a_result_that_is_cut_within_a_secret_shows_no_half_of_it(before: int, desks: Desks) -> None:
+    rows = "row of numbers\n" * (RESULT_CHARACTERS // 15 + 1)
+    text = rows[: RESULT_CHARACTERS - before - 10] + f"\npassword={PASSWORD}\n" + "more rows\n" * 5_000
+    reader = await desks.task()
+    shown = await reader.call("shop__look", foreign(reader, text))
+    assert "Cut here: the result had" in shown
+    assert PASSWORD[:6] not in shown
+
+
+async def test_a_document_of_all_structures_keeps_its_lines_for_citations(desks: Desks) -> None:
+    text = "\n\n".join(ABOVE + one.text + BELOW for one in STRUCTURES)
+    reader = await desks.task(SourceDocument(name="all.md", text=text))
+    (document,) = await reader.office.store.documents(reader.office.task_id)
+    lines = (await reader.redacted.text(document.blob, reader.office.ref.tenant)).lines
+    given = text.splitlines()
+    assert len(lines) == len(given) == document.lines
+    assert [number for number, line in enumerate(given) if line == "The end of it."] == [
+        number for number, line in enumerate(lines) if line == "The end of it."
+    ]
