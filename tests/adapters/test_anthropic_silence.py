@@ -1,4 +1,4 @@
-"""Endpoints that take a call and fall silent: before the first byte, in the middle of a reply, with pings or without."""
+"""Endpoints that take a call and fall silent: before the first byte, within a reply, with pings or without."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

@@ -25,7 +25,7 @@ from waystation.client.context import AgentContext, contexts
 from waystation.client.documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
 from waystation.client.edits import checked, edit_finished
 from waystation.client.looks import own_task, require_own, require_words, resolved, with_stored, without_report
-from waystation.client.requests import draft, inbox, origins, stored_view, without_answer
+from waystation.client.requests import draft, inbox, origins, stored_view, with_spending, without_answer
 from waystation.client.sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
 from waystation.client.submitting import START_TIMEOUT, handed_in, new_row, session_start
 from waystation.domain.amount import Amount, Limit
@@ -155,11 +155,11 @@ class Client:
         run = await temporal.look(row.ref.task_id)
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
-            return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits)
+            progress = await with_spending(self._store, run.progress)
+            return TaskView(progress=progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits, doing=run.doing)
         phase, remark = without_answer(run)
-        return TaskView(
-            progress=as_stored(row, phase), run_id=run.run_id if run else None, ui_url=ui_url, remark=remark
-        )
+        progress = await with_spending(self._store, as_stored(row, phase))
+        return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
 
     async def watch(self, task_id: str) -> AsyncGenerator[TaskView]:
         """The task again and again, whenever it has changed, until it is over."""
