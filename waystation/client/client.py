@@ -36,6 +36,7 @@ from waystation.domain.edits import EditInput
 from waystation.domain.errors import Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import (
+    ReportVersion,
     SourceDocument,
     TaskProgress,
     TaskRequest,
@@ -185,11 +186,21 @@ class Client:
             return await stored_view(self._store, row, str(unreachable))
 
     async def report(self, task_id: str) -> str:
-        """The report as Markdown, from the store. Raises BadInput while there is none."""
-        progress = (await self.progress(task_id)).progress
-        if progress.report is None:
+        """The report as Markdown, from the store: the version that was delivered last. Raises BadInput while there is
+        none.
+        """
+        progress = await self.reported(task_id)
+        if progress.readable is None:
             raise without_report(progress)
-        return await self._store.get_text(progress.report)
+        return await self.report_text(progress.readable)
+
+    async def reported(self, task_id: str) -> TaskProgress:
+        """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
+        return (await self._view_or_stored(await self._own(task_id))).progress
+
+    async def report_text(self, version: ReportVersion) -> str:
+        """One version of a report as Markdown."""
+        return await self._store.get_text(version.report)
 
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""

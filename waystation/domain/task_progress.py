@@ -47,6 +47,7 @@ def progress_of(
         notes=state.notes,
         privacy=privacy,
         report=state.report,
+        reports=state.reports,
     )
 
 
