@@ -8,10 +8,12 @@ from waystation.agents.chronicler import Chronicler
 from waystation.agents.handed_over import handed_over
 from waystation.domain.citations import FailedCitation
 from waystation.domain.privacy import Place
+from waystation.domain.remembering import beyond
 from waystation.domain.report import (
     Apparatus,
     ReportParts,
     StepFindings,
+    not_remembered_section,
     not_used_section,
     sources_section,
     whole_report,
@@ -19,7 +21,7 @@ from waystation.domain.report import (
 )
 from waystation.domain.report_check import Faults
 from waystation.domain.report_oversight import oversight_lines
-from waystation.domain.task import ReportVersion, TaskProgress, TaskRef, TaskRow
+from waystation.domain.task import ReportVersion, TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.markdown import inert
@@ -91,7 +93,7 @@ class Publisher:
         sections = [
             written,
             sources_section(checked.holding, checked.lines),
-            not_used_section(parts.left_out),
+            "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),
         ]
         names = [failed.citation.document for failed in checked.failed]
@@ -129,6 +131,13 @@ class Publisher:
         """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
         (redacted,) = await self.redactor.redact([row.request.question], Place.TITLE, row.ref.tenant)
         return redacted.text
+
+    async def _not_remembered(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """Of a task that has delivered: others remember no documents."""
+        if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            return ""
+        most = (await self.tasks.task(ref.task_id)).terms.remembered_characters
+        return not_remembered_section(beyond(await self.documents.documents(ref.task_id), most))
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""

@@ -109,7 +109,7 @@ class Client:
         temporal = await self._temporal()
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
-        return await handed_in(self._settings, temporal, row, start_timeout)
+        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
@@ -118,7 +118,7 @@ class Client:
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
-        return await handed_in(self._settings, temporal, row)
+        return await handed_in(self._settings, self._store, temporal, row)
 
     async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
         """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
