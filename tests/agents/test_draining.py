@@ -1,12 +1,14 @@
 """Passages that waited for memory come in when it is back, whether or not any task does something."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 from tests.agents.office import NOON, Office
 from tests.agents.test_archive import commit_passages
 from waystation.domain.errors import StoreUnavailable
 from waystation.ports import Outbox
+from waystation.ports.knowledge import Use
 from workers.memory import draining
 
 AT_ONCE = timedelta(milliseconds=5)
@@ -41,7 +43,7 @@ async def test_nothing_is_asked_of_memory_while_nothing_waits_and_nothing_embedd
             return await super().count(tenant)
 
     class Embedder(type(office.embedder)):
-        async def embed(self, texts: object) -> list[tuple[float, ...] | None]:
+        async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:
             raise AssertionError("memory is away")
 
     office.memory, office.embedder = Watching(), Embedder()
