@@ -1,5 +1,7 @@
 """The activities at a task's end, and where it goes on after all."""
 
+from datetime import datetime
+
 from temporalio import activity
 
 from activities.failures import reported
@@ -16,6 +18,8 @@ class PublishRequest(Value):
     progress: TaskProgress
     state: TaskState | None = None
     """What it goes on from if it is taken back."""
+    at: datetime | None = None
+    """The moment."""
 
 
 class ReportActivities:
@@ -28,4 +32,4 @@ class ReportActivities:
     async def store(self, request: PublishRequest) -> Published:
         """Assemble, check and store the report, and how the task ended."""
         with reported():
-            return await self._publisher.publish(request.ref, request.progress, request.state)
+            return await self._publisher.publish(request.ref, request.progress, request.state, request.at)

@@ -13,6 +13,9 @@ from waystation.written import WrittenEffort, WrittenThinking
 AS_PROVIDED: Literal["default"] = "default"
 """As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
 
+LONGEST_SILENCE = 1_200
+"""Seconds. A leg may take half an hour in all."""
+
 
 class ModelSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
@@ -49,6 +52,22 @@ class ModelSettings(BaseSettings):
     thinking_research: WrittenThinking | None = Field(default=None, description="The same for agents that research.")
     thinking_analysis: WrittenThinking | None = Field(default=None, description="The same for agents that analyse.")
     thinking_writing: WrittenThinking | None = Field(default=None, description="The same for agents that write.")
+
+    model_patience: float = Field(
+        default=180,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a first byte after which a call of a model is given up, and tried again.",
+    )
+    model_patience_thinking: float = Field(
+        default=600, ge=1, le=LONGEST_SILENCE, description="The same where the model is asked to think first."
+    )
+    model_stream_patience: float = Field(
+        default=90,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
+    )
 
     def working(self, role: Role) -> Working:
         """The model of a role and how hard it works, as it is set for the role or for all."""

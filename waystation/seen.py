@@ -10,6 +10,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.plan_change import PlanVersion
 from waystation.domain.sent import Origin
+from waystation.domain.step_progress import Doing
 from waystation.domain.task import Approval, AuditEntry, BudgetProgress, Resolution, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
 
@@ -47,6 +48,8 @@ class TaskView(Value):
     """Why this is not the live state, where it is not."""
     waits: tuple[str, ...] = ()
     """Why work is tried again, where a server could be asked."""
+    doing: tuple[Doing, ...] = ()
+    """What agents are at in this moment, where a server could be asked."""
     origins: dict[str, Origin] = {}
     """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
     passages_waiting: int = 0

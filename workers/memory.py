@@ -1,13 +1,22 @@
 """Which memory this process works with: a Qdrant server, or the embedded engine, which it then has to itself."""
 
+import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from datetime import timedelta
 
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
+from waystation.agents.archive import Archive
 from waystation.domain.errors import MemoryInUse
 from waystation.ports import Embedder, Memory, MemoryDraft
 from waystation.settings import Settings
+from workers.looks import NOT_ANSWERED
+
+DRAIN_EVERY = timedelta(seconds=30)
+"""So long passages may wait after memory is back."""
+NOBODY = ""
+"""A tenant without passages: memory that is there counts none."""
 
 
 @asynccontextmanager
@@ -32,6 +41,30 @@ async def opened_memory(settings: Settings, embedder: Embedder) -> AsyncGenerato
             embedded = await QdrantEdgeMemory.open(settings.memory_folder, embedder.name, embedder.dimension)
             async with aclosing(embedded):
                 yield embedded
+
+
+@asynccontextmanager
+async def draining(archive: Archive, interval: timedelta = DRAIN_EVERY) -> AsyncGenerator[None]:
+    """While this lasts, what waits in the outbox is brought into memory again and again, as soon as that takes it.
+
+    Nothing is kept of it anywhere: the outbox is what survives. Where nothing waits, the store alone is asked, once an
+    interval; and before anything is embedded, which may cost, memory is asked whether it is there.
+    """
+    drain = asyncio.create_task(_drain(archive, interval.total_seconds()))
+    try:
+        yield
+    finally:
+        drain.cancel()
+        await asyncio.gather(drain, return_exceptions=True)
+
+
+async def _drain(archive: Archive, seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        with suppress(*NOT_ANSWERED):  # the next time does it
+            if await archive.outbox.waiting(1) or await archive.outbox.taken_back(1):
+                await archive.memory.count(NOBODY)
+                await archive.drain()
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 import httpx2
 
-from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.model import Patience, anthropic_model
 from waystation.adapters.offline.transport import offline_transport
 from waystation.domain.errors import ModelRejected
 from waystation.domain.models import OFFLINE_MODEL
@@ -45,4 +45,9 @@ def model_switch(settings: Settings) -> ModelSwitch:
     if settings.anthropic_api_key is None:
         return ModelSwitch(offline, None)
     key = settings.anthropic_api_key.get_secret_value()
-    return ModelSwitch(offline, anthropic_model(key, settings.anthropic_base_url))
+    return ModelSwitch(offline, anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings)))
+
+
+def patience_of(settings: Settings) -> Patience:
+    """How long the provider may be silent."""
+    return Patience(settings.model_patience, settings.model_patience_thinking, settings.model_stream_patience)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from activities.attempts import present_attempt
+from activities.heartbeats import tell
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.documents.search import Bm25DocumentSearch
@@ -80,7 +81,7 @@ class Parts:
     @property
     def metered(self) -> MeteredModel:
         """The model, with its calls announced in the store."""
-        return MeteredModel(model=self.model, transcripts=self.store, clock=utc_now, meter=self.meter)
+        return MeteredModel(model=self.model, transcripts=self.store, clock=utc_now, meter=self.meter, tell=tell)
 
     @property
     def recollection(self) -> Recollection:

@@ -71,8 +71,10 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
 
 def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, stack: AsyncExitStack) -> Tool:
     from waystation.adapters.anthropic.search import anthropic_search  # noqa: PLC0415
+    from workers.models import patience_of  # noqa: PLC0415
 
-    search = anthropic_search(key, settings.web_search_model, domains, settings.anthropic_base_url)
+    url, patience = settings.anthropic_base_url, patience_of(settings)
+    search = anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)

@@ -21,6 +21,7 @@ from waystation.settings import Settings, unknown_variables
 from waystation.stores import opened_store
 from workers.address import address_of
 from workers.health import Health, served_health
+from workers.memory import draining
 from workers.notices import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
@@ -77,6 +78,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
             await parts.claim_key()
             if CONTEXT_QUEUE in queues:
                 await parts.archive.drain()
+                await stack.enter_async_context(draining(parts.archive))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
             await keep_retention(client, await store.store_id())
         await stack.enter_async_context(polling(workers))

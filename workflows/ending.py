@@ -58,10 +58,11 @@ class Ending:
         ended = board.progress_in(board.state.ended(phase))
         published = await workflow.execute_activity_method(
             ReportActivities.store,
-            PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase)),
+            PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase), at=workflow.now()),
             **named(CONTEXT_SHORT, "check citations, store the report"),
         )
-        board.change(board.state.ended(phase).with_(report=published.report))
+        over, version = board.state.ended(phase), published.version
+        board.change(over.published(version) if version is not None else over.with_(report=published.report))
 
     async def fail(self, error: BaseException) -> NoReturn:
         """The work could not even be planned: store that, then fail so that everybody sees it."""

@@ -182,7 +182,11 @@ async def test_no_connection_at_all_is_unavailable() -> None:
 async def test_a_time_out_is_unavailable() -> None:
     error = await error_of(httpx2.ReadTimeout("silence"))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the provider did not answer in time"
+    assert str(error) == (
+        "the provider took the call and sent nothing for 600 s: WAYSTATION_MODEL_PATIENCE and "
+        "WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
+    )
+    assert str(await error_of(httpx2.WriteTimeout("stuck"))) == "the provider did not answer in time"
 
 
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:

@@ -1,12 +1,12 @@
 import logging
 
-import httpx2
 import pytest
 
-from waystation.adapters.anthropic.model import TIMEOUT, anthropic_model
+from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, refused, streamed
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.domain.thinking import Thinking as Thought
 from waystation.ports import ModelRequest, StopReason
 from waystation.testing import scripted_reply
 
@@ -24,11 +24,29 @@ async def test_a_failed_call_is_not_repeated_in_here() -> None:
     assert len(server.requests) == 1
 
 
-async def test_a_request_waits_ten_minutes_in_silence_and_ten_seconds_for_a_connection() -> None:
+@pytest.mark.parametrize(
+    ("model", "thinking", "seconds"),
+    [
+        ("claude-haiku-4-5", None, 180.0),
+        ("claude-haiku-5-5", None, 600.0),
+        ("claude-haiku-5-5", "off", 180.0),
+        ("claude-haiku-5-5", "adaptive", 600.0),
+        ("claude-haiku-4-5", 2048, 600.0),
+        ("a-model-of-somebody-else", None, 180.0),
+    ],
+)
+async def test_a_first_byte_is_waited_for_longer_where_the_model_thinks(
+    model: str, thinking: Thought | None, seconds: float
+) -> None:
     server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
-    await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
-    assert server.requests[0].extensions["timeout"] == {"connect": 10.0, "read": 600.0, "write": 600.0, "pool": 600.0}
-    assert httpx2.Timeout(600.0, connect=10.0) == TIMEOUT
+    asked = REQUEST.model_copy(update={"model": model, "thinking": thinking, "max_output": 4096})
+    await anthropic_model("key", "http://model.test", server.http_client()).complete(asked)
+    assert server.requests[0].extensions["timeout"] == {
+        "connect": 10.0,
+        "read": seconds,
+        "write": seconds,
+        "pool": seconds,
+    }
 
 
 async def test_signed_thinking_goes_back_byte_for_byte_as_it_came() -> None:

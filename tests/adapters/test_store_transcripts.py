@@ -229,3 +229,28 @@ async def test_a_call_that_was_not_billed_takes_the_newest_intent_back(store: Sq
     await store.drop_intent(fence, "turn-1")
     await store.drop_intent(fence, "turn-1")
     assert (await store.totals(fence.run_id)).possibly_billed == 0
+
+
+async def test_what_agents_spent_leaves_out_a_call_that_may_still_be_answered_and_never_falls(
+    store: SqlStore,
+) -> None:
+    fence = await opened_run(store)
+    each = charge("turn-1").usage.fresh
+
+    async def spent() -> int:
+        found = await store.spent_by_agent("task-1")
+        assert list(found) == ["research-1"]
+        return found["research-1"].spent.tokens
+
+    seen = [await spent()]
+    await store.record_intent(fence, intent("turn-1"))
+    seen.append(await spent())
+    await store.record_intent(fence, intent("turn-1"))  # the worker crashed, and another asks again
+    seen.append(await spent())
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    seen.append(await spent())
+    await store.record_intent(fence, intent("turn-2"))
+    seen.append(await spent())
+    assert seen == [0, 0, 1_000, 1_000 + each, 1_000 + each]
+    assert (await store.totals(fence.run_id)).spent.tokens == 2_000 + each
+    assert await store.spent_by_agent("task-2") == {}

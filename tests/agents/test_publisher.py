@@ -62,7 +62,9 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
 async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)
-    assert (await office.store.task(TASK)).progress == PROGRESS.model_copy(update={"report": outcome.report})
+    assert (await office.store.task(TASK)).progress == PROGRESS.model_copy(
+        update={"report": outcome.report, "reports": (outcome.version,)}
+    )
 
 
 async def test_publishing_again_gives_the_same_report(office: Office) -> None:

@@ -20,7 +20,12 @@ def test_a_task_that_has_ended_is_granted_nothing(ended: str, capsys: pytest.Cap
 
 def test_a_report_is_printed_for_programs(ended: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", ended, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"task_id": ended, "phase": "partial", "report": "# Report"}
+    assert json.loads(capsys.readouterr().out) == {
+        "task_id": ended,
+        "phase": "partial",
+        "version": 1,
+        "report": "# Report",
+    }
 
 
 def test_a_report_is_printed_as_it_is(ended: str, capsys: pytest.CaptureFixture[str]) -> None:

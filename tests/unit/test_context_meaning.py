@@ -4,6 +4,8 @@ import copy
 import json
 
 import pytest
+from anthropic.types.beta.message_create_params import MessageCreateParamsBase as BetaParams
+from anthropic.types.message_create_params import MessageCreateParamsStreaming
 
 from tests.unit.context_files import (
     Context,
@@ -186,3 +188,20 @@ def test_what_the_agents_newest_list_has_open_stays_open(context: Context) -> No
         "open: [in_progress] Compare."
         in context.compacted({**given, "messages": done["messages"] + turns(20, ids="d")})["ledger"]
     )
+
+
+@pytest.mark.parametrize("command", ["compact", "mask"])
+def test_every_other_field_of_a_request_stands_in_the_result_as_it_was_given(context: Context, command: str) -> None:
+    known = {*MessageCreateParamsStreaming.__annotations__, *BetaParams.__annotations__} - {"messages"}
+    sampling = {"temperature", "top_p", "top_k", "a_field_of_tomorrow"}
+    special: Json = {"model": "claude-sonnet-5-5", "system": [{"type": "text", "text": "s"}], "tools": []}
+    fields: Json = {name: {"given": [name, None, 0.25, "ü"]} for name in known | sampling}
+    fields |= special | {"max_tokens": 4096, "stream": True, "metadata": None}
+    done = context.json(command, {**full(2), **fields})
+    assert {name: done[name] for name in fields} == fields
+
+
+def test_a_result_fed_in_again_tells_of_itself_alone(context: Context) -> None:
+    first = context.compacted({**full(), "max_tokens": 512})
+    again = context.compacted(first)
+    assert (again["max_tokens"], again["status"], again["hidden"], again["attempts"]) == (512, "NOOP", [], [])

@@ -3,13 +3,15 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.documents import DocumentPassage
+from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.redaction import Redacted, Span, line_for_line, unredacted, with_placeholders
 from waystation.domain.remembering import (
     SLICE_CHARACTERS,
+    beyond,
     document_passage,
     lines_of_slice,
 )
+from waystation.domain.report import not_remembered_section
 from waystation.domain.task import TaskRef
 
 REF = TaskRef(store_id="store", tenant="tenant", session="session", task_id="task-1")
@@ -70,3 +72,50 @@ def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_o
     assert here.id not in {one.id for one in elsewhere}
     assert here.precedes(elsewhere[3])
     assert not here.precedes(elsewhere[2].model_copy(update={"place": 2}))
+
+
+def listed(*sizes: int, removed: int | None = None) -> list[Document]:
+    return [
+        Document(name=f"{number}.md", blob=f"b{number}", lines=1, characters=size, removed=number == removed)
+        for number, size in enumerate(sizes)
+    ]
+
+
+def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_decides() -> None:
+    found = beyond(listed(100, 300, 50, 10), 250)
+    assert found is not None
+    assert (found.partly, found.wholly) == ("1.md", ("2.md", "3.md"))
+    assert found.sentence == (
+        "Memory takes 250 characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and these have 460: "
+        "later tasks do not recall the end of 1.md, 2.md, 3.md. This task's agents read all."
+    )
+    many = beyond(listed(*[10] * 20), 100)
+    assert many is not None
+    assert (many.partly, many.named) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
+    assert not_remembered_section(many).splitlines()[:5] == [
+        "## Not all in memory",
+        "",
+        "This task's agents could read all of its documents. Later tasks recall 100 of their 200 characters "
+        "(WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:",
+        "",
+        "- 10.md",
+    ]
+
+
+def test_what_fits_was_removed_or_is_not_to_be_remembered_at_all_is_not_told() -> None:
+    assert beyond(listed(100, 150), 250) is None
+    assert beyond(listed(100, 900, 150, removed=1), 250) is None
+    assert beyond(listed(100, 900), 0) is None
+    assert beyond([], 250) is None
+    assert not_remembered_section(None) == ""
+
+
+@given(st.lists(st.integers(0, 50), max_size=8), st.integers(1, 120))
+def test_each_document_is_told_of_if_and_only_if_it_passes_what_memory_takes(sizes: list[int], most: int) -> None:
+    found, total, late = beyond(listed(*sizes), most), 0, list[str]()
+    for number, size in enumerate(sizes):
+        total += size
+        if total > most and (size or late):
+            late.append(f"{number}.md")
+    told = [] if found is None else [*([found.partly] if found.partly else []), *found.wholly]
+    assert told == late

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from waystation.adapters.anthropic.model import Patience
 from waystation.cli.main import sentence
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Limit
@@ -14,6 +15,7 @@ from waystation.domain.pricing import PRICES
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms, warnings_about
+from workers.models import patience_of
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
 
@@ -204,3 +206,9 @@ def test_the_offline_model_says_which_settings_of_models_it_does_not_use(monkeyp
         "The built-in offline model does the work. Not used: WAYSTATION_MODEL_WRITING, WAYSTATION_EFFORT.",
     )
     assert adjustments(asked, Settings(offline=False)) == ()
+
+
+def test_how_long_a_model_may_be_silent_is_set_apart_for_thinking_and_for_a_reply_that_has_begun() -> None:
+    assert patience_of(Settings()) == Patience(first_byte=180, thinking=600, stream=90)
+    given = Settings(model_patience=20, model_patience_thinking=900, model_stream_patience=15)
+    assert patience_of(given) == Patience(first_byte=20, thinking=900, stream=15)

@@ -136,6 +136,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "notes": ["memory is down"],
             "privacy": None,
             "waits": [],
+            "doing": [],
             "passages_waiting": 0,
             "passages_refused": [],
             "characters_not_remembered": 0,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.running import Counter, at_work, until, until_both_ask
@@ -196,3 +196,38 @@ async def refused_or(counter: Counter) -> str:
     except BadInput:
         return "refused"
     return answer.outcome
+
+
+async def test_a_report_once_delivered_stays_readable_while_its_task_goes_on_and_where_that_is_cancelled(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=terms())
+        ended = await counter.task().result()
+        crew.before = gate = Gate(Call("weigh", 1))
+        await counter.edit(BACK)
+        await gate.reached.wait()
+        goes_on = await counter.task().query(TaskWorkflow.progress)
+        stored = (await counter.store.task(ended.task_id)).progress
+        await counter.task().cancel()
+        gate.opened.set()
+        with pytest.raises(WorkflowFailureError):
+            await counter.task().result()
+        cancelled = (await counter.store.task(ended.task_id)).progress
+        texts = [await counter.store.get_text(one.report) for one in cancelled.reports] if cancelled else []
+        crew.before = Crew().before
+        await counter.edit(BACK)
+        again = await counter.task().result()
+
+    (first,) = ended.reports
+    assert (first.number, first.report, first.phase) == (1, ended.report, TaskPhase.DONE)
+    assert first.stored_at is not None
+    assert stored is not None
+    assert cancelled is not None
+    assert (goes_on.report, goes_on.readable, stored.readable) == (None, first, first)
+    assert [(one.number, one.phase) for one in cancelled.reports] == [(1, TaskPhase.DONE), (2, TaskPhase.CANCELLED)]
+    assert cancelled.readable == first
+    assert ["**Partial.**" in text for text in texts] == [False, True]
+    assert [one.number for one in again.reports] == [1, 2, 3]
+    assert again.readable == again.reports[-1]

@@ -32,6 +32,7 @@ from waystation.domain.leg import (
 )
 from waystation.domain.messages import Block, Message, Text, ToolUse
 from waystation.domain.redaction import redaction_notes
+from waystation.domain.step_progress import Doing
 from waystation.domain.turn import Charge
 from waystation.domain.work import made
 from waystation.ports import Clock, ModelReply, StopReason
@@ -111,7 +112,7 @@ class Turns:
             room = Room(window=at.request.terms.window, fixed=at.fixed)
             await at.append(await self.loop.contracts.write(at.request.run, at.transcript.next_id, at.notices, room))
         while True:
-            ended = await answer_open_calls(at) or self._ended()
+            ended = await answer_open_calls(at, self._calling) or self._ended()
             if ended is not None:
                 return ended
             if interrupted():
@@ -124,6 +125,11 @@ class Turns:
             stopped = await self._turn()
             if stopped is not None:
                 return stopped
+
+    def _calling(self, tool: str) -> None:
+        """Whoever asks what goes on is told which tool is called."""
+        agent, turn = self.at.request.run.step_id, self.at.transcript.turns
+        self.loop.model.tell(Doing(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
         """One model call and its first commit; None where the leg goes on."""

@@ -18,6 +18,7 @@ from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, Rep
 from waystation.domain.pricing import Price, cost_micro_usd, worst_rates
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
+from waystation.domain.step_progress import Doing
 from waystation.domain.turn import Charge, Fence, Intent
 from waystation.ports import CallKind, ChatModel, Clock, Meter, ModelReply, ModelRequest, Redactor, TranscriptStore
 
@@ -31,6 +32,15 @@ class CallKey:
 
     def __str__(self) -> str:
         return f"{self.kind}-{self.name}"
+
+    @property
+    def turn(self) -> int | None:
+        """Its number, where the call is one."""
+        return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
+
+
+def told_nobody(_: Doing) -> None:
+    """Where nobody asks what goes on."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ class MeteredModel:
     transcripts: TranscriptStore
     clock: Clock
     meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
+    """Takes what goes on at this moment."""
 
     async def fitted(
         self, request: ModelRequest, left: Limit, floor: int, prices: Sequence[Price]
@@ -94,7 +106,7 @@ class MeteredModel:
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
         where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
         """
-        books = Books(self.transcripts, self.clock, self.meter)
+        books = Books(self.transcripts, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
         return await books.charged(fence, key, priced, lambda: self.model.complete(call.request))
 
@@ -129,6 +141,7 @@ class Books:
     transcripts: TranscriptStore
     clock: Clock
     meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
 
     async def charged(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
@@ -136,6 +149,9 @@ class Books:
         """The answer, and the charge for it, which is not committed yet. Raises ModelError, FenceLost."""
         intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         await self.transcripts.record_intent(fence, intent)
+        agent = fence.run_id.rpartition("/")[2]
+        if key.kind != "search":  # that is a call of a tool
+            self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
         try:
             answered = await answer()
         except ModelError as error:
@@ -151,6 +167,8 @@ class Books:
             cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
             at=self.clock(),
         )
+        if key.kind != "search":
+            self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
         # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
         self.meter.answered(charge)
         return answered, charge

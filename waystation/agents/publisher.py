@@ -1,16 +1,19 @@
 """Puts a task's report together, checks its citations against the documents, and stores it."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from waystation.agents.checked import CitationCheck
 from waystation.agents.chronicler import Chronicler
 from waystation.agents.handed_over import handed_over
 from waystation.domain.citations import FailedCitation
 from waystation.domain.privacy import Place
+from waystation.domain.remembering import beyond
 from waystation.domain.report import (
     Apparatus,
     ReportParts,
     StepFindings,
+    not_remembered_section,
     not_used_section,
     sources_section,
     whole_report,
@@ -18,7 +21,7 @@ from waystation.domain.report import (
 )
 from waystation.domain.report_check import Faults
 from waystation.domain.report_oversight import oversight_lines
-from waystation.domain.task import TaskProgress, TaskRef, TaskRow
+from waystation.domain.task import ReportVersion, TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.markdown import inert
@@ -30,6 +33,8 @@ class Published(Value):
 
     report: str
     """Content hash."""
+    version: ReportVersion | None = None
+    """None from workers of earlier releases."""
     citations: int
     failed: int
 
@@ -58,8 +63,10 @@ class Publisher:
     chronicler: Chronicler | None = None
     """Who brings report and findings into memory, for later tasks."""
 
-    async def publish(self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None) -> Published:
-        """Store the report, how the task ended, and the state that a rewind goes on from.
+    async def publish(
+        self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None, at: datetime | None = None
+    ) -> Published:
+        """Store the report beside earlier ones, how the task ended, and the state that a rewind goes on from.
 
         Raises RedactionFailed, StoreError.
         """
@@ -69,8 +76,11 @@ class Publisher:
         if self.chronicler is not None and not composed.nothing:
             await self.chronicler.keep(ref, composed.written, report, progress.reused)
             await self.chronicler.bring_in(ref.task_id)
-        await self.tasks.finish(ref.task_id, progress.model_copy(update={"report": report, "state": kept}))
-        return Published(report=report, citations=composed.citations, failed=composed.failed)
+        earlier = progress.reports
+        version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
+        ended = {"report": report, "reports": (*earlier, version), "state": kept}
+        await self.tasks.finish(ref.task_id, progress.model_copy(update=ended))
+        return Published(report=report, version=version, citations=composed.citations, failed=composed.failed)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
         """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
@@ -83,7 +93,7 @@ class Publisher:
         sections = [
             written,
             sources_section(checked.holding, checked.lines),
-            not_used_section(parts.left_out),
+            "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),
         ]
         names = [failed.citation.document for failed in checked.failed]
@@ -121,6 +131,13 @@ class Publisher:
         """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
         (redacted,) = await self.redactor.redact([row.request.question], Place.TITLE, row.ref.tenant)
         return redacted.text
+
+    async def _not_remembered(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """Of a task that has delivered: others remember no documents."""
+        if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            return ""
+        most = (await self.tasks.task(ref.task_id)).terms.remembered_characters
+        return not_remembered_section(beyond(await self.documents.documents(ref.task_id), most))
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""

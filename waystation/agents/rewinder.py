@@ -50,8 +50,11 @@ class Rewinder:
         for shelved in state.shelved.values():
             await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
         await self.tasks.audit(asked.ref.task_id, edit)
-        await self.tasks.finish(asked.ref.task_id, row.progress.model_copy(update={"phase": TaskPhase.WORKING}))
-        return state
+        # What was delivered stays to be read, also where this comes to nothing.
+        reports = row.progress.versions
+        goes_on = {"phase": TaskPhase.WORKING, "reports": reports}
+        await self.tasks.finish(asked.ref.task_id, row.progress.model_copy(update=goes_on))
+        return state.with_(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
         transcript = await self.transcripts.load(run.run_id)

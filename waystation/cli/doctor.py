@@ -170,11 +170,13 @@ async def _outbox(settings: Settings) -> Check:
     """Nothing is lost while passages wait: recall does not find them yet."""
     try:
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-            waiting, refused = await store.count_waiting(), await store.refused()
+            waiting, since = await store.count_waiting(), await store.oldest_waiting()
+            refused = await store.refused()
     except (StoreError, BadInput) as error:
         return Check(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
     named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
-    finding = f"{waiting:,} wait in the store for memory{named}"
+    oldest = f", the oldest since {since:%Y-%m-%d %H:%M %Z}; workers write them when it is back" if since else ""
+    finding = f"{waiting:,} wait in the store for memory{oldest}{named}"
     return Check(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 

@@ -3,8 +3,10 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from getpass import getuser
 
+from rich.console import RenderableType
 from rich.live import Live
 
 from waystation.adapters.clock import utc_now
@@ -15,7 +17,7 @@ from waystation.cli.answers import tell_answer, too_little
 from waystation.cli.console import ask, can_ask, progress, say
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.local import serves_itself
-from waystation.cli.render import happened, task_screen
+from waystation.cli.render import doing_text, happened, task_screen
 from waystation.cli.render_requests import pending
 from waystation.client import Client
 from waystation.domain.actions import ActionQuestion
@@ -28,21 +30,34 @@ from waystation.settings import Settings
 AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
 
 
+SIGN_OF_LIFE = timedelta(seconds=15)
+"""So long nothing is printed, and then what agents are at."""
+
+
 class Screen:
-    """Shows a task as it changes."""
+    """Shows a task as it changes, and between its changes that somebody is at work."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
         self._shown: TaskView | None = None
+        self._said_at = utc_now()
 
     def show(self, view: TaskView) -> None:
         """Show the task as it is now."""
+        before, self._shown, now = self._shown, view, utc_now()
         if self._live is not None:
-            self._live.update(task_screen(view, utc_now(), progress.width))
-        else:
-            for line in happened(self._shown, view, utc_now(), progress.width):
-                say(line)
-        self._shown = view
+            self._live.refresh()
+            return
+        lines = happened(before, view, now, progress.width)
+        if not lines and now - self._said_at >= SIGN_OF_LIFE:
+            lines = tuple(doing_text(view, now))
+        for line in lines:
+            say(line)
+        self._said_at = now if lines else self._said_at
+
+    def _screen(self) -> RenderableType:
+        """Drawn anew at every refresh: it says since when something is waited for."""
+        return "" if self._shown is None else task_screen(self._shown, utc_now(), progress.width)
 
     @contextmanager
     def drawing(self) -> Generator[None]:
@@ -50,7 +65,7 @@ class Screen:
         if not progress.is_terminal:
             yield
             return
-        with Live(console=progress, refresh_per_second=4) as self._live:
+        with Live(console=progress, refresh_per_second=4, get_renderable=self._screen) as self._live:
             yield
         self._live = None
 

@@ -48,6 +48,7 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     lines: list[RenderableType] = [heading, *map(_words, filter(None, (budget_text(progress), privacy_text(progress))))]
     if progress.steps:
         lines.append(steps_table(progress))
+    lines += [_words(line, "cyan") for line in doing_text(view, now)]
     lines += [_words(line) for line in _oversight(view)]
     lines += [_words(line, "dim") for line in _newest_compactions(progress)]
     lines += [_words(f"Note: {note}") for note in progress.notes]
@@ -62,6 +63,12 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     if view.ui_url:
         lines.append(Text(view.ui_url, style="blue"))
     return Group(*lines)
+
+
+def doing_text(view: TaskView, now: datetime) -> list[str]:
+    """What each agent at work does at this moment, and what it has spent so far."""
+    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in view.progress.steps}
+    return [f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing]
 
 
 def _told(view: TaskView) -> list[str]:

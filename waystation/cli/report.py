@@ -8,6 +8,7 @@ import typer
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render_restored import said_of
+from waystation.cli.reports import remark_on
 from waystation.client import Client
 from waystation.client.restore import restored_for_owner
 from waystation.domain.task import TaskPhase
@@ -22,6 +23,9 @@ class ReportJson(Value):
 
     task_id: str
     phase: TaskPhase
+    """How the task stands now: after a rewind it goes on."""
+    version: int | None
+    """Of the report, from 1 on; null of a draft."""
     report: str
 
 
@@ -48,11 +52,14 @@ async def _report(task: str, *, draft: bool, restore: bool) -> ReportJson:
         task_id = await client.resolve(task)
         if draft:
             found = await client.draft(task_id)
-            report, phase = found.markdown, found.phase
+            report, phase, version = found.markdown, found.phase, None
         else:
-            report, phase = await client.report(task_id), (await client.progress(task_id)).progress.phase
+            report, progress = await client.report(task_id), await client.reported(task_id)
+            phase, version = progress.phase, progress.readable.number if progress.readable else None
+            if remark := remark_on(progress):
+                say(remark)
     if restore:
         restored = await restored_for_owner(settings, task_id, report)
         say(said_of(restored))
         report = restored.text
-    return ReportJson(task_id=task_id, phase=phase, report=report)
+    return ReportJson(task_id=task_id, phase=phase, version=version, report=report)

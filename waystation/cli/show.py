@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.cli.console import print_json, print_text, result
+from waystation.cli.console import print_json, print_text, result, say
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import task_screen
 from waystation.cli.render_context import context_text
-from waystation.cli.reports import keep_report
+from waystation.cli.reports import keep_report, remark_on
 from waystation.cli.task_json import task_json
 from waystation.cli.tools_shown import tools_shown, tools_text
 from waystation.client import Client
@@ -76,5 +76,7 @@ async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
         print_json(task_json(view, path))
         return
     result.print(task_screen(view, utc_now(), result.width), soft_wrap=True)
+    if remark := remark_on(view.progress):
+        say(remark)
     if path is not None:
         print_text(str(path))

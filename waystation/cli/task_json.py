@@ -93,6 +93,17 @@ class StepJson(Value):
         )
 
 
+class DoingJson(Value):
+    """What an agent does at this moment: `what` is `model`, `tool` or `between`. `seen`: when it was last heard of."""
+
+    agent: str
+    what: str
+    turn: int | None
+    tool: str
+    since: datetime
+    seen: datetime | None
+
+
 class PlanStepJson(Value):
     """A step as it was planned."""
 
@@ -183,6 +194,7 @@ class TaskJson(Value):
     notes: tuple[str, ...]
     privacy: str | None
     waits: tuple[str, ...]
+    doing: tuple[DoingJson, ...]
     passages_waiting: int
     passages_refused: tuple[str, ...]
     characters_not_remembered: int
@@ -219,6 +231,7 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         notes=progress.notes,
         privacy=progress.privacy,
         waits=view.waits,
+        doing=tuple(DoingJson(**one.model_dump()) for one in view.doing),
         passages_waiting=view.passages_waiting,
         passages_refused=view.passages_refused,
         characters_not_remembered=view.characters_not_remembered,

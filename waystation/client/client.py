@@ -25,7 +25,7 @@ from waystation.client.context import AgentContext, contexts
 from waystation.client.documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
 from waystation.client.edits import checked, edit_finished
 from waystation.client.looks import own_task, require_own, require_words, resolved, with_stored, without_report
-from waystation.client.requests import draft, inbox, origins, stored_view, without_answer
+from waystation.client.requests import draft, inbox, origins, stored_view, with_spending, without_answer
 from waystation.client.sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
 from waystation.client.submitting import START_TIMEOUT, handed_in, new_row, session_start
 from waystation.domain.amount import Amount, Limit
@@ -36,6 +36,7 @@ from waystation.domain.edits import EditInput
 from waystation.domain.errors import Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import (
+    ReportVersion,
     SourceDocument,
     TaskProgress,
     TaskRequest,
@@ -108,7 +109,7 @@ class Client:
         temporal = await self._temporal()
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
-        return await handed_in(self._settings, temporal, row, start_timeout)
+        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
@@ -117,7 +118,7 @@ class Client:
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
-        return await handed_in(self._settings, temporal, row)
+        return await handed_in(self._settings, self._store, temporal, row)
 
     async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
         """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
@@ -155,11 +156,11 @@ class Client:
         run = await temporal.look(row.ref.task_id)
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
-            return TaskView(progress=run.progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits)
+            progress = await with_spending(self._store, run.progress)
+            return TaskView(progress=progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits, doing=run.doing)
         phase, remark = without_answer(run)
-        return TaskView(
-            progress=as_stored(row, phase), run_id=run.run_id if run else None, ui_url=ui_url, remark=remark
-        )
+        progress = await with_spending(self._store, as_stored(row, phase))
+        return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
 
     async def watch(self, task_id: str) -> AsyncGenerator[TaskView]:
         """The task again and again, whenever it has changed, until it is over."""
@@ -185,11 +186,21 @@ class Client:
             return await stored_view(self._store, row, str(unreachable))
 
     async def report(self, task_id: str) -> str:
-        """The report as Markdown, from the store. Raises BadInput while there is none."""
-        progress = (await self.progress(task_id)).progress
-        if progress.report is None:
+        """The report as Markdown, from the store: the version that was delivered last. Raises BadInput while there is
+        none.
+        """
+        progress = await self.reported(task_id)
+        if progress.readable is None:
             raise without_report(progress)
-        return await self._store.get_text(progress.report)
+        return await self.report_text(progress.readable)
+
+    async def reported(self, task_id: str) -> TaskProgress:
+        """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
+        return (await self._view_or_stored(await self._own(task_id))).progress
+
+    async def report_text(self, version: ReportVersion) -> str:
+        """One version of a report as Markdown."""
+        return await self._store.get_text(version.report)
 
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""

@@ -10,10 +10,10 @@ from waystation.agents.publisher import Publisher
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.titling import TitlingRedactor
 from waystation.client.looks import own_task
-from waystation.domain.budget import summed
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.sent import SIGNALS, Origin, origin_of
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.domain.task_progress import spending
 from waystation.seen import Draft, PendingApproval, TaskView, as_stored, still_open
 from waystation.settings import Settings
 from waystation.stores import key_of
@@ -31,7 +31,7 @@ async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> l
     task_id = row.ref.task_id
     progress = await temporal.ask(task_id)
     if progress is not None:
-        budget, title = progress.budget, progress.title
+        budget, title = (await with_spending(store, progress)).budget, progress.title
         asked = tuple(one for one in progress.approvals if one.decision == "pending")
     else:
         budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id))
@@ -54,8 +54,6 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     task_id, progress = ref.task_id, view.progress
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
-    if view.remark:  # not the live state: what was spent is in the store, too
-        progress = await with_totals(store, progress)
     # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
     from waystation.redactors import redaction_rules, redactor_of  # noqa: PLC0415
 
@@ -80,14 +78,16 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
 async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
     """A task that has not ended, as far as the store alone knows it."""
     phase = TaskPhase.WORKING if await store.plan(row.ref.task_id) else TaskPhase.SUBMITTED
-    return TaskView(progress=await with_totals(store, as_stored(row, phase)), remark=remark)
+    return TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
 
 
-async def with_totals(store: SqlStore, progress: TaskProgress) -> TaskProgress:
-    """With what the store says was spent so far."""
-    totals = summed(tuple([await store.totals(run_id) for run_id in await store.run_ids(progress.task_id)]))
-    budget = progress.budget.model_copy(update={"spent": totals.spent})
-    return progress.model_copy(update={"totals": totals, "budget": budget})
+async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:
+    """With what the store says was spent so far: every charge, also of legs that are not over, which the workflow does
+    not know yet. One that is over stands as it ended.
+    """
+    if progress.phase.over:
+        return progress
+    return spending(progress, await store.spent_by_agent(progress.task_id))
 
 
 async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, Origin]:

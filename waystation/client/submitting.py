@@ -8,6 +8,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.earlier import EarlierTasks
 from waystation.domain.errors import BadInput
+from waystation.domain.remembering import beyond
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     TaskRef,
@@ -49,9 +50,10 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
 
 
 async def handed_in(
-    settings: Settings, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    left_out = beyond(await store.documents(row.ref.task_id), row.terms.remembered_characters)
     request, task_id = row.request, row.ref.task_id
     start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
     await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)
@@ -60,5 +62,9 @@ async def handed_in(
         workflow_id=task_id,
         run_id=await temporal.run_id(task_id),
         ui_url=temporal.link(task_id),
-        warnings=(*adjustments(request, settings), *warnings_about(row.terms)),
+        warnings=(
+            *adjustments(request, settings),
+            *warnings_about(row.terms),
+            *([left_out.sentence] if left_out is not None else []),
+        ),
     )

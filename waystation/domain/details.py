@@ -35,7 +35,7 @@ def details(progress: TaskProgress) -> str:
     parts += [_oversight(progress), _budget(progress), _work(progress), privacy_text(progress)]
     if progress.notes:
         parts.append("\n".join(["**Notes**", "", *(f"- {plain_words(note)}" for note in progress.notes)]))
-    if progress.report:
+    if progress.versions:
         parts.append(f"Report: `waystation report {progress.task_id}`")
     text = "\n\n".join(filter(None, parts))
     return text if len(text.encode()) <= MAX_BYTES else text.encode()[:MAX_BYTES].decode(errors="ignore") + " …"

@@ -4,13 +4,15 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from waystation.domain.documents import DocumentPassage
+from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.memory import Passage, content_hash
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 
 SLICE_CHARACTERS = 40_000
 """About a second of work: so long a worker that stops waits for it, and so much a crash repeats."""
+MOST_NAMED = 5
+"""Documents in a sentence."""
 DOCUMENTS_ID = "documents/"
 """In the place of a step's id: the slash makes it none."""
 _NAMESPACE = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
@@ -61,6 +63,62 @@ class Remembering(Value):
         if line < len(lines):
             return self.model_copy(update={"line": line, "blob": blob})
         return self.model_copy(update={"document": self.document + 1, "blob": "", "line": 0, "place": 0})
+
+
+class Beyond(Value):
+    """Documents that do not all reach memory, since the terms let no more into it."""
+
+    partly: str | None
+    """Name of the one of which memory gets the first lines."""
+    wholly: tuple[str, ...]
+    """Names of those of which it gets nothing, in their order."""
+    all_characters: int
+    most: int
+
+    @property
+    def sentence(self) -> str:
+        """For whoever hands them in, with the setting that decides."""
+        return (
+            f"Memory takes {self.most:,} characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and "
+            f"these have {self.all_characters:,}: later tasks do not recall {self.named}. This task's agents read all."
+        )
+
+    @property
+    def named(self) -> str:
+        """The first of them by name, and how many more."""
+        names = [*([f"the end of {self.partly}"] if self.partly else []), *self.wholly]
+        more = len(names) - MOST_NAMED
+        return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """One for each, as a list has them."""
+        return (*([f"- {self.partly}: the end of it"] if self.partly else []), *(f"- {name}" for name in self.wholly))
+
+
+def beyond(documents: Sequence[Document], most: int) -> Beyond | None:
+    """What of the documents does not reach memory under terms that let so many characters into it; None: all does.
+
+    They come in their order, and none after the first that does not fit. Terms of 0 let no document into memory, and
+    nobody who chose them needs to be told.
+    """
+    there = [document for document in documents if not document.removed]
+    total = sum(document.characters for document in there)
+    if not most or total <= most:
+        return None
+    room = most
+    for number, document in enumerate(there):
+        if document.characters > room:
+            first, rest = document.name, tuple(one.name for one in there[number + 1 :])
+            wholly = tuple(one.name for one in there[number:]) if not room else rest
+            return Beyond(
+                partly=first if room else None,
+                wholly=wholly,
+                all_characters=total,
+                most=most,
+            )
+        room -= document.characters
+    return None
 
 
 def line_after(there: Sequence[Passage], lines: Sequence[str]) -> int:

@@ -7,6 +7,7 @@ from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import cost_text, privacy_text, work_text
 from waystation.domain.documents import LeftOut, place_of
+from waystation.domain.remembering import Beyond
 from waystation.domain.request_text import answer_text, counted
 from waystation.domain.task import StepProgress, TaskPhase, TaskProgress
 from waystation.domain.value import Value
@@ -111,6 +112,20 @@ def not_used_section(left_out: Sequence[LeftOut]) -> str:
     if len(left_out) > MOST_LEFT_OUT:
         lines.append(f"- and {len(left_out) - MOST_LEFT_OUT:,} more")
     return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
+
+
+def not_remembered_section(left_out: Beyond | None) -> str:
+    """Which documents memory does not get, or not all of, the first 50 by name; empty where it gets all."""
+    if left_out is None:
+        return ""
+    lines = [*left_out.lines[:MOST_LEFT_OUT]]
+    if len(left_out.lines) > MOST_LEFT_OUT:
+        lines.append(f"- and {len(left_out.lines) - MOST_LEFT_OUT:,} more")
+    said = (
+        f"This task's agents could read all of its documents. Later tasks recall {left_out.most:,} of their "
+        f"{left_out.all_characters:,} characters (WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:"
+    )
+    return "\n".join(["## Not all in memory", "", said, "", *lines])
 
 
 def _range(citation: Citation) -> tuple[int, int]:

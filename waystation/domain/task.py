@@ -258,6 +258,24 @@ class BudgetProgress(Value):
     reserved: Amount
 
 
+class ReportVersion(Value):
+    """A report that was stored when its task ended. Later ones, after a rewind, stand beside it."""
+
+    number: int
+    """From 1 on."""
+    report: str
+    """Content hash of the report in the store."""
+    phase: TaskPhase
+    """How the task ended with it."""
+    stored_at: datetime | None = None
+    """None in reports of earlier releases."""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the task delivered it; what there was when a task was cancelled or failed is no delivery."""
+        return self.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}
+
+
 class TaskProgress(Value):
     """What the task's `progress` query returns, and what is stored when the task ends. No text from the work."""
 
@@ -291,8 +309,25 @@ class TaskProgress(Value):
     """How much is replaced; None where it is not known."""
     report: str | None = None
     """Content hash of the report in the store."""
+    reports: tuple[ReportVersion, ...] = ()
+    """All that were stored, that one included, oldest first. Earlier releases kept none but the last."""
     state: str | None = None
     """Content hash of the state in which the task ended: what a rewind goes on from."""
+
+    @property
+    def versions(self) -> tuple[ReportVersion, ...]:
+        """Of the report, oldest first."""
+        if self.reports or self.report is None:
+            return self.reports
+        return (ReportVersion(number=1, report=self.report, phase=self.phase),)
+
+    @property
+    def readable(self) -> ReportVersion | None:
+        """The version that is shown: the newest that was delivered, also while the task goes on after a rewind, and
+        where that was cancelled; the newest of all where none was.
+        """
+        newest = self.versions[::-1]
+        return next((version for version in newest if version.delivered), next(iter(newest), None))
 
 
 class TaskRow(Value):

@@ -1,8 +1,9 @@
 """What people see of a running task."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from waystation.domain.amount import Limit
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, summed
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.plan import Step
 from waystation.domain.privacy import Policy
@@ -46,7 +47,37 @@ def progress_of(
         notes=state.notes,
         privacy=privacy,
         report=state.report,
+        reports=state.reports,
     )
+
+
+def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProgress:
+    """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
+    leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
+    """
+    known, totals = progress.totals, summed(tuple(spent.values()))
+    totals = totals.model_copy(
+        update={
+            "possibly_billed": max(known.possibly_billed, totals.possibly_billed),
+            "possibly_billed_micro_usd": max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
+        }
+    )
+    budget = progress.budget
+    held = (budget.reserved + budget.spent).less(totals.spent)
+    return progress.model_copy(
+        update={
+            "totals": totals,
+            "budget": budget.model_copy(update={"spent": totals.spent, "reserved": budget.limit.counted(held)}),
+            "steps": tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
+        }
+    )
+
+
+def _spent(step: StepProgress, totals: RunTotals) -> StepProgress:
+    spent = Amount(
+        tokens=max(step.spent.tokens, totals.spent.tokens), micro_usd=max(step.spent.micro_usd, totals.spent.micro_usd)
+    )
+    return step.model_copy(update={"usage": totals.usage, "cost_micro_usd": totals.cost_micro_usd, "spent": spent})
 
 
 def _steps(state: TaskState) -> Iterator[StepProgress]:

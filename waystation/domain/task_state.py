@@ -15,7 +15,7 @@ from waystation.domain.outlook import outlook
 from waystation.domain.oversight import Oversight
 from waystation.domain.plan import Plan, Step, share_out
 from waystation.domain.session import Answer
-from waystation.domain.task import Approval, Refusal, TaskPhase, TaskRef, TaskTerms
+from waystation.domain.task import Approval, Refusal, ReportVersion, TaskPhase, TaskRef, TaskTerms
 from waystation.domain.telling import Telling
 from waystation.domain.unattended import IN_ADVANCE
 from waystation.domain.value import Value
@@ -52,6 +52,8 @@ class TaskState(Value):
     cancelled: bool = False
     """A person ended the task, or it failed: nothing new is started, also by an agent that ends its leg meanwhile."""
     report: str | None = None
+    reports: tuple[ReportVersion, ...] = ()
+    """That were stored, oldest first: a rewind replaces none."""
 
     @property
     def done(self) -> frozenset[str]:
@@ -187,6 +189,10 @@ class TaskState(Value):
             account=self.account.grant(answer.amount), answered_asks=(*self.answered_asks, answer.ask_id)
         )
         return given.warning(Level("The session", answer.used, answer.limit, verb="spent or reserved"))
+
+    def published(self, version: ReportVersion) -> "TaskState":
+        """Its report is stored."""
+        return self.with_(report=version.report, reports=(*self.reports, version))
 
     def asked(self, approval: Approval) -> "TaskState":
         """A person is asked."""

@@ -59,7 +59,18 @@ _KNOWN_CAUSES = {
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
+LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
+
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
+
+
+class Silence(httpx2.ReadTimeout):
+    """A response whose next piece did not come in time."""
+
+    def __init__(self, request: httpx2.Request, *, begun: bool) -> None:
+        """`begun`: whether there was a piece before."""
+        self.begun = begun
+        super().__init__("silent for too long", request=request)
 
 
 @contextmanager
@@ -137,10 +148,22 @@ def _stream_error(error: APIStatusError) -> ModelError:
 def _connection_error(error: APIConnectionError | httpx2.HTTPError) -> ModelError:
     cause = error.__cause__ or error
     sent = not isinstance(cause, _NOTHING_SENT)
+    if isinstance(cause, Silence) and cause.begun:
+        return ModelUnavailable("the model's reply began, and then nothing came any more, not even a ping")
+    if isinstance(cause, httpx2.ReadTimeout):
+        return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     named = f"the connection to the provider failed ({type(cause).__name__})"
     return ModelUnavailable(named, possibly_billed=sent)
+
+
+def _seconds(error: httpx2.ReadTimeout) -> str:
+    """How long it was waited for, where the request says so."""
+    try:
+        return f" for {error.request.extensions['timeout']['read']:,.0f} s"
+    except (RuntimeError, LookupError, TypeError):  # it has no request, or not ours
+        return ""
 
 
 def _message(row: Row, error: APIStatusError) -> str:

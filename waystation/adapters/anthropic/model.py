@@ -1,27 +1,56 @@
-"""The client of the Messages API: the only module here that talks to a network."""
+"""The client of the Messages API: the only module here that talks to a network.
 
+How long it bears silence depends on when it is silent. Before the first byte of a reply an endpoint may be queueing,
+reading a long prompt or thinking. After that it streams, and sends pings where it has nothing to say: a stream without
+even these is dead.
+"""
+
+import asyncio
 import logging
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import httpx2
-from anthropic import AsyncAnthropic
+from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 from anthropic.lib.streaming import ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import vendor_errors
+from waystation.adapters.anthropic.errors import Silence, vendor_errors
 from waystation.domain.errors import ModelUnavailable
 from waystation.ports import ModelReply, ModelRequest
 
-TIMEOUT = httpx2.Timeout(600.0, connect=10.0)
-"""Seconds: ten to connect, ten minutes of silence. A model that thinks sends nothing for long."""
+CONNECT_SECONDS = 10.0
+COUNT_SECONDS = 60.0
+"""So long a count of tokens may take: nothing is thought about it."""
+_BEGAN = "waystation_began"
+
+
+class Patience(NamedTuple):
+    """Seconds of silence that are borne."""
+
+    first_byte: float = 180.0
+    """Before the first byte of a reply."""
+    thinking: float = 600.0
+    """The same where the model is asked to think first."""
+    stream: float = 90.0
+    """Between two pieces of a reply that has begun, pings included."""
+
+    def before(self, prompt: wire.Prompt) -> float:
+        """Until the first byte of the reply to this."""
+        return self.thinking if wire.thinks(prompt) else self.first_byte
+
+
+PATIENCE = Patience()
 
 
 class AnthropicModel:
     """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
 
-    def __init__(self, client: AsyncAnthropic) -> None:
+    def __init__(self, client: AsyncAnthropic, patience: Patience = PATIENCE) -> None:
         """Take over the client: retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
+        self._patience = patience
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
@@ -33,7 +62,7 @@ class AnthropicModel:
         """The provider's count of the input; see `ChatModel`."""
         prompt = wire.prompt(request)
         with vendor_errors():
-            counted = await self._client.messages.count_tokens(**prompt)
+            counted = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
             return counted.input_tokens
 
     async def aclose(self) -> None:
@@ -42,7 +71,8 @@ class AnthropicModel:
 
     async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
-        async with self._client.messages.stream(max_tokens=max_output, **prompt) as stream:
+        timeout = _timeout(self._patience.before(prompt))
+        async with self._client.messages.stream(max_tokens=max_output, timeout=timeout, **prompt) as stream:
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
                     return event.message
@@ -51,15 +81,47 @@ class AnthropicModel:
             raise ModelUnavailable("the model's reply was cut off")
 
 
+class Watched(httpx2.AsyncByteStream):
+    """The body of a response whose every piece has to come in time. Raises Silence."""
+
+    def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
+        """Seconds that are left for the first piece, and that each later one may take."""
+        self._request, self._body, self._first, self._later = request, body, first, later
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """The pieces as they come."""
+        pieces, begun = aiter(self._body), False
+        while True:
+            try:
+                async with asyncio.timeout(self._later if begun else self._first):
+                    piece = await anext(pieces)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Silence(self._request, begun=begun) from None
+            begun = begun or bool(piece)
+            yield piece
+
+    async def aclose(self) -> None:
+        """Close the body."""
+        await self._body.aclose()
+
+
 def anthropic_model(
-    api_key: str, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
+    api_key: str,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = PATIENCE,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
-    return AnthropicModel(sdk_client(api_key, base_url, http_client))
+    return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience)
 
 
 def sdk_client(
-    api_key: str, base_url: str | None = None, http_client: httpx2.AsyncClient | None = None
+    api_key: str,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = PATIENCE,
 ) -> AsyncAnthropic:
     """The SDK's client without traces and logs of content."""
     # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
@@ -67,7 +129,32 @@ def sdk_client(
     return AsyncAnthropic(
         api_key=api_key,
         base_url=base_url,
-        http_client=http_client,
-        timeout=TIMEOUT,
+        http_client=_watching(http_client or DefaultAsyncHttpxClient(), patience.stream),
+        timeout=_timeout(patience.first_byte),
         open_telemetry=False,
     )
+
+
+def _timeout(seconds: float) -> httpx2.Timeout:
+    return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
+
+
+def _watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
+    """The client with an eye on what it receives: the SDK swallows pings, and its time-outs know one length only."""
+
+    async def began(request: httpx2.Request) -> None:
+        request.extensions[_BEGAN] = asyncio.get_running_loop().time()
+
+    async def watch(response: httpx2.Response) -> None:
+        extensions = response.request.extensions
+        waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
+        left = max(extensions["timeout"]["read"] - waited, 0.0)
+        if isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = Watched(response.request, response.stream, left, later)
+
+    hooks = client.event_hooks
+    client.event_hooks = {
+        "request": [*hooks.get("request", ()), began],
+        "response": [*hooks.get("response", ()), watch],
+    }
+    return client

@@ -9,7 +9,7 @@ from anthropic.types import Message as WireMessage
 from anthropic.types import TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic.errors import vendor_errors
-from waystation.adapters.anthropic.model import sdk_client
+from waystation.adapters.anthropic.model import PATIENCE, Patience, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
@@ -52,9 +52,10 @@ def anthropic_search(
     domains: Domains,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = PATIENCE,
 ) -> AnthropicSearch:
     """Search behind `base_url` (by default the provider's public API)."""
-    return AnthropicSearch(sdk_client(api_key, base_url, http_client), model, domains)
+    return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)
 
 
 def _tool(domains: Domains) -> WebSearchTool20260318Param:

@@ -86,6 +86,12 @@ def prompt(request: ModelRequest) -> Prompt:
     return wire
 
 
+def thinks(wire: Prompt) -> bool:
+    """Whether the model is asked to think before it says anything."""
+    thinking = wire.get("thinking")
+    return thinking["type"] != "disabled" if thinking is not None else "thinking" in wire.get("extra_body", {})
+
+
 def _think(wire: Prompt, facts: ModelFacts, thinking: WayOfThinking | None) -> None:
     match thinking:
         case None | "adaptive" if facts.binds_thinking:

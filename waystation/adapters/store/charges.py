@@ -55,6 +55,26 @@ async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
     )
 
 
+async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """The totals without the newest intent, as long as its key has no charge: its answer may still come. An older one
+    will have none any more.
+    """
+    known = await totals(connection, run_id)
+    newest = select(intents).where(intents.c.run_id == run_id).order_by(intents.c.ordinal.desc()).limit(1)
+    open_call = (await connection.execute(newest)).one_or_none()
+    if open_call is None:
+        return known
+    charged = select(charges.c.ordinal).where(charges.c.run_id == run_id, charges.c.key == open_call.key)
+    if (await connection.execute(charged)).first() is not None:
+        return known
+    return known.model_copy(
+        update={
+            "possibly_billed": known.possibly_billed - open_call.worst_case,
+            "possibly_billed_micro_usd": known.possibly_billed_micro_usd - open_call.worst_case_micro_usd,
+        }
+    )
+
+
 def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
     return select(_sum(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
 

@@ -60,6 +60,13 @@ class SqlOutbox(StorePart):
             counted = counted.where(passages.c.task_id == task_id)
         return (await connection.execute(counted)).scalar_one()
 
+    @reading
+    async def oldest_waiting(self, connection: AsyncConnection) -> datetime | None:
+        """When the passage was made that waits longest; None where none waits."""
+        oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal).limit(1)
+        body = (await connection.execute(oldest)).scalar_one_or_none()
+        return None if body is None else Passage.model_validate_json(body).created
+
     @writing
     async def stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """These are in the memory now. Ids that do not wait are left as they are."""

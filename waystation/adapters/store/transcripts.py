@@ -83,6 +83,14 @@ class SqlTranscripts(StorePart):
         """All charges and open intents of the run, added up."""
         return await charges.totals(connection, run_id)
 
+    @reading
+    async def spent_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunTotals]:
+        """By step, what agents of the task have spent, without the call that each may be waiting for now: what that
+        costs is not known yet, and its worst case is no spending.
+        """
+        found = await connection.execute(select(runs.c.run_id, runs.c.step_id).where(runs.c.task_id == task_id))
+        return {step_id: await charges.spent(connection, run_id) for run_id, step_id in found.all()}
+
     @writing
     async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> None:
         """Store the intent before its call; those of earlier attempts stay. Raises FenceLost."""

@@ -34,7 +34,7 @@ from waystation.adapters.temporal.connect import (
     described,
     workflow_link,
 )
-from waystation.adapters.temporal.waits import waits
+from waystation.adapters.temporal.waits import doings, subagents, waits
 from waystation.domain import names
 from waystation.domain.amount import Limit
 from waystation.domain.details import limit_fields
@@ -42,6 +42,7 @@ from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.rewind import TaskRewind
 from waystation.domain.sent import SentAnswer
 from waystation.domain.session import Admission, SessionStart
+from waystation.domain.step_progress import Doing
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
 
@@ -79,6 +80,8 @@ class TaskRun(Value):
     """None where no worker answers, and where the workflow ended without a result."""
     waits: tuple[str, ...] = ()
     """Why work is tried again, a sentence each."""
+    doing: tuple[Doing, ...] = ()
+    """What agents are at, those of subagents included."""
     ended: TaskPhase | None = None
     """Set where the workflow ended without a result."""
 
@@ -183,8 +186,16 @@ class TemporalTasks:
             return run.model_copy(update={"progress": await self._result(handle)})
         if found.status is not None and found.status in ENDED_AS:
             return run.model_copy(update={"ended": ENDED_AS[found.status]})
-        why = await waits(found, self._client.data_converter)
-        return run.model_copy(update={"progress": await self.ask(task_id), "waits": why})
+        return await self._at_work(run.model_copy(update={"progress": await self.ask(task_id)}), found)
+
+    async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
+        """What its activities are at, and why they are tried again: its own, and those of its subagents."""
+        children = await asyncio.gather(*map(self._describe, subagents(task)))
+        found, converter = [task, *(child for child in children if child is not None)], self._client.data_converter
+        why = [sentence for one in found for sentence in await waits(one, converter)]
+        doing = [said for one in found for said in await doings(one, converter)]
+        doing.sort(key=lambda said: said.agent)
+        return run.model_copy(update={"waits": tuple(why), "doing": tuple(doing)})
 
     async def run_id(self, task_id: str) -> str | None:
         """The task's run; None where the server does not know the task, or no longer."""

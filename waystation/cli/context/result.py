@@ -21,8 +21,6 @@ from waystation.domain.messages import Message
 from waystation.domain.plain import plain_json
 from waystation.domain.transcript import Compaction, Masked, Summarised
 
-PASSED_ON = ("model", "system", "tools")
-"""Fields of the request that the result has, too: fed in again, it counts the same."""
 SHOWN_FAULTS = 20
 
 
@@ -35,9 +33,12 @@ class Result:
     tokens_before: int
 
     def json(self) -> dict[str, JsonValue]:
-        """Everything, under stable keys; indices are those of the file's messages."""
+        """Everything, under stable keys; indices are those of the file's messages.
+
+        Every other field of the request stands beside them as it was given, so that the result is a request again.
+        """
         done = self.conversation
-        return {
+        found: dict[str, JsonValue] = {
             "status": done.status,
             "strategy": done.policy.strategy,
             "tokens_before": self.tokens_before,
@@ -45,7 +46,6 @@ class Result:
             "threshold": done.policy.trigger,
             "window": done.policy.window,
             "compaction_id": self._records[-1].id if self._records else "",
-            **{key: self.body.given[key] for key in PASSED_ON if key in self.body.given},
             "messages": [*written_messages(self.body, self._shown)],
             "hidden": [*self.hidden],
             "kept": [*self._kept],
@@ -55,6 +55,7 @@ class Result:
             "notes": [*self._notes],
             "attempts": [attempt.model_dump(mode="json") for attempt in done.attempts],
         }
+        return found | {key: value for key, value in self.body.given.items() if key not in found}
 
     def text(self) -> str:
         """The same, for people: without the messages."""

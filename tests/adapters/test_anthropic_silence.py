@@ -1,0 +1,132 @@
+"""Endpoints that take a call and fall silent: before the first byte, within a reply, with pings or without."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import httpx2
+import pytest
+
+from waystation.adapters.anthropic.model import AnthropicModel, Patience, anthropic_model
+from waystation.adapters.anthropic.scripted_server import message_of
+from waystation.adapters.anthropic.search import anthropic_search
+from waystation.adapters.anthropic.sse import encoded, events
+from waystation.domain.errors import ModelUnavailable
+from waystation.domain.messages import Text, user_text
+from waystation.domain.web import Domains
+from waystation.ports import ModelRequest
+from waystation.testing import scripted_reply
+
+REQUEST = ModelRequest(
+    model="claude-haiku-4-5", system="Work.", messages=(user_text("m1", "What changed?"),), max_output=4096
+)
+SHORT = Patience(first_byte=0.4, thinking=0.4, stream=0.4)
+HEADERS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+REPLY = [*events(message_of(scripted_reply(Text(text="Fine."))))]
+PING = encoded({"type": "ping"})
+FOR_EVER = 3600.0
+
+Script = Sequence[bytes | float]
+"""What goes out, and how many seconds nothing does."""
+
+
+@asynccontextmanager
+async def serving(script: Script) -> AsyncGenerator[str]:
+    """A server on loopback that takes every call and then follows its script; its URL."""
+    answering: list[asyncio.Task[None]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(int(length.split(b":")[1]))
+        for part in script:
+            if isinstance(part, bytes):
+                writer.write(part)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(part):
+                    await reader.read()  # until the caller hangs up
+                    break
+        writer.close()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answering.append(asyncio.create_task(answer(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    try:
+        yield f"http://{host}:{port}"
+    finally:
+        server.close()
+        await asyncio.gather(*answering)
+
+
+@asynccontextmanager
+async def model_of(script: Script, patience: Patience = SHORT) -> AsyncGenerator[AnthropicModel]:
+    async with serving(script) as url:
+        model = anthropic_model("key", url, patience=patience)
+        yield model
+        await model.aclose()
+
+
+@pytest.mark.parametrize(
+    "script", [[FOR_EVER], [HEADERS, FOR_EVER], [0.3, HEADERS, 0.3, *REPLY]], ids=["nothing", "headers", "late"]
+)
+async def test_a_call_that_is_taken_and_not_answered_is_given_up_and_may_be_billed(script: Script) -> None:
+    async with model_of(script) as model:
+        with pytest.raises(ModelUnavailable, match="took the call and sent nothing for 0 s: WAYSTATION_MODEL_") as gone:
+            await model.complete(REQUEST)
+    assert (gone.value.possibly_billed, gone.value.retry_after) == (True, None)
+
+
+@pytest.mark.parametrize("sent", range(1, len(REPLY)))
+async def test_a_reply_that_has_begun_and_sends_not_even_pings_is_dead(sent: int) -> None:
+    async with model_of([HEADERS, *REPLY[:sent], FOR_EVER], SHORT._replace(first_byte=FOR_EVER)) as model:
+        with pytest.raises(ModelUnavailable, match="began, and then nothing came any more, not even a ping") as gone:
+            await model.complete(REQUEST)
+    assert gone.value.possibly_billed
+
+
+async def test_pings_keep_a_reply_alive_however_long_it_takes() -> None:
+    slow: Script = [HEADERS, REPLY[0], *([PING, 0.2] * 6), *REPLY[1:]]
+    async with model_of(slow) as model:
+        assert (await model.complete(REQUEST)).blocks == (Text(text="Fine."),)
+
+
+async def test_a_first_byte_is_waited_for_longer_than_any_later_one() -> None:
+    async with model_of([HEADERS, 0.8, *REPLY], Patience(first_byte=FOR_EVER, stream=0.3)) as model:
+        assert (await model.complete(REQUEST)).blocks == (Text(text="Fine."),)
+
+
+async def test_a_model_that_thinks_has_its_own_patience() -> None:
+    patience = Patience(first_byte=0.2, thinking=FOR_EVER, stream=FOR_EVER)
+    async with model_of([HEADERS, 0.6, *REPLY], patience) as model:
+        reply = await model.complete(REQUEST.model_copy(update={"thinking": 1024}))
+    assert reply.blocks == (Text(text="Fine."),)
+
+
+async def _search(url: str) -> None:
+    search = anthropic_search("key", "claude-haiku-4-5", Domains(), url, patience=SHORT)
+    try:
+        await search.search("harbours", 3)
+    finally:
+        await search.aclose()
+
+
+async def _reply(url: str) -> None:
+    client = httpx2.AsyncClient()
+    model = anthropic_model("key", url, client, SHORT)
+    try:
+        await model.complete(REQUEST)
+    finally:
+        await model.aclose()
+
+
+@pytest.mark.parametrize("call", [_search, _reply])
+@pytest.mark.parametrize("script", [[FOR_EVER], [HEADERS, b"{", FOR_EVER]])
+async def test_searches_and_clients_of_others_are_watched_too(
+    call: Callable[[str], Awaitable[None]], script: Script
+) -> None:
+    async with serving(script) as url:
+        with pytest.raises(ModelUnavailable, match=r"sent nothing|nothing came any more"):
+            await call(url)

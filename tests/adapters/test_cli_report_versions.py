@@ -1,0 +1,80 @@
+"""`report` and `show` of a task that was rewound: what was delivered stays readable, and its file as it is."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.ended_tasks import keep_ended_task
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.cli.main import run
+from waystation.domain.persons import Sought
+from waystation.domain.task import ReportVersion, TaskPhase
+from waystation.report_files import reports_with, rewritten_reports, without_reports
+from waystation.settings import Settings
+
+
+async def _rewound(settings: Settings, *, cancelled: bool) -> str:
+    task_id = await keep_ended_task(settings)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    ended = (await store.task(task_id)).progress
+    assert ended is not None
+    (first,) = ended.versions
+    goes_on = ended.model_copy(update={"phase": TaskPhase.WORKING, "reports": (first,)})
+    await store.finish(task_id, goes_on)
+    if cancelled:
+        rest = await store.put_text("> **Partial.** nothing")
+        second = ReportVersion(number=2, report=rest, phase=TaskPhase.CANCELLED, stored_at=utc_now())
+        last = {"phase": TaskPhase.CANCELLED, "report": rest, "reports": (first, second)}
+        await store.finish(task_id, goes_on.model_copy(update=last))
+    await store.aclose()
+    return task_id
+
+
+def test_while_a_task_goes_on_its_report_is_there_and_said_to_be_of_before(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task_id = asyncio.run(_rewound(without_server, cancelled=False))
+    assert run(["report", task_id]) == 0
+    said = capsys.readouterr()
+    assert said.out == "# Report\n"
+    assert said.err == (
+        f"{task_id} was rewound and goes on (it is submitted): this is version 1 of its report, which was delivered "
+        "before (partial)\n"
+    )
+
+
+def test_a_cancelled_rewind_overwrites_no_file_and_the_delivered_report_is_shown(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task_id = asyncio.run(_rewound(without_server, cancelled=True))
+    folder = without_server.reports_folder
+    folder.mkdir(parents=True)
+    (folder / f"{task_id}.md").write_text("# Report", encoding="utf-8")
+    before = (folder / f"{task_id}.md").stat().st_mtime_ns
+    assert run(["show", task_id]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[-1] == str(folder / f"{task_id}.md")
+    assert "was rewound and then cancelled: this is version 1" in " ".join(said.err.split())
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        f"{task_id}.md": "# Report",
+        f"{task_id}.v2.md": "> **Partial.** nothing",
+    }
+    assert (folder / f"{task_id}.md").stat().st_mtime_ns == before
+    assert run(["report", task_id, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["version"], found["phase"], found["report"]) == (1, "cancelled", "# Report")
+
+
+def test_every_version_of_a_report_goes_with_its_task_and_loses_who_is_erased(without_server: Settings) -> None:
+    folder = without_server.reports_folder
+    folder.mkdir(parents=True)
+    for name in ("task-1.md", "task-1.v2.md", "task-12.md", "notes.md"):
+        (folder / name).write_text("Ada Lovelace came.", encoding="utf-8")
+    ada = Sought(value="Ada Lovelace")
+    assert reports_with(without_server, ["task-1"], ada) == {"task-1": 2}
+    assert rewritten_reports(without_server, ["task-1"], ada) == 2
+    assert rewritten_reports(without_server, ["task-1"], ada) == 0
+    assert without_reports(without_server, ["task-1"]) == 2
+    assert sorted(path.name for path in folder.iterdir()) == ["notes.md", "task-12.md"]

@@ -1,0 +1,101 @@
+"""What an agent does at this moment, in words; and what a task has spent by the store, while its legs go on."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import RenderableType
+
+from tests.unit.progress_values import NOON, step
+from tests.unit.render_values import PAUSED
+from waystation.cli import following
+from waystation.cli.render import doing_text
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.step_progress import Doing
+from waystation.domain.task import BudgetProgress, TaskPhase
+from waystation.domain.task_progress import spending
+
+WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
+
+
+@pytest.mark.parametrize(
+    ("doing", "seconds", "said"),
+    [
+        (WAITING, 12, "research-1: turn 4, waiting for the model since 12 s"),
+        (WAITING, 185, "research-1: turn 4, waiting for the model since 3 min 5 s"),
+        (
+            WAITING,
+            3_715,
+            "research-1: turn 4, waiting for the model since 1 h 1 min; no sign of life since 15 s",
+        ),
+        (Doing(agent="plan", what="model", since=NOON), 0, "plan: waiting for the model since 0 s"),
+        (
+            Doing(agent="r-1.2", what="tool", turn=1_204, tool="fs__read", since=NOON),
+            -5,
+            "r-1.2: turn 1,204, calling fs__read since 0 s",
+        ),
+        (Doing(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, at work since 1 s"),
+    ],
+)
+def test_what_an_agent_does_is_one_sentence(doing: Doing, seconds: int, said: str) -> None:
+    assert doing.text(NOON + timedelta(seconds=seconds)) == said
+
+
+def test_beside_what_it_does_stands_what_it_has_spent() -> None:
+    view = PAUSED.model_copy(update={"doing": (WAITING, Doing(agent="plan", what="model", since=NOON))})
+    assert doing_text(view, NOON) == [
+        "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
+        "plan: waiting for the model since 0 s",
+    ]
+
+
+def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    clock = [NOON]
+    monkeypatch.setattr(following, "say", said.append)
+    monkeypatch.setattr(following, "utc_now", lambda: clock[0])
+    screen = following.Screen()
+    for seconds in range(0, 44, 4):
+        clock[0] = NOON + timedelta(seconds=seconds)
+        screen.show(PAUSED.model_copy(update={"doing": (WAITING,)}))
+    signs = [line for line in said if "waiting for the model" in line]
+    assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
+
+
+def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:
+    drawn: list[RenderableType] = []
+    screen = following.Screen()
+    screen.show(PAUSED)
+    drawn.append(screen._screen())  # pyright: ignore[reportPrivateUsage]: what the live view calls
+    assert drawn != [""]
+
+
+totals = st.builds(
+    RunTotals,
+    usage=st.builds(Usage, input=st.integers(0, 10_000), output=st.integers(0, 10_000)),
+    possibly_billed=st.integers(0, 5_000),
+)
+
+
+@given(known=totals, more=totals, reserved=st.integers(0, 100_000))
+def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_held_stays(
+    known: RunTotals, more: RunTotals, reserved: int
+) -> None:
+    """The store has all that the workflow counts, but for calls that it takes to be answered yet."""
+    limit, now = Limit(tokens=200_000), RunTotals(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
+    progress = PAUSED.progress.model_copy(
+        update={
+            "phase": TaskPhase.WORKING,
+            "totals": known,
+            "budget": BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),
+            "steps": (step("research-1", "working", spent=known.spent), step("writing", "waiting")),
+        }
+    )
+    seen = spending(progress, {"research-1": now})
+    assert seen.budget.spent == seen.totals.spent
+    assert seen.budget.spent.tokens >= max(known.spent.tokens, now.spent.tokens)
+    assert seen.steps[0].spent.tokens == max(known.spent.tokens, now.spent.tokens)
+    assert seen.budget.reserved.tokens == max(0, reserved + known.spent.tokens - seen.budget.spent.tokens)
+    assert seen.steps[1] == progress.steps[1]
