@@ -1,8 +1,8 @@
 """The child's side of `waystation.children`: what a process gives up before it sees foreign text, and its loop.
 
-`python -P -m waystation.confinement MODULE SOCKET BOUNDS` gives up what it does not need, imports MODULE, and lets its
-`answer(request, files)` answer each request until the parent is gone. All of it is done before MODULE is imported: what
-the kernel takes from a process, it takes from the threads that begin later.
+`python -P -m waystation.confinement MODULE SOCKET BOUNDS` imports MODULE, lets it `prepare`, gives up what it does not
+need, and lets its `answer` answer each request until the parent is gone. What the kernel takes from a process, it takes
+from the thread that asks and from threads that begin later: no module may begin one while it is prepared.
 
 What a kernel lacks is left out, and the parent is told what holds: `Held` is the first message. The three calls of
 Landlock and one filter of seccomp are made here, since the packages for them are unreleased, new, or whole sandboxes.
@@ -60,6 +60,11 @@ class Service(Protocol):
     """A module that answers requests."""
 
     @staticmethod
+    def prepare() -> None:
+        """Load what needs more than a confined process may do, and is not foreign."""
+        ...
+
+    @staticmethod
     def answer(request: bytes, files: Sequence[int], /) -> bytes:
         """The answer. `files`: open files that came with the request, to be closed. An error ends the child."""
         ...
@@ -69,8 +74,10 @@ def main() -> None:
     """Confine this process, then answer until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
-        held = confine(Bounds(**json.loads(bounds)))
+        bound(Bounds(**json.loads(bounds)))
         service: Service = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
+        service.prepare()
+        held = confine()
         send(line, json.dumps(asdict(held)).encode())
         with suppress(EOFError, ConnectionError):
             while True:
@@ -108,26 +115,31 @@ def _received(line: socket.socket, count: int) -> bytes:
     return bytes(message)
 
 
-def confine(bounds: Bounds) -> Held:
-    """Give up what is not needed. Ends this process where the parent is gone already."""
+def bound(bounds: Bounds) -> None:
+    """Limits that hold while it loads, too. Ends this process where the parent is gone already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
-    # A core file would hold documents, and nothing is to be written.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold documents
     if bounds.memory is not None:
         with suppress(ValueError, OSError):
             # macOS has the limit in name only.
             resource.setrlimit(resource.RLIMIT_AS, (bounds.memory, bounds.memory))
+    with suppress(OSError):
+        # Where memory runs out, this process is worth less than the worker. Only Linux has this.
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     end_with(bounds.parent)
+
+
+def confine() -> Held:
+    """Give up files, sockets, and other programs and processes, as far as this kernel can take them."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if sys.platform != "linux":
         return Held()
-    with suppress(OSError):
-        # Where memory runs out, this process is worth less than the worker.
-        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     library = ctypes.CDLL(None, use_errno=True)
     if library.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         return Held()
-    return Held(landlock=_without_files(library), seccomp=_without_sockets(library))
+    alone = len(os.listdir("/proc/self/task")) == 1
+    landlock, seccomp = _without_files(library), _without_sockets(library)
+    return Held(landlock=landlock * alone, seccomp=seccomp and alone)
 
 
 def end_with(parent: int) -> None:

@@ -36,7 +36,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalCl
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     (tmp_path / "rules.yaml").write_text(SLOW)
     given = {"home": tmp_path, "tenant": TENANT, "recognisers": tmp_path / "rules.yaml", "languages": ["en"]}
-    return Settings.model_validate({**given, "redaction_attempts": ATTEMPTS})
+    # In this process, where the tests can make it slow.
+    return Settings.model_validate({**given, "redaction_attempts": ATTEMPTS, "redaction_processes": 0})
 
 
 @asynccontextmanager

@@ -26,6 +26,10 @@ from waystation.adapters.documents.kinds import HEAD, Kind, kind_of
 from waystation.adapters.documents.parsing import extract
 
 
+def prepare() -> None:
+    """Nothing is needed beyond what is imported."""
+
+
 def answer(request: bytes, files: Sequence[int]) -> bytes:
     """An `Extracted` or a `Refused` as JSON, for a `FileGiven` and the open file."""
     (file,) = files

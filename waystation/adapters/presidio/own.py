@@ -3,7 +3,7 @@
 A pattern that takes too long on a text stops that text: Presidio would skip the pattern and let the text pass.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -21,7 +21,6 @@ from pydantic import (
     model_validator,
 )
 
-from waystation.adapters.presidio.formats import FormatRecognizer, Hit, label_before
 from waystation.domain.errors import BadInput, TextNotRedacted
 
 FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
@@ -29,7 +28,6 @@ FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
 SECONDS_PER_CHUNK = 2.0
 CLEAR_SCORE = 0.4
 """A pattern under this counts only behind one of the context words."""
-_LABEL_REACH = 60
 _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -119,40 +117,12 @@ class OwnRules:
         """Types that its recognisers find."""
         return frozenset(kind.supported_entity for kind in self.kinds)
 
-    def recognisers(self) -> list[FormatRecognizer]:
-        """Its recognisers."""
-        return [OwnRecognizer(kind) for kind in self.kinds]
-
     def allow(self, value: str) -> bool:
         """Whether this find stays in the text. Raises TextNotRedacted for a pattern that takes too long."""
         return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
 
 
 NO_RULES = OwnRules()
-
-
-class OwnRecognizer(FormatRecognizer):
-    """Finds what one recogniser of the file describes."""
-
-    TYPES = ()
-
-    def __init__(self, kind: OwnKind) -> None:
-        super().__init__(types=(kind.supported_entity,))
-        self._kind = kind
-        self._label = label_before(kind.context) if kind.context else None
-        listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
-        written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
-        self._patterns = [(regex.compile(pattern, FLAGS), score) for pattern, score in (*written, *listed)]
-
-    def hits(self, text: str) -> Iterator[Hit]:
-        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
-        for pattern, score in self._patterns:
-            for start, end in _spans(pattern, text, self._kind.name):
-                if score >= CLEAR_SCORE or self._is_labelled(text, start):
-                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
-
-    def _is_labelled(self, text: str, start: int) -> bool:
-        return self._label is not None and self._label.search(text, max(0, start - _LABEL_REACH), start) is not None
 
 
 def read_own_rules(path: Path) -> OwnRules:
@@ -199,22 +169,6 @@ def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         return node.value[step]
     return None
-
-
-def _any_of(words: Sequence[str]) -> str:
-    alternatives = "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))
-    return rf"(?<!\w)(?:{alternatives})(?!\w)"
-
-
-def _spans(pattern: regex.Pattern[str], text: str, name: str) -> list[tuple[int, int]]:
-    try:
-        found = [match.span() for match in pattern.finditer(text, timeout=SECONDS_PER_CHUNK)]
-    except TimeoutError:
-        raise TextNotRedacted(
-            f"the recogniser {name!r} of your own took over {SECONDS_PER_CHUNK:g} s for one stretch of text: simplify "
-            "its pattern, where repetitions stand inside repetitions"
-        ) from None
-    return [(start, end) for start, end in found if start < end]
 
 
 def _fits(pattern: str, value: str) -> bool:

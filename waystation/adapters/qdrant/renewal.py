@@ -15,7 +15,7 @@ import qdrant_edge as qe
 
 from waystation.adapters.qdrant.folder import create_shard, load
 from waystation.adapters.qdrant.points import Embedding
-from waystation.children import NOWHERE, environment, python
+from waystation.children import environment, python
 
 PAGE_POINTS = 1_000
 """Read and written at once."""
@@ -57,11 +57,10 @@ async def optimise(place: Path) -> None:
     Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
     """
     child = await asyncio.create_subprocess_exec(
-        *python(OPTIMISER, str(os.getpid()), os.path.abspath(place)),
+        *python(OPTIMISER, str(os.getpid()), str(place)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-        cwd=NOWHERE,
         env=environment(),
     )
     try:

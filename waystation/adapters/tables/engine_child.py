@@ -9,6 +9,10 @@ from waystation.adapters.tables.asked import MEMORY, Answered, Asked, Unusable
 from waystation.adapters.tables.database import answer as rows_of
 
 
+def prepare() -> None:
+    """Nothing is needed beyond what is imported."""
+
+
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     """An `Answered` as JSON, for an `Asked`."""
     return _answered(Asked.model_validate_json(request)).model_dump_json().encode()

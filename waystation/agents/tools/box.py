@@ -98,7 +98,7 @@ class Toolbox:
         except ToolRefused as refusal:
             text, refused = str(refusal), True
         return ToolResult(
-            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), at), is_error=refused
+            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), call, at), is_error=refused
         )
 
     def _tool(self, call: ToolUse) -> Tool | None:
@@ -124,14 +124,20 @@ class Toolbox:
         documents = await self.texts.documents(at.run.task_id)
         return await document_names(documents, self.redactor, at.run.tenant, self.vault)
 
-    async def _presentable(self, text: str, at: CallSite) -> str:
+    async def _presentable(self, text: str, call: ToolUse, at: CallSite) -> str:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(redacted))
+        at.notices.extend(redaction_notes(redacted, of=_described(call)))
         if redacted.unredacted:
             return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
             return redacted.text
         return preview(redacted.text, await self.texts.put_text(redacted.text))
+
+
+def _described(call: ToolUse) -> str:
+    """In the model's words, which were redacted when it said them."""
+    document = call.input.get("document")
+    return f"{call.name} of {document}" if isinstance(document, str) else call.name
 
 
 async def _with_originals(tool: Tool, given: dict[str, JsonValue], names: DocumentNames) -> dict[str, JsonValue]:
