@@ -55,6 +55,18 @@ class Held:
     seccomp: bool = False
     """Whether sockets and programs are kept from it."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is left out."""
+        return self.landlock > 0 and self.seccomp
+
+    @property
+    def said(self) -> str:
+        """What holds, for a person."""
+        files = f"no file but libraries (Landlock {self.landlock})" if self.landlock else "files as they may be opened"
+        reach = "no network, program or other process (seccomp)" if self.seccomp else "the network"
+        return f"they reach {files}, and {reach}"
+
 
 class Service(Protocol):
     """A module that answers requests."""

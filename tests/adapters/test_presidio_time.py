@@ -28,7 +28,7 @@ KEY = b"k" * 32
 HANGS = "this text hangs"
 FINE = "Write to alice@example.com."
 GERMAN = "Gestern traf Anna Schmidt ihren Bruder, und sie sprachen lange mit anna@example.com.\n" * 30
-LONG = "\n".join(one.text for one in sentences(60, seed=5)) + "\n" + GERMAN
+LONG = "\n".join(one.text for one in sentences(300, seed=5)) + "\n" + GERMAN
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
 
 

@@ -9,7 +9,7 @@ from waystation.adapters.documents.extract import BREAKS, MEMORY, Extracted, Fil
 from waystation.children import Child, ChildFailed, ChildHung
 
 SECONDS_A_FILE = 60.0
-_PROGRAM = "waystation.adapters.documents.reader_child"
+READER = "waystation.adapters.documents.reader_child"
 _ANSWER = TypeAdapter[Extracted | Refused](Extracted | Refused)
 
 
@@ -70,7 +70,7 @@ class ChildReader:
     def _running(self) -> Child:
         if self._child is None or not self._child.alive:
             self._end()
-            self._child = Child(_PROGRAM, MEMORY)
+            self._child = Child(READER, MEMORY)
         return self._child
 
     def _end(self) -> None:

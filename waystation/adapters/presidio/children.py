@@ -37,9 +37,8 @@ class _Gone(TextNotRedacted):
 class Children:
     """A `Searcher`: as many processes as are wanted. To be used within one event loop."""
 
-    def __init__(self, rules: Rules, count: int, program: str = _PROGRAM) -> None:
-        """`program`: the module that answers."""
-        self._begun: Callable[[], _Searching] = lambda: _Searching(rules, program, self._threads)
+    def __init__(self, rules: Rules, count: int) -> None:
+        self._begun: Callable[[], _Searching] = lambda: _Searching(rules, self._threads)
         self._count = count
         self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
         self._all = {self._begun() for _ in range(count)}
@@ -148,8 +147,8 @@ class Children:
 class _Searching:
     """One process, begun when it is first asked, and never asked again after its end: an answer might be late."""
 
-    def __init__(self, rules: Rules, program: str, threads: ThreadPoolExecutor) -> None:
-        self._rules, self._program, self._threads = rules, program, threads
+    def __init__(self, rules: Rules, threads: ThreadPoolExecutor) -> None:
+        self._rules, self._threads = rules, threads
         self._child: Child | None = None
         self._loaded = asyncio.Lock(), asyncio.Event()
         self.asked_at = float("inf")
@@ -169,7 +168,7 @@ class _Searching:
                 return
             try:
                 # By the thread of the event loop: on Linux it ends with the one that starts it.
-                self._child = self._child or Child(self._program)
+                self._child = self._child or Child(_PROGRAM)
                 await self._ask(self._child, request_bytes(Loading.of(self._rules)), "", LOADING_SECONDS)
             except (ChildFailed, OSError):
                 self.end()
