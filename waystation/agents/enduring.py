@@ -115,7 +115,9 @@ class EnduringRedactor:
                 "redaction_seconds)"
             )
         placeholder = unredacted(text, self.fingerprint(tenant, UNREDACTED, text), put_aside=True)
-        _log.warning("a text (%s) could not be redacted in time, twice, and is replaced by %s", place, placeholder.text)
+        if self._took_too_long.get(key) == ATTEMPTS_IN_TIME:
+            self._note(key)  # once more, so that it is said once
+            _log.warning("a text (%s) could not be redacted in time, twice: %s stands for it", place, placeholder.text)
         return placeholder
 
     def _placeholder(self, text: str, tenant: str) -> Redacted:
