@@ -42,14 +42,14 @@ class PrivacySettings(BaseSettings):
         default=60,
         gt=0,
         description="How long the redaction of one text may compute, plus a second for every 2,000 characters; then it "
-        "has failed.",
+        "has failed, and after a second time is put aside.",
     )
     redaction_processes: int = Field(
-        default=0,
+        default=1,
         ge=0,
         le=64,
-        description="Child processes that search long texts, some 300 MB each; with 0 or 1 the worker searches them "
-        "itself.",
+        description="Child processes of a worker that search texts, some 300 MB each, and are killed where a text "
+        "takes too long; with 0 the worker searches itself, and a text that hangs in it stops all.",
     )
     redaction_attempts: int = Field(
         default=6,

@@ -246,7 +246,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         model = model_switch(settings)
         stack.push_async_callback(model.aclose)
         key = first_key(settings)
-        redactor = redactor_of(settings, key)
+        redactor = redactor_of(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
         # Beside the first work, so that the first redaction does not wait for all of the language model.
         warming_up = asyncio.create_task(redactor.warm_up())

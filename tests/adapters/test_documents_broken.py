@@ -22,7 +22,9 @@ from tests.adapters.document_files import (
     word_file,
 )
 from waystation.adapters.documents.child_reader import ChildReader, ParserBroke
+from waystation.adapters.documents.extract import FileGiven
 from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.reading import read_file
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
 
@@ -130,20 +132,28 @@ def test_a_page_of_html_that_takes_its_parser_too_long_is_one_file_less(tmp_path
     assert [document.name for document in loaded.documents] == ["b.md"]
 
 
-def test_a_parser_that_hangs_is_one_file_less(tmp_path: Path) -> None:
+def read(reader: ChildReader, path: Path) -> str:
+    return read_file(path, reader).text
+
+
+def test_a_child_that_hangs_is_killed_and_followed_by_another(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
-    (tmp_path / "b.md").write_text("Text.")
-    loaded = load_documents([tmp_path], seconds_a_file=1e-6)
-    reason = "could not be read (took longer than 1e-06 s)"
-    assert loaded.left_out == (LeftOut(name="a.pdf", reason=reason),)
-    assert [document.name for document in loaded.documents] == ["b.md"]
+    with ChildReader(seconds_a_file=2) as reader:
+        read(reader, tmp_path / "a.pdf")
+        assert reader.pid is not None
+        child = psutil.Process(reader.pid)
+        child.suspend()
+        with pytest.raises(ParserBroke, match=r"took longer than 2 s"):
+            reader.read(os.open(tmp_path / "a.pdf", os.O_RDONLY), FileGiven(name="a.pdf"))
+        assert not child.is_running()
+        assert read(reader, tmp_path / "a.pdf") == "[page 1]\nText."
 
 
 def test_a_child_that_was_killed_is_followed_by_another(tmp_path: Path) -> None:
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     with ChildReader() as reader:
         for _ in range(2):
-            assert reader.read(tmp_path / "a.pdf").text == "[page 1]\nText."
+            assert read(reader, tmp_path / "a.pdf") == "[page 1]\nText."
             assert reader.pid is not None
             child = psutil.Process(reader.pid)
             os.kill(reader.pid, signal.SIGKILL)
@@ -154,14 +164,14 @@ def test_one_child_reads_many_files_and_ends_with_its_reader(tmp_path: Path) -> 
     (tmp_path / "a.pdf").write_bytes(GOOD["a.pdf"])
     (tmp_path / "bomb.xlsx").write_bytes(memory_bomb())
     with ChildReader() as reader:
-        reader.read(tmp_path / "a.pdf")
+        read(reader, tmp_path / "a.pdf")
         first = reader.pid
-        reader.read(tmp_path / "a.pdf")
+        read(reader, tmp_path / "a.pdf")
         assert reader.pid == first
         with pytest.raises(ParserBroke):
-            reader.read(tmp_path / "bomb.xlsx")
-        assert reader.pid is None
-        reader.read(tmp_path / "a.pdf")
+            read(reader, tmp_path / "bomb.xlsx")
+        assert reader.pid is not None
+        read(reader, tmp_path / "a.pdf")
         last = reader.pid
     assert first != last
     assert last is not None
@@ -173,7 +183,8 @@ def test_the_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
         "from waystation.adapters.documents.child_reader import ChildReader\n"
-        "reader = ChildReader(); reader.read(Path(sys.argv[1])); print(reader.pid, flush=True); time.sleep(60)"
+        "from waystation.adapters.documents.reading import read_file\n"
+        "reader = ChildReader(); read_file(Path(sys.argv[1]), reader); print(reader.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "a.pdf")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:

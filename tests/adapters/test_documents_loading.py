@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT
 from waystation.adapters.documents.loading import load_documents
-from waystation.adapters.documents.reading import LARGEST_FILE, LARGEST_TEXT
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
 

@@ -36,7 +36,8 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalCl
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     (tmp_path / "rules.yaml").write_text(SLOW)
     given = {"home": tmp_path, "tenant": TENANT, "recognisers": tmp_path / "rules.yaml", "languages": ["en"]}
-    return Settings.model_validate({**given, "redaction_attempts": ATTEMPTS})
+    # In this process, where the tests can make it slow.
+    return Settings.model_validate({**given, "redaction_attempts": ATTEMPTS, "redaction_processes": 0})
 
 
 @asynccontextmanager
@@ -137,7 +138,7 @@ async def test_a_question_that_cannot_be_redacted_fails_the_task_with_the_reason
     assert crew.calls == []
 
 
-async def test_a_text_whose_redaction_hangs_fails_like_any_other_and_the_run_says_why(
+async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_attempt_at_the_work(
     server: TemporalClient, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released, crew = threading.Event(), Crew()
@@ -152,19 +153,13 @@ async def test_a_text_whose_redaction_hangs_fails_like_any_other_and_the_run_say
     hurried = settings.model_copy(update={"redaction_seconds": 2})
     async with at_work(server, hurried, crew) as counter:
         task_id = (await counter.submit(documents=documents)).task_id
-
-        async def waiting() -> bool:
-            return bool(await waits_of(settings, task_id))
-
-        await until(waiting)
-        why = "RunResearchAgent is tried again: TextNotRedacted: redaction took over 2"
-        assert (await waits_of(settings, task_id))[0].startswith(why)
         progress = await counter.task().result()
         transcript = await counter.store.load(f"{task_id}/harbours")
     released.set()
     assert progress.phase is TaskPhase.DONE
     assert HANGS not in transcript.model_dump_json()
-    assert "Text that could not be redacted was left out, and a placeholder stands where it was." in progress.notes
+    (note,) = [one for one in progress.notes if "in time" in one]
+    assert note.startswith("1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_")
     assert crew.calls.count(Call("harbours", 1)) == 1
 
 

@@ -10,12 +10,14 @@ from urllib.parse import urlsplit
 import typer
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.child_reader import READER
 from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment, quiet_runtime
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.run_file import read_run_file
 from waystation.adapters.temporal.search_attributes import unusable_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.children import Child, ChildFailed
 from waystation.cli.console import print_json, result
 from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.options import JsonOption
@@ -70,6 +72,7 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         _temporal_program(),
         await _store(settings),
         _redaction(settings),
+        _children(),
         await _embedder(settings),
         await _memory(settings),
         await _outbox(settings),
@@ -125,6 +128,21 @@ def _redaction(settings: Settings) -> Check:
     finding = f"policy {rules.policy}; names in {models}, and in no other language"
     own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
     return Check(name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}")
+
+
+def _children() -> Check:
+    """What this kernel keeps from the processes that foreign text goes through. One is started to see."""
+    try:
+        child = Child(READER)
+        try:
+            held = child.held()
+        finally:
+            child.end()
+    except (OSError, ChildFailed):
+        finding = "no child process can be started: documents cannot be read, and no text redacted"
+        return Check(name="children", ok=False, finding=finding)
+    finding = f"documents, pages, tables and redaction go through processes without our keys; {held.said}"
+    return Check(name="children", ok=held.whole, finding=finding, needed=False)
 
 
 async def _embedder(settings: Settings) -> Check:

@@ -1,8 +1,8 @@
 """`waystation up`: server and workers in the background."""
 
 import asyncio
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import typer
@@ -10,6 +10,7 @@ import typer
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.children import python, search_path
 from waystation.cli.console import say
 from waystation.cli.local import refuse_named_server, taken
 from waystation.domain.errors import Unreachable
@@ -55,7 +56,9 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "waystation.cli.main", "dev"],
+            python("waystation.cli.main", "dev"),
+            # The workers read settings and keys from it.
+            env={**os.environ, "PYTHONPATH": "", **search_path()},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

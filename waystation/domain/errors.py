@@ -20,6 +20,7 @@ WaystationError
 ├── WrongKey                something is encrypted with a key that is not there
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
 │   └── TextNotRedacted     this very text; others may pass
+│       ├── TextTookTooLong by its time; a second time it is put aside
 │       ├── TextGivenUp     often enough: the work that needs it ends with what there is
 │       └── TextHeldBack    often enough: a person is to see to it
 ├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox
@@ -148,6 +149,10 @@ class RedactionFailed(WaystationError):
 
 class TextNotRedacted(RedactionFailed):
     """One text could not be redacted, while others may be. Another attempt at it may succeed."""
+
+
+class TextTookTooLong(TextNotRedacted):
+    """The redaction of one text took longer than it may, and was ended."""
 
 
 class TextGivenUp(TextNotRedacted):

@@ -15,6 +15,8 @@ LONGEST_PLACEHOLDER = 200
 _TYPE = proven(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
+NAMED_CHARACTERS = 100
+"""Of what a note says a text is."""
 UNREDACTED = "UNREDACTED_TEXT"
 """The type of a placeholder that stands for a whole text which could not be redacted."""
 TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
@@ -41,17 +43,20 @@ class Redacted(Value):
     languages_without_names: tuple[str, ...] = ()
     """Languages (ISO 639-1) of stretches in which names were not looked for, since there is no model for them."""
 
+    put_aside: bool = False
+    """Whether this is a placeholder for a text that took too long, twice."""
+
     @property
     def unredacted(self) -> bool:
         """Whether this is no more than a placeholder for a text that could not be redacted."""
         return any(span.type == UNREDACTED for span in self.spans)
 
 
-def unredacted(text: str, fingerprint: str) -> Redacted:
+def unredacted(text: str, fingerprint: str, *, put_aside: bool = False) -> Redacted:
     """What goes on in the place of a text that could not be redacted: nothing of it."""
     placeholder = f"<{UNREDACTED}_{fingerprint[:FINGERPRINT_DIGITS]}>"
     span = Span(type=UNREDACTED, start=0, end=len(text), score=1, placeholder=placeholder)
-    return Redacted(text=placeholder, spans=(span,))
+    return Redacted(text=placeholder, spans=(span,), put_aside=put_aside)
 
 
 def cut(text: str, characters: int, mark: str = "") -> str:
@@ -82,15 +87,23 @@ def beginning(text: str, redacted: "Redacted", characters: int) -> str:
     return "".join((*parts, text[position : max(position, characters)])) if position else redacted.text[:characters]
 
 
-def redaction_notes(*texts: Redacted) -> tuple[str, ...]:
-    """What a person should know of these redactions: sentences that are the same for the same languages."""
+def redaction_notes(*texts: Redacted, of: str = "") -> tuple[str, ...]:
+    """What a person should know of these redactions: sentences that are the same for the same languages, and one for
+    each text that was put aside. `of`: what the texts are, in redacted words.
+    """
     notes: list[str] = []
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
         notes.append(
             f"Names were not looked for in text whose language is {', '.join(languages)}: the setting `languages` has "
             "no model for it. Secrets and identifiers were looked for there too."
         )
-    if any(text.unredacted for text in texts):
+    named = f" ({cut(of, NAMED_CHARACTERS, '…')})" if of else ""
+    notes += [
+        f"1 text could not be redacted in time and was replaced by {text.text}{named}."
+        for text in texts
+        if text.put_aside
+    ]
+    if any(text.unredacted and not text.put_aside for text in texts):
         notes.append(TEXT_LEFT_OUT)
     return tuple(notes)
 

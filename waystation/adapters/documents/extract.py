@@ -13,6 +13,15 @@ _CONTROLS = proven(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that no text has, and lone halves of pairs, which no file can hold."""
 
 
+LARGEST_TEXT = 20_000_000
+"""Bytes of a file. A text of that size has over a hundred thousand lines; more is a data set, not a document."""
+LARGEST_FILE = 200_000_000
+"""Bytes of a file of any other kind: most of a large PDF is pictures."""
+MEMORY = 2_000_000_000
+"""Bytes of address space that reading one file may take."""
+BREAKS = "breaks its parser"
+
+
 class Unreadable(Exception):
     """A file that gives no text. The message is the reason, as words that follow the file's name."""
 
@@ -29,6 +38,17 @@ class Extract(NamedTuple):
 
     parts: Sequence[Part]
     left_out: Sequence[LeftOut] = ()
+
+
+class FileGiven(Value):
+    """How an open file is to be read."""
+
+    name: str
+    """Its last part, which helps where the bytes do not say what it is."""
+    charset: str | None = None
+    """The one that it is said to be in."""
+    attachments: bool = True
+    """Whether an e-mail's are read. False is for what broke its parser before: nothing else is read then."""
 
 
 class Extracted(Value):

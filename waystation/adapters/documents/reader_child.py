@@ -1,55 +1,47 @@
-"""Reads files for its parent until that is gone: `python -m …reader_child SOCKET PARENT_PID SECONDS`.
+"""Reads files for its parent, in a confined child (`waystation.children`): sniffing, decoding and parsing happen here.
 
-It protects its parent from what it reads. It has limits on time and memory, and whatever a parser does that nobody
-foresaw ends it: the parent takes that for the file's fault and starts another.
+It protects its parent from what it reads: whatever a parser does that nobody foresaw ends it, and the parent takes that
+for the file's fault and starts another. It opens no file: each comes open, with its name, which is only a hint.
 """
 
-import ctypes
 import os
-import resource
-import signal
-import sys
-from contextlib import suppress
-from multiprocessing.connection import Connection
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import PurePath
 
-from waystation.adapters.documents.extract import Extracted, Refused, Unreadable, laid_out
+from charset_normalizer.utils import iana_name
+
+from waystation.adapters.documents.decoding import decoded
+from waystation.adapters.documents.extract import (
+    BREAKS,
+    LARGEST_FILE,
+    LARGEST_TEXT,
+    MEMORY,
+    Extracted,
+    FileGiven,
+    Refused,
+    Unreadable,
+    laid_out,
+)
+from waystation.adapters.documents.kinds import HEAD, Kind, kind_of
 from waystation.adapters.documents.parsing import extract
 
-MEMORY = 2_000_000_000
-"""Bytes of address space."""
-_PR_SET_PDEATHSIG = 1
+
+def prepare() -> None:
+    """Nothing is needed beyond what is imported."""
 
 
-def main() -> None:
-    """Answer each request (path, whether to read attachments) with an `Extracted` or a `Refused` as JSON."""
-    requests: Connection = Connection(int(sys.argv[1]))
-    _bound_by(parent=int(sys.argv[2]))
-    while True:
-        try:
-            path, attachments = requests.recv()
-        except EOFError:
-            return
-        signal.setitimer(signal.ITIMER_REAL, float(sys.argv[3]))
-        answer = _answer(Path(path), attachments=attachments)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        requests.send_bytes(answer.model_dump_json().encode())
-
-
-def _bound_by(parent: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with suppress(ValueError, OSError):
-        # macOS has the limit in name only.
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit("the parent is gone already")
-
-
-def _answer(path: Path, *, attachments: bool) -> Extracted | Refused:
+def answer(request: bytes, files: Sequence[int]) -> bytes:
+    """An `Extracted` or a `Refused` as JSON, for a `FileGiven` and the open file."""
+    (file,) = files
     try:
-        return laid_out(extract(path.read_bytes(), path.name, attachments=attachments))
+        return _read(FileGiven.model_validate_json(request), file).model_dump_json().encode()
+    finally:
+        os.close(file)
+
+
+def _read(given: FileGiven, file: int) -> Extracted | Refused:
+    try:
+        return _extracted(given, file)
     except Unreadable as unreadable:
         return Refused(reason=str(unreadable))
     except MemoryError:
@@ -58,5 +50,59 @@ def _answer(path: Path, *, attachments: bool) -> Extracted | Refused:
         return Refused(reason=f"cannot be read ({error.strerror})")
 
 
-if __name__ == "__main__":
-    main()
+def _extracted(given: FileGiven, file: int) -> Extracted:
+    size = os.fstat(file).st_size
+    # What it says of its charset decides what its first bytes are, too.
+    content = _in_utf8(_content(file), given.charset) if given.charset else b""
+    kind = kind_of(content[:HEAD] or os.pread(file, HEAD, 0), PurePath(given.name).suffix.lower())
+    _check_size(size, LARGEST_TEXT if kind in {Kind.TEXT, Kind.HTML} else LARGEST_FILE)
+    content = content or _content(file)
+    if kind is not Kind.TEXT:
+        _check_again(given, kind)
+        return laid_out(extract(content, given.name, attachments=given.attachments))
+    text = "\n".join(decoded(content).splitlines()).rstrip()
+    if not text.strip():
+        raise Unreadable("empty")
+    return Extracted(text=text)
+
+
+def _check_again(given: FileGiven, kind: Kind) -> None:
+    """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
+    if not given.attachments and kind is not Kind.MAIL:
+        raise Unreadable(BREAKS)
+
+
+def _content(file: int) -> bytes:
+    with os.fdopen(file, "rb", closefd=False) as opened:
+        opened.seek(0)
+        # It may grow while it is read.
+        return opened.read(LARGEST_FILE)
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        most = limit // 1_000_000
+        raise Unreadable(
+            f"{size / 1e6:.1f} MB, and {most} MB is the most that one file of this kind may have; split it"
+        )
+
+
+def _in_utf8(content: bytes, charset: str) -> bytes:
+    """The bytes of a text in UTF-8, where its charset is as it is said to be; else as they are.
+
+    What is UTF-8 by its bytes is taken for that, whatever is said: no text in another encoding is so by accident.
+    """
+    if not content.isascii() and _is_utf8(content):
+        return content
+    try:
+        return content.decode(iana_name(charset)).encode()
+    except (ValueError, LookupError):
+        return content
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

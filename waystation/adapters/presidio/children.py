@@ -1,47 +1,33 @@
-"""Child processes that search long texts on several cores: each is replaced when it dies or hangs."""
+"""Child processes that search texts: each is killed when it takes too long, and replaced when it dies or hangs."""
 
 import asyncio
-import logging
-import math
-import multiprocessing
-import os
-import signal
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import lru_cache, partial
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from threading import Lock, Thread
-from typing import NamedTuple, Protocol
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
-from waystation.adapters.presidio.computing import LOADING_SECONDS, Failure, Outcome, TimeLimit, in_thread, outcome_of
+from waystation.adapters.presidio.computing import LOADING_SECONDS, TimeLimit
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.search import Chunk, Finds, PresidioSearch, SearchedText
+from waystation.adapters.presidio.stretches import (
+    Loading,
+    NotHeld,
+    NotSearched,
+    Searched,
+    Stretch,
+    answer_of,
+    request_bytes,
+)
+from waystation.children import Child, ChildFailed, ChildHung
 from waystation.domain.errors import RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import Policy, Treatment
 
-MOST_CHUNKS = 100
-"""That a child searches at once, so that texts take turns."""
+STUCK_SECONDS = 5.0
+"""Where every child is at one stretch for so long and others wait, one more is begun for them."""
+MOST_SPARES = 2
+"""That there may be at once, beside those that are wanted."""
+LONG = 50_000
+"""Characters from which on a text is not sent where the child may have it from before."""
 _TRIES = 2
-_THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
-"""Children read these when they load numpy: each would compute on all cores and take them from the others."""
-_SPAWN = multiprocessing.get_context("spawn")
-
-
-class _Stretch(NamedTuple):
-    """Chunks of a text that a child is to search; None stands for loading what that needs."""
-
-    text: str
-    chunks: Sequence[Chunk]
-    wanted: Treatment
-
-
-class _Line(Protocol):
-    """The parent's end of the pipe."""
-
-    def send(self, obj: _Stretch | None, /) -> None: ...
-
-    def recv(self) -> "Outcome[Finds] | Failure": ...
+_PROGRAM = "waystation.adapters.presidio.text_search"
 
 
 class _Gone(TextNotRedacted):
@@ -49,149 +35,189 @@ class _Gone(TextNotRedacted):
 
 
 class Children:
-    """As many processes as are wanted, begun with the first text."""
+    """A `Searcher`: as many processes as are wanted. To be used within one event loop."""
 
     def __init__(self, rules: Rules, count: int) -> None:
-        # A mapping proxy cannot be sent to another process.
-        self._rules = replace(rules, models=dict(rules.models))
+        self._begun: Callable[[], _Searching] = lambda: _Searching(rules, self._threads)
         self._count = count
-        self._idle = [_Child(self._rules) for _ in range(count)]
-        self._all = set(self._idle)
-        self._turns = asyncio.Semaphore(count)
+        self._threads = ThreadPoolExecutor(count + MOST_SPARES, "redaction")
+        self._all = {self._begun() for _ in range(count)}
+        self._idle = list(self._all)
+        self._change = asyncio.Condition()
+        self._asking = set[asyncio.Task[object]]()
         self._closed = False
-        for variable in _THREADS:
-            os.environ.setdefault(variable, "1")
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Of the children that run."""
+        return frozenset(child.pid for child in self._all if child.pid is not None)
 
     async def load(self) -> None:
         """Begin all of them. Raises RedactionFailed."""
-        await asyncio.gather(*(self._asked(None, TimeLimit(LOADING_SECONDS)) for _ in self._all))
+        await asyncio.gather(*(child.load() for child in self._all))
 
-    async def search(self, text: str, chunks: Sequence[Chunk], wanted: Treatment, limit: TimeLimit) -> Finds:
-        """What is found in the chunks, as one search in this process would find it.
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+        """See `Searcher`.
 
         Raises:
-            TextNotRedacted: a child hung, or two died one after the other.
+            TextTookTooLong: it was killed since there was no time left. Waiting for a turn takes none.
+            TextNotRedacted: two children died one after the other.
             RedactionFailed: none can search now.
         """
-        size = min(MOST_CHUNKS, math.ceil(len(chunks) / self._count))
-        stretches = [_Stretch(text, chunks[first : first + size], wanted) for first in range(0, len(chunks), size)]
-        found = await asyncio.gather(*(self._asked(one, TimeLimit(limit.seconds)) for one in stretches))
-        return Finds(
-            [find for finds in found for find in finds.finds], frozenset().union(*(finds.not_sought for finds in found))
-        )
+        for _ in range(_TRIES - 1):
+            with suppress(_Gone):
+                return await self._searched(text, stretch, limit)
+        return await self._searched(text, stretch, limit)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all of them. Who waits for an answer is told so."""
         self._closed = True
         for child in self._all:
             child.end()
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _asked(self, stretch: _Stretch | None, limit: TimeLimit) -> Finds:
-        for _ in range(_TRIES - 1):
-            try:
-                return await self._asked_once(stretch, limit)
-            except _Gone:
-                continue
-        return await self._asked_once(stretch, limit)
+    async def _searched(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+        child = await self._turn()
+        # Who waits may be cancelled; the child is asked to the end, and then free for others.
+        asking = asyncio.create_task(self._asked(child, text, stretch, limit))
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        outcome = await asyncio.shield(asking)
+        if isinstance(outcome, RedactionFailed):
+            raise outcome
+        return outcome
 
-    async def _asked_once(self, stretch: _Stretch | None, limit: TimeLimit) -> Finds:
-        async with self._turns:
-            if self._closed:
-                raise RedactionFailed("the redactor is closed")
-            child, answered = self._idle.pop(), False
-            try:
-                if not child.has_begun:
-                    await in_thread(partial(child.ask, None), TimeLimit(LOADING_SECONDS))
-                found = await in_thread(partial(child.ask, stretch), limit)
-                answered = True
-            finally:
-                self._idle.append(child if answered else self._instead_of(child))
-        return found
+    async def _asked(
+        self, child: "_Searching", text: str, stretch: Stretch, limit: TimeLimit
+    ) -> Searched | RedactionFailed:
+        try:
+            return await child.search(text, stretch, limit)
+        except RedactionFailed as failed:
+            return failed
+        finally:
+            await self._free(child)
 
-    def _instead_of(self, child: "_Child") -> "_Child":
-        """Of one that hangs, is gone, or works on what nobody waits for any longer."""
-        child.end()
-        self._all.discard(child)
-        self._all.add(another := _Child(self._rules))
-        return another
+    async def _turn(self) -> "_Searching":
+        async with self._change:
+            while not self._idle:
+                self._check_open()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._change.wait(), STUCK_SECONDS)
+                if not self._idle and self._all_are_stuck():
+                    self._add()
+            self._check_open()
+            return self._idle.pop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RedactionFailed("the redactor is closed")
+
+    def _all_are_stuck(self) -> bool:
+        since = time.monotonic() - STUCK_SECONDS
+        return len(self._all) < self._count + MOST_SPARES and all(child.asked_at < since for child in self._all)
+
+    def _add(self) -> None:
+        child = self._begun()
+        self._all.add(child)
+        self._idle.append(child)
+
+    async def _free(self, child: "_Searching") -> None:
+        """Let others have it; where it hung or died, let another begin, unless there is a spare."""
+        async with self._change:
+            if child.ended or len(self._all) > self._count:
+                child.end()
+                self._all.discard(child)
+            else:
+                self._idle.append(child)
+            if len(self._all) < self._count and not self._closed:
+                self._add()
+                self._keep(asyncio.create_task(self._begin(self._idle[-1])))
+            self._change.notify_all()
+
+    async def _begin(self, child: "_Searching") -> None:
+        """Load it while nobody waits for it. Who asks it next is told if that fails."""
+        with suppress(RedactionFailed):
+            await child.load()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
 
-class _Child:
-    """One process, begun when it is first asked. It is never asked again after its end: an answer might be late."""
+class _Searching:
+    """One process, begun when it is first asked, and never asked again after its end: an answer might be late."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._process: BaseProcess | None = None
-        self._line: _Line | None = None
-        self._ended = False
-        self._changing = Lock()
+    def __init__(self, rules: Rules, threads: ThreadPoolExecutor) -> None:
+        self._rules, self._threads = rules, threads
+        self._child: Child | None = None
+        self._loaded = asyncio.Lock(), asyncio.Event()
+        self.asked_at = float("inf")
+        """On the monotonic clock."""
+        self.ended = False
 
     @property
-    def has_begun(self) -> bool:
-        """Whether it was asked before, at least to load what it needs."""
-        return self._process is not None
+    def pid(self) -> int | None:
+        """Its process id, while it runs."""
+        return self._child.pid if self._child is not None and not self.ended else None
 
-    def ask(self, stretch: _Stretch | None) -> Finds:
-        """Its answer. Raises RedactionFailed, and _Gone where it dies."""
+    async def load(self) -> None:
+        """Begin it, and let it load what most texts need. Raises RedactionFailed."""
+        lock, loaded = self._loaded
+        async with lock:
+            if loaded.is_set():
+                return
+            try:
+                # By the thread of the event loop: on Linux it ends with the one that starts it.
+                self._child = self._child or Child(_PROGRAM)
+                await self._ask(self._child, request_bytes(Loading.of(self._rules)), "", LOADING_SECONDS)
+            except (ChildFailed, OSError):
+                self.end()
+                raise RedactionFailed("a process of redaction could not be started") from None
+            loaded.set()
+
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+        """What is found. Raises RedactionFailed."""
+        await self.load()
+        self.asked_at = time.monotonic()
         try:
-            line = self._line or self._begun()
-            line.send(stretch)
-            answer = line.recv()
-        except (EOFError, OSError):
+            return await self._found(text, stretch, limit)
+        except ChildHung:
+            raise limit.passed() from None
+        except ChildFailed:
             raise _Gone("a process of redaction ended while it searched this text") from None
-        if isinstance(answer, Failure):
+        finally:
+            limit.spend(time.monotonic() - self.asked_at)
+            self.asked_at = float("inf")
+
+    async def _found(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+        assert self._child is not None
+        is_there = len(text) > LONG and (stretch.first, stretch.view) != (0, 0)
+        for given in (None, text) if is_there else (text,):
+            answer = await self._ask(self._child, request_bytes(stretch, given), text, limit.left)
+            if isinstance(answer, Searched):
+                return answer
+        raise _Gone("a process of redaction lost this text")
+
+    async def _ask(self, child: Child, request: bytes, text: str, seconds: float) -> Searched | NotHeld:
+        """Raises ChildFailed: it has ended; RedactionFailed: it says so."""
+        if self.ended:
+            raise ChildFailed
+        loop = asyncio.get_running_loop()
+        try:
+            said = await loop.run_in_executor(self._threads, child.ask, request, seconds)
+            answer = answer_of(said, text)
+        except ChildFailed:
+            self.end()
+            raise
+        except (ValueError, RuntimeError):  # it says what makes no sense, or the threads are closed
+            self.end()
+            raise ChildFailed from None
+        if isinstance(answer, NotSearched):
             raise answer.error
-        return answer.result
+        return answer
 
     def end(self) -> None:
-        """Kill it, whatever it does. Who waits for its answer is told that it is gone."""
-        with self._changing:
-            self._ended = True
-            if self._process is not None:
-                self._process.kill()
-                self._process.join()
-
-    def _begun(self) -> "_Line":
-        with self._changing:
-            if self._ended:
-                raise EOFError
-            line, its = _SPAWN.Pipe()
-            self._process = _SPAWN.Process(target=_serve, args=(its, self._rules), name="redaction", daemon=True)
-            self._process.start()
-            its.close()  # what it alone holds, ends with it
-            self._line = line
-            return line
-
-
-def _serve(line: Connection, rules: Rules) -> None:
-    """Answer until the parent is gone. Nothing is logged: it might quote a text."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
-    logging.disable(logging.CRITICAL)
-    Thread(target=_end_with_parent, daemon=True).start()
-    search = PresidioSearch(rules)
-    while True:
-        try:
-            stretch: _Stretch | None = line.recv()
-            line.send(outcome_of(partial(_answer, search, rules, stretch)))
-        except (EOFError, OSError):
-            return
-
-
-def _end_with_parent() -> None:
-    """Also where this process hangs and never asks whether somebody waits for its answer."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(0)
-
-
-def _answer(search: PresidioSearch, rules: Rules, stretch: _Stretch | None) -> Finds:
-    if stretch is None:
-        search.load(with_names=rules.policy is not Policy.SECRETS_ONLY)
-        return Finds([], frozenset())
-    return search.finds(_searched(stretch.text), stretch.chunks, stretch.wanted)
-
-
-@lru_cache(maxsize=1)
-def _searched(text: str) -> SearchedText:
-    return SearchedText(text)
+        """Kill it, whatever it does."""
+        self.ended = True
+        if self._child is not None:
+            self._child.end()

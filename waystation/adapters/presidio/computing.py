@@ -9,7 +9,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from waystation.domain.errors import RedactionFailed, TextNotRedacted
+from waystation.domain.errors import RedactionFailed, TextNotRedacted, TextTookTooLong
 
 CHARACTERS_A_SECOND = 2_000
 """What redaction is granted time for: a tenth of what one busy core does."""
@@ -69,17 +69,30 @@ class TimeLimit:
         """So many seconds, and more for a long text."""
         return cls(seconds + len(text) / CHARACTERS_A_SECOND)
 
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return max(0, self.seconds - self._spent)
+
+    def spend(self, seconds: float) -> None:
+        """So long it was computed."""
+        self._spent += seconds
+
+    def passed(self) -> TextTookTooLong:
+        """That there is no time left."""
+        return TextTookTooLong(
+            f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
+        )
+
     async def wait_for(self, done: asyncio.Future[_T]) -> None:
-        """Wait as long as there is time. Raises TextNotRedacted when there is none left."""
+        """Wait as long as there is time. Raises TextTookTooLong when there is none left."""
         start = time.monotonic()
         try:
-            finished, _ = await asyncio.wait({done}, timeout=max(0, self.seconds - self._spent))
+            finished, _ = await asyncio.wait({done}, timeout=self.left)
         finally:
-            self._spent += time.monotonic() - start
+            self.spend(time.monotonic() - start)
         if not finished:
-            raise TextNotRedacted(
-                f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
-            )
+            raise self.passed()
 
 
 async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:

@@ -24,6 +24,7 @@ from waystation.adapters.presidio.identifiers import (
     LabelledIdRecognizer,
 )
 from waystation.adapters.presidio.national import recognisers_of
+from waystation.adapters.presidio.own_recogniser import OwnRecognizer
 from waystation.adapters.presidio.phones import PhoneFormatRecognizer
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer
@@ -57,7 +58,7 @@ def format_recognisers(rules: Rules) -> list[Recogniser]:
         IpAddressRecognizer(),
         MacAddressRecognizer(),
         *recognisers_of(rules.countries),
-        *rules.own.recognisers(),
+        *(OwnRecognizer(kind) for kind in rules.own.kinds),
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from waystation.patterns import proven
 
 SECRET = "SECRET"
+MASK = "\ufffc"
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
 _A_WORD = proven(r"\w[^\n]*\w")
 
@@ -72,3 +73,17 @@ def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
         _A_WORD.search(text, start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end
     )
     return [replace(find, start=piece.start(), end=piece.end()) for piece in pieces if piece]
+
+
+def masked(piece: str, finds: Sequence[Found]) -> str:
+    """The piece with its finds blotted out at the same length, and looking like placeholders from outside.
+
+    The finds are in order, and none touches another's characters.
+    """
+    parts: list[str] = []
+    position = 0
+    for find in finds:
+        length = find.end - find.start
+        parts += (piece[position : find.start], f"<{MASK * (length - 2)}>" if length > 2 else MASK * length)
+        position = find.end
+    return "".join((*parts, piece[position:]))

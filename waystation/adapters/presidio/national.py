@@ -83,7 +83,6 @@ _FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 """Left out: forms that a phone, order or version number has too often (NHS, NPI, MBI), and what is no person's id."""
 
 COUNTRIES = frozenset(_FORMS) | {"us"}
-DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 
 
 _LEAST_SCORE = 0.5

@@ -6,7 +6,7 @@ skip the pattern and let the text pass.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,7 +25,6 @@ from pydantic import (
     model_validator,
 )
 
-from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
 from waystation.domain.errors import BadInput, TextNotRedacted
 from waystation.patterns import Linear, proven
 
@@ -38,7 +37,6 @@ _BRACES_OF_REGEX = proven(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
 _SPACES_OF_REGEX = frozenset("\v\x1c\x1d\x1e\x1f")
 CLEAR_SCORE = 0.4
 """A pattern under this counts only behind one of the context words."""
-
 _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -128,10 +126,6 @@ class OwnRules:
         """Types that its recognisers find."""
         return frozenset(kind.supported_entity for kind in self.kinds)
 
-    def recognisers(self) -> list[FormatRecognizer]:
-        """Its recognisers."""
-        return [OwnRecognizer(kind) for kind in self.kinds]
-
     def allow(self, value: str) -> bool:
         """Whether this find stays in the text. Raises TextNotRedacted for a pattern that takes too long."""
         return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
@@ -179,39 +173,6 @@ def _means_the_same(text: str) -> bool:
     return text.isascii() and _SPACES_OF_REGEX.isdisjoint(text)
 
 
-class OwnRecognizer(FormatRecognizer):
-    """Finds what one recogniser of the file describes."""
-
-    TYPES = ()
-
-    def __init__(self, kind: OwnKind) -> None:
-        super().__init__(types=(kind.supported_entity,))
-        self._kind = kind
-        self._label = label_before(kind.context) if kind.context else None
-        listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
-        written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
-        self._patterns = [(OwnRegex(pattern), score) for pattern, score in (*written, *listed)]
-
-    def hits(self, text: str) -> Iterator[Hit]:
-        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
-        for pattern, score in self._patterns:
-            for start, end in self._spans(pattern, text):
-                if score >= CLEAR_SCORE or self._is_labelled(text, start):
-                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
-
-    def _spans(self, pattern: "OwnRegex", text: str) -> list[tuple[int, int]]:
-        try:
-            return pattern.spans(text)
-        except TimeoutError:
-            raise TextNotRedacted(
-                f"the recogniser {self._kind.name!r} of your own took over {SECONDS_PER_CHUNK:g} s for one stretch of "
-                "text: simplify its pattern, where repetitions stand inside repetitions"
-            ) from None
-
-    def _is_labelled(self, text: str, start: int) -> bool:
-        return self._label is not None and self._label.search(text, max(0, start - LABEL_REACH), start) is not None
-
-
 def read_own_rules(path: Path) -> OwnRules:
     """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
     written = ""
@@ -256,11 +217,6 @@ def _child(node: yaml.Node | None, step: int | str) -> yaml.Node | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(step, int):
         return node.value[step]
     return None
-
-
-def _any_of(words: Sequence[str]) -> str:
-    alternatives = "|".join(regex.escape(word) for word in sorted(words, key=len, reverse=True))
-    return rf"(?<!\w)(?:{alternatives})(?!\w)"
 
 
 def _fits(pattern: str, value: str) -> bool:

@@ -1,34 +1,35 @@
-"""The redactor: text to Presidio chunk by chunk off the event loop, and what is private replaced by placeholders."""
+"""The redactor: what is private in a text is searched off the event loop, and replaced by placeholders here.
+
+Whoever searches gives places in the text alone; the key of the placeholders never leaves this process.
+"""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 from waystation.adapters.presidio.cache import RedactionCache
 from waystation.adapters.presidio.children import Children
-from waystation.adapters.presidio.chunks import chunk_spans
-from waystation.adapters.presidio.computing import LOADING_SECONDS, Lane, TimeLimit
-from waystation.adapters.presidio.folding import views_of
-from waystation.adapters.presidio.found import Found, without_overlaps
+from waystation.adapters.presidio.computing import Lane, TimeLimit
+from waystation.adapters.presidio.found import Found, masked, without_overlaps
+from waystation.adapters.presidio.local_search import LocalSearch
 from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.search import MOST_ROUNDS, Chunk, Finds, PresidioSearch, SearchedText, all_of, masked
+from waystation.adapters.presidio.stretches import Searched, Searcher, Stretch
 from waystation.domain.errors import RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import Place, Policy, Treatment, treatment
+from waystation.domain.privacy import Place, Treatment, treatment
 from waystation.domain.redaction import Redacted, Span, with_placeholders
 
 REDACTION_SECONDS = 60.0
-_BATCH_CHUNKS = 20
-_LONG_CHUNKS = 3
-"""From so many on a text is sent to child processes."""
+MOST_READINGS = 3
+"""Of a text that can be read in several ways."""
 _CACHED_CHARACTERS = 20_000_000
 
 
 class PresidioRedactor:
     """Implements the port `Redactor`. `key` (32 bytes) is what placeholders derive from.
 
-    `seconds`: what a text may take, plus a second for every 2,000 characters. `processes`: with two or more, texts of
-    several chunks are searched by so many child processes.
+    `seconds`: what a text may take, plus a second for every 2,000 characters. `processes`: so many child processes
+    search; with 0 it is done in this process, where what hangs in an engine cannot be ended.
     """
 
     def __init__(
@@ -37,18 +38,19 @@ class PresidioRedactor:
         self._key = key
         self._rules = rules or Rules()
         self._seconds = seconds
-        self._search = PresidioSearch(self._rules)
-        self._lane = Lane()
-        self._children = Children(self._rules, processes) if processes > 1 else None
+        self._searcher: Searcher = Children(self._rules, processes) if processes else LocalSearch(self._rules)
         self._at_once = max(1, processes)
+        self._lane = Lane()
         self._cache = RedactionCache(_CACHED_CHARACTERS)
+
+    @property
+    def processes(self) -> frozenset[int]:
+        """Ids of the child processes that run."""
+        return self._searcher.pids if isinstance(self._searcher, Children) else frozenset()
 
     async def warm_up(self) -> None:
         """Load the engines now (a few seconds) instead of with the first text. Raises RedactionFailed."""
-        with_names = self._rules.policy is not Policy.SECRETS_ONLY
-        await self._lane.run(lambda: self._search.load(with_names=with_names), TimeLimit(LOADING_SECONDS))
-        if self._children is not None:
-            await self._children.load()
+        await self._searcher.load()
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """One result for each text, in order. What this returned before comes back unchanged.
@@ -60,8 +62,6 @@ class PresidioRedactor:
         wanted = treatment(place, self._rules.policy)
         if wanted in {Treatment.ORIGINAL, Treatment.NO_TEXT}:
             raise RedactionFailed(f"no redacted text goes to this place: {place}")
-        if self._children is None:
-            return tuple([await self._redact_one(text, wanted, tenant) for text in texts])
         turns = asyncio.Semaphore(self._at_once)
 
         async def in_turn(text: str) -> Redacted:
@@ -73,8 +73,7 @@ class PresidioRedactor:
     def close(self) -> None:
         """Begin nothing more, and end the child processes."""
         self._lane.close()
-        if self._children is not None:
-            self._children.close()
+        self._searcher.close()
 
     async def _redact_one(self, text: str, wanted: Treatment, tenant: str) -> Redacted:
         known = self._cache.get(text, wanted, tenant)
@@ -82,47 +81,44 @@ class PresidioRedactor:
             return known
         limit = TimeLimit.of(text, self._seconds)
         found = await self._found(text, wanted, limit)
-        result = await self._lane.run(lambda: self._replace(text, found.finds, tenant), limit)
-        result = result.model_copy(update={"languages_without_names": tuple(sorted(found.not_sought))})
+        finds = [find for one in found for find in one.found]
+        result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
+        languages = frozenset[str]().union(*(one.not_sought for one in found))
+        result = result.model_copy(update={"languages_without_names": tuple(sorted(languages))})
         self._cache.put(text, wanted, tenant, result)
         return result
 
-    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Finds:
+    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[Searched]:
         """What is to be replaced, in places of the text, however it is read."""
-        found, rest = Finds([], frozenset()), text
-        for _ in range(MOST_ROUNDS):
-            fresh, ways = await self._found_in_views(rest, wanted, limit)
-            found = found.and_also(fresh)
-            if ways == 1 or not fresh.finds:
+        found, rest = list[Searched](), text
+        for _ in range(MOST_READINGS):
+            fresh = await self._found_in_views(rest, wanted, limit)
+            found += fresh
+            finds = [find for one in fresh for find in one.found]
+            if fresh[0].views == 1 or not finds:
                 return found
             # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
-            rest = await self._lane.run(partial(_masked, rest, fresh.finds), limit)
-        raise TextNotRedacted(f"each of {MOST_ROUNDS} readings found more than the one before: it was made for that")
+            rest = await self._lane.run(partial(_masked, rest, finds), limit)
+        raise TextNotRedacted(f"each of {MOST_READINGS} readings found more than the one before: it was made for that")
 
-    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> tuple[Finds, int]:
-        """What is found in every way to read the text, and how many there are."""
-        views = await self._lane.run(lambda: list(views_of(text)), limit)
-        found = Finds([], frozenset())
-        for view in views:
-            found = found.and_also((await self._found_in(view.text, wanted, limit)).seen_in(view))
-        return found, len(views)
+    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[Searched]:
+        """What is found in every way to read the text."""
+        begin = Stretch.of(text, wanted)
+        found = [one async for one in self._found_in(text, begin, limit)]
+        for view in range(1, found[0].views):
+            more = begin.model_copy(update={"view": view})
+            found += [one async for one in self._found_in(text, more, limit)]
+        return found
 
-    async def _found_in(self, text: str, wanted: Treatment, limit: TimeLimit) -> Finds:
-        whole, chunks = await self._lane.run(lambda: (self._search.whole(text, wanted), list(chunk_spans(text))), limit)
-        if self._children is not None and len(chunks) >= _LONG_CHUNKS:
-            return whole.and_also(await self._children.search(text, chunks, wanted, limit))
-        return whole.and_also(await self._found_here(text, chunks, wanted, limit))
-
-    async def _found_here(self, text: str, chunks: Sequence[Chunk], wanted: Treatment, limit: TimeLimit) -> Finds:
-        """In batches, so that a long text lets shorter ones in between."""
-        searched = await self._lane.run(lambda: SearchedText(text), limit)
-        found = [
-            await self._lane.run(
-                partial(self._search.finds, searched, chunks[first : first + _BATCH_CHUNKS], wanted), limit
-            )
-            for first in range(0, len(chunks), _BATCH_CHUNKS)
-        ]
-        return all_of(found)
+    async def _found_in(self, text: str, begin: Stretch, limit: TimeLimit) -> AsyncIterator[Searched]:
+        """Stretch by stretch, so that a long text lets shorter ones in between."""
+        first = await self._searcher.search(text, begin, limit)
+        yield first
+        others = begin.others(first.chunks)
+        for start in range(0, len(others), self._at_once):
+            batch = others[start : start + self._at_once]
+            for one in await asyncio.gather(*(self._searcher.search(text, stretch, limit) for stretch in batch)):
+                yield one
 
     def _replace(self, text: str, finds: Iterable[Found], tenant: str) -> Redacted:
         spans = tuple(

