@@ -64,6 +64,10 @@ class AgentSettings(BaseSettings):
         description="Limits in production, by tool and parameter: min, max, one_of or domains. In the config file: "
         "[parameters.web_search] with limit = {max = 3}.",
     )
+    procedures: Path | None = Field(
+        default=None,
+        description="Markdown file, or folder of them, that agents of new tasks follow; --procedures beats it.",
+    )
     tool_servers: Path | None = Field(
         default=None, description="Config file of MCP servers whose tools agents may call (docs/agents.md)."
     )

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.plan_change import PlanVersion
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.sent import Origin
 from waystation.domain.task import Approval, AuditEntry, BudgetProgress, TaskPhase, TaskProgress, TaskRow
 from waystation.domain.value import Value
@@ -23,6 +24,8 @@ class Submitted(Value):
     """None where the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
     warnings: tuple[str, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents follow beside the question and the instructions."""
 
 
 class SeenTelling(Value):
@@ -58,6 +61,8 @@ class TaskView(Value):
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
     tellings: tuple[SeenTelling, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents were told to follow."""
 
 
 class Draft(Value):

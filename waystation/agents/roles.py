@@ -33,7 +33,6 @@ from waystation.agents.tools.write_section import WriteSection
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
-from waystation.domain.procedures import is_procedure
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.transcript import Transcript
 from waystation.ports import (
@@ -86,10 +85,11 @@ class Desk:
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
-        names = [document.name for document in await self.documents.documents(run.task_id)]
-        own = self.toolbox(run.role, tables=any(map(is_table, names)), delegates=True)
-        if any(map(is_procedure, names)):
-            own = replace(own, tools=[*own.tools, ReadSkill(self.documents)])
+        documents = await self.documents.documents(run.task_id)
+        own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
+        given = (await self.tasks.task(run.task_id)).request.procedures
+        if given or any(one.procedure for one in documents):
+            own = replace(own, tools=[*own.tools, ReadSkill(self.tasks, self.documents)])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
             foreign = [ForeignTool(spec, self.servers) for spec in offered.tools if run.role in spec.roles]

@@ -108,7 +108,7 @@ class Client:
         temporal = await self._temporal()
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
-        return await handed_in(self._settings, temporal, row, start_timeout)
+        return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
@@ -117,7 +117,7 @@ class Client:
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._own(task_id), wish)
-        return await handed_in(self._settings, temporal, row)
+        return await handed_in(self._settings, self._store, temporal, row)
 
     async def documents_of_session(self, session: str) -> tuple[SourceDocument, ...]:
         """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
@@ -135,7 +135,8 @@ class Client:
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
-        view = await self._view(await self._own(task_id))
+        row = await self._own(task_id)
+        view = (await self._view(row)).model_copy(update={"procedures": row.request.procedures})
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.

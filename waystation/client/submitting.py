@@ -8,6 +8,7 @@ from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.earlier import EarlierTasks
+from waystation.agents.procedures import given_procedures
 from waystation.domain.errors import BadInput
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
@@ -49,7 +50,7 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
 
 
 async def handed_in(
-    settings: Settings, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
     request, task_id = row.request, row.ref.task_id
@@ -61,4 +62,5 @@ async def handed_in(
         run_id=await temporal.run_id(task_id),
         ui_url=temporal.link(task_id),
         warnings=(*adjustments(request, settings), *warnings_about(row.terms)),
+        procedures=await given_procedures(row, store),
     )

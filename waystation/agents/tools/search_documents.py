@@ -5,6 +5,7 @@ import sys
 from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
+from waystation.domain.foreign_text import one_line
 from waystation.domain.projection import FIRST, urgent
 from waystation.ports import DocumentSearch
 
@@ -41,6 +42,6 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         hits = await self._search.search(at.run.task_id, arguments.query, arguments.limit, among)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
-        blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in hits]
+        blocks = [f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in hits]
         taken, whole = page(blocks, at.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
