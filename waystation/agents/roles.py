@@ -31,6 +31,7 @@ from waystation.agents.tools.take_note import TakeNote
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.foreign_tools import ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
 from waystation.domain.projection import ToolPolicy
@@ -92,10 +93,15 @@ class Desk:
             own = replace(own, tools=[*own.tools, ReadSkill(self.tasks, self.documents)])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
-            foreign = [ForeignTool(spec, self.servers) for spec in offered.tools if run.role in spec.roles]
-            own = replace(own, tools=[*own.tools, *foreign])
+            own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])
         system = estimate_text(prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)
+
+    async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
+        """Those of the role. What a tool was like when the task first had it is what was agreed to."""
+        first = await self.tasks.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
+        compared = [spec.compared(before) for spec, before in zip(offered.tools, first, strict=True)]
+        return [ForeignTool(spec, servers) for spec in compared if run.role in spec.roles]
 
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
