@@ -15,8 +15,8 @@ from mcp.types import Tool, ToolAnnotations
 from pydantic import JsonValue
 
 from tests.adapters.mcp_workshop import Bench, living, opened, workshop
-from tests.agents.office import Office, use
 from tests.agents.conftest import opened as opened_office
+from tests.agents.office import Office, use
 from tests.running import until
 from waystation.adapters.mcp.config import Program, Server
 from waystation.adapters.mcp.offered import offered
