@@ -12,6 +12,7 @@ from waystation.domain.memory import MemoryScope
 from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.parameters import Limits, ParameterLimit
 from waystation.domain.projection import ToolPolicy
+from waystation.domain.web import WebAsks
 from waystation.written import WrittenNames, WrittenNetworks, WrittenTable
 
 SEARCH_HITS = 5
@@ -79,6 +80,11 @@ class AgentSettings(BaseSettings):
         description="Domains whose pages are read without asking a person, each with all below it; * for every domain.",
     )
     web_deny: WrittenNames = Field(default=(), description="Domains whose pages are never read.")
+    web_asks: WebAsks = Field(
+        default="always",
+        description="Which searches of the web ask a person: always, suspicious (what looks like more than key words), "
+        "never.",
+    )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="How requests to the web say who makes them, and how you are reached."
     )

@@ -60,7 +60,7 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
     )
     pages = OwnFetch(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPage(pages, ledgers.texts, domains)
+    fetch = FetchPage(pages, ledgers.texts, domains, settings.web_asks)
     key = settings.anthropic_api_key
     if key is None:  # searches are made by the provider
         return (fetch,)
@@ -73,7 +73,8 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     search = anthropic_search(key, settings.web_search_model, domains, settings.anthropic_base_url)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
-    return WebSearchTool(MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices))
+    metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
+    return WebSearchTool(metered, settings.web_asks)
 
 
 def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:

@@ -39,7 +39,7 @@ class ToolDefinition(Value):
     @property
     def digest(self) -> str:
         """Over all of it, in hex."""
-        return _digest([self.server, self.tool, *self.parts.items()])
+        return _digest([self.server, self.tool, {**self.parts}])
 
     def changed(self, now: "ToolDefinition") -> tuple[str, ...]:
         """What is other now."""

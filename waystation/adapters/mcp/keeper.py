@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import FrameType
 from typing import IO, NoReturn
 
 CHUNK = 65_536
@@ -123,6 +124,11 @@ def end_all() -> NoReturn:
     os._exit(0)
 
 
+def told_to_end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
+    """By a signal."""
+    end_all()
+
+
 def follow_parent() -> None:
     """In the server, before it is one: end when this program does."""
     if sys.platform == "linux":
@@ -148,7 +154,7 @@ def keep(most: int, left_out: str, command: list[str]) -> None:
     )
     SERVER.append(server.pid)
     for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(one, lambda *_: end_all())
+        signal.signal(one, told_to_end)
     assert server.stdin is not None
     assert server.stdout is not None
     threading.Thread(target=end_when_alone, daemon=True).start()

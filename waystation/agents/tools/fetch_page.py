@@ -7,7 +7,7 @@ from waystation.agents.web_pages import FETCH_PAGE, KeptPage, header, kept, kept
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
-from waystation.domain.web import LONGEST_ADDRESS, Domains, web_address
+from waystation.domain.web import LONGEST_ADDRESS, Domains, WebAsks, carries_text, web_address
 from waystation.ports import DocumentStore, WebPages
 
 LINES_A_PAGE = 200
@@ -33,20 +33,26 @@ class FetchPage(TypedTool[FetchPageInput]):
     urgency = urgent(SOON)
     input_model = FetchPageInput
 
-    def __init__(self, web: WebPages, texts: DocumentStore, domains: Domains) -> None:
-        self._web = web
+    def __init__(self, web: WebPages, texts: DocumentStore, domains: Domains, asks: WebAsks = "always") -> None:
+        """`asks`: with `never` an address of an allowed domain is fetched whatever it looks like."""
+        self._web, self._watchful = web, asks != "never"
         self._texts = texts
         self._domains = domains
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
-        """A page of a domain that is not on the list is fetched only when a person agrees."""
+        """A page of a domain that is not on the list is fetched only when a person agrees; of one that is, where its
+        address looks as if it carried text out.
+        """
         try:
             address = web_address(str(arguments.get("url")))
         except WebRefused:
             return None
         host = address.host
-        if self._domains.admits(host) or self._domains.denies(host):
+        if self._domains.denies(host):
             return None
+        if self._domains.admits(host):
+            asks = self._watchful and carries_text(address)
+            return f"Fetch a page of {host} by an address that may carry text out?\n{address.url}" if asks else None
         # The whole of it: what an address says is sent to whoever has the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
