@@ -58,9 +58,7 @@ def submit(
     strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
-    procedures: Annotated[
-        list[Path] | None, typer.Option(help="Markdown file that agents follow, or folder of them; repeatable.")
-    ] = None,
+    procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     as_json: JsonOption = False,
