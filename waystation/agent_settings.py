@@ -12,6 +12,7 @@ from waystation.domain.memory import MemoryScope
 from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.parameters import Limits, ParameterLimit
 from waystation.domain.projection import ToolPolicy
+from waystation.domain.web import WebAsks
 from waystation.written import WrittenNames, WrittenNetworks, WrittenTable
 
 SEARCH_HITS = 5
@@ -64,6 +65,10 @@ class AgentSettings(BaseSettings):
         description="Limits in production, by tool and parameter: min, max, one_of or domains. In the config file: "
         "[parameters.web_search] with limit = {max = 3}.",
     )
+    procedures: Path | None = Field(
+        default=None,
+        description="Markdown file, or folder of them, that agents of new tasks follow; --procedures beats it.",
+    )
     tool_servers: Path | None = Field(
         default=None, description="Config file of MCP servers whose tools agents may call (docs/agents.md)."
     )
@@ -75,6 +80,11 @@ class AgentSettings(BaseSettings):
         description="Domains whose pages are read without asking a person, each with all below it; * for every domain.",
     )
     web_deny: WrittenNames = Field(default=(), description="Domains whose pages are never read.")
+    web_asks: WebAsks = Field(
+        default="always",
+        description="Which searches of the web ask a person: always, suspicious (what looks like more than key words), "
+        "never.",
+    )
     web_user_agent: str | None = Field(
         default=None, min_length=1, description="How requests to the web say who makes them, and how you are reached."
     )

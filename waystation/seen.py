@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from waystation.domain.amount import Amount
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.plan_change import PlanVersion
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.sent import Origin
 from waystation.domain.step_progress import Doing
 from waystation.domain.task import Approval, AuditEntry, BudgetProgress, Resolution, TaskPhase, TaskProgress, TaskRow
@@ -24,6 +25,8 @@ class Submitted(Value):
     """None where the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
     warnings: tuple[str, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents follow beside the question and the instructions."""
 
 
 class SeenTelling(Value):
@@ -63,6 +66,8 @@ class TaskView(Value):
     tellings: tuple[SeenTelling, ...] = ()
     resolutions: tuple[Resolution, ...] = ()
     """What its tools were given of the vault, by placeholder. Only where it was asked for."""
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents were told to follow."""
 
 
 class Draft(Value):

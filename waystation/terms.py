@@ -65,6 +65,7 @@ def task_terms(
         revisions=settings.revisions,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
+        procedures_among_documents=False,
     )
 
 

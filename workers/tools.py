@@ -54,7 +54,7 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
     from waystation.adapters.documents.bytes_reader import BytesReader  # noqa: PLC0415
     from waystation.adapters.web.fetch import FetchTerms, OwnFetch  # noqa: PLC0415
 
-    domains = Domains(allow=settings.web_allow, deny=settings.web_deny)
+    domains = Domains(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
     reader = BytesReader()
     stack.push_async_callback(reader.aclose)
     terms = FetchTerms(
@@ -78,7 +78,7 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
-    return WebSearchTool(metered, ledgers.redacted.redactor)
+    return WebSearchTool(metered, ledgers.redacted.redactor, settings.web_asks)
 
 
 def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:

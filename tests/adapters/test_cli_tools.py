@@ -9,7 +9,7 @@ from waystation.cli.main import run
 
 def file(folder: Path) -> str:
     path = folder / "mcp.json"
-    servers = {"shop": workshop(allow=["echo", "keep", "put"]), "gone": {"command": "no-such-program"}}
+    servers = {"shop": workshop(allow=["echo", "keep", "put"], ask="writes"), "gone": {"command": "no-such-program"}}
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return str(path)
 

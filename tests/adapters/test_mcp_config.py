@@ -27,7 +27,7 @@ def test_a_file_of_another_client_is_read_as_it_is(tmp_path: Path) -> None:
         command="uvx", arguments=("mcp-server-git",), environment={"LEVEL": "2"}, folder=Path("/srv")
     )
     assert web.place == Address(url="https://example.org/mcp", headers={"X-Team": "blue"})
-    assert (git.allow, git.ask, git.timeout_s, git.roles) == (("*",), "writes", 60, ("research",))
+    assert (git.allow, git.ask, git.timeout_s, git.roles) == (("*",), "all", 60, ("research",))
 
 
 def test_what_is_ours_stands_beside_it(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ asyncio.run(work())
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncGenerator[Bench]:
-    async with aclosing(opened(tmp_path, shop=workshop(timeout=20))) as servers:
+    async with aclosing(opened(tmp_path, shop=workshop(timeout=20, ask="writes"))) as servers:
         yield Bench(servers)
 
 
@@ -63,7 +63,7 @@ async def test_a_server_says_what_it_has_and_does_what_it_is_asked(bench: Bench)
 
 async def test_tools_that_do_not_say_that_they_only_read_ask(bench: Bench) -> None:
     asking = {spec.tool for spec in (await bench.servers.tools()).tools if spec.asks}
-    assert asking == {"keep", "put", "crash", "child"}
+    assert asking == {"keep", "put", "crash", "child", "daemon"}
     assert [(await bench.spec(tool)).idempotent for tool in ("put", "keep")] == [True, False]
 
 
@@ -128,7 +128,7 @@ async def test_a_server_sees_nothing_of_the_workers_environment(
         _, folder, *variables = (await Bench(servers).call("seen")).text.split(" ")
     names = {variable.partition("=")[0] for variable in variables}
     assert "MINE=yes" in variables
-    assert names <= {"MINE", "PATH", "HOME", "LANG", "LC_CTYPE", "LOGNAME", "SHELL", "TERM", "USER"}
+    assert names <= {"MINE", "PATH", "HOME", "LANG", "LC_CTYPE"}  # Python itself sets the last
     assert folder == str(tmp_path)
 
 
@@ -186,7 +186,7 @@ async def test_the_reference_servers_work_by_the_config_file(tmp_path: Path) -> 
     async with aclosing(opened(tmp_path, time={"command": str(program), "args": ["--local-timezone", "UTC"]})) as one:
         bench = Bench(one)
         assert [spec.name for spec in (await one.tools()).tools] == ["time__get_current_time", "time__convert_time"]
-        assert not (await bench.spec("get_current_time")).asks
+        assert (await bench.spec("get_current_time")).asks
         result = await bench.call("convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo")
         refused = await bench.call("get_current_time", timezone="Moon/Sea")
     assert "T21:00:00+09:00" in result.text

@@ -71,6 +71,22 @@ def child(into: str) -> str:
     return "started"
 
 
+@server.tool()
+def daemon(into: str) -> str:
+    """Start a program in a session of its own whose parent has ended, as daemons do, and write its id into a file."""
+    detached = (
+        "import os, sys, time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    nowhere = subprocess.DEVNULL
+    subprocess.run([sys.executable, "-c", detached, into], stdin=nowhere, stdout=nowhere, stderr=nowhere, check=True)
+    return "started"
+
+
 @server.tool(annotations=READS)
 def freeze(into: str) -> str:
     """Write the ids of this server and of a program that it started into a file, and answer nothing any more."""

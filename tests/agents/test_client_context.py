@@ -16,12 +16,13 @@ from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
 from waystation.domain.layers import Layer
 from waystation.domain.messages import Text, user_text
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.request_layers import demands_of
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
 from waystation.testing import ScriptedModel, scripted_reply
 
-SKILL = SourceDocument(name="skills/research.md", text="# How to do the research\nStart at the end.\n")
+SKILL = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")
 HARBOUR = SourceDocument(name="harbour.md", text=prose(400))
 
 
@@ -50,7 +51,7 @@ async def context_of(office: Office, legs: int = 1) -> AgentContext:
 
 async def worked(office: Office) -> None:
     """A leg with a note, a procedure, a read and a failure."""
-    await office.open_task([HARBOUR, SKILL])
+    await office.open_task([HARBOUR], procedures=[SKILL])
     office.terms = office.terms.model_copy(update={"turn_limit": 1})
     calls = (
         use("take_note", "c1", text="It silted up.", document="harbour.md", first_line=1, last_line=1),

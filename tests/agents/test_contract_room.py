@@ -10,6 +10,7 @@ from waystation.agents.contract_text import HELD, NAMED_DOCUMENTS, Room
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.layers import SHARES, Layer, limit_of
 from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.task import SourceDocument
 from waystation.domain.unattended import Unattended
 from waystation.testing import ListMemory, ScriptedModel
@@ -17,8 +18,8 @@ from waystation.testing import ListMemory, ScriptedModel
 ROOMY, FIXED = 200_000, 2_500
 TAGS = 50
 """Tokens of those around lists, which are not counted for any part."""
-REVIEW = SourceDocument(name="skills/research.md", text="# How to do the research\nStart at the end.\n")
-COOK = SourceDocument(name="skills/cook.md", text="---\nname: cook\ndescription: Baking bread at home\n---\nKnead.\n")
+REVIEW = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")
+COOK = GivenProcedure(name="cook.md", text="---\nname: cook\ndescription: Baking bread at home\n---\nKnead.\n")
 BROKEN = SourceDocument(name="skills/broken.md", text="---\nname: broken\n")
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 
@@ -34,7 +35,7 @@ def many(count: int) -> list[SourceDocument]:
 
 @pytest.mark.parametrize("window", [4_000, 6_000, 8_000, 16_000])
 async def test_a_contract_leaves_the_conversation_its_room(bare_office: Office, window: int) -> None:
-    await bare_office.open_task([*many(300), REVIEW, COOK])
+    await bare_office.open_task(many(300), procedures=[REVIEW, COOK])
     held = sum(SHARES[layer] for layer in HELD)
     others = 100 - SHARES[Layer.SYSTEM]  # prompt and tools are over their share, so the rest is shared by the others
     room = (limit_of(window) - FIXED) * (others - held) // others
@@ -51,14 +52,14 @@ async def test_names_of_documents_give_way_from_the_last_on(bare_office: Office)
 
 
 async def test_what_all_agents_of_a_task_share_comes_first(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE, REVIEW], accept=["Brief"])
+    await bare_office.open_task([EVIDENCE], procedures=[REVIEW], accept=["Brief"])
     text = await contract(bare_office)
     order = ["<question>", "<accept>", "<output>", "<documents", "<procedures", "<step", "</task>", "<procedure name"]
     assert sorted(order, key=text.index) == order
 
 
 async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE, REVIEW, COOK])
+    await bare_office.open_task([EVIDENCE], procedures=[REVIEW, COOK])
     text = await contract(bare_office)
     assert "- research: How to do the research" in text
     assert "- cook: Baking bread at home" in text
@@ -68,6 +69,7 @@ async def test_procedures_are_listed_and_a_relevant_one_is_shown_whole(bare_offi
 
 
 async def test_a_procedure_that_cannot_be_used_is_said(bare_office: Office) -> None:
+    bare_office.procedures_among_documents = True  # what is handed in apart is checked before
     await bare_office.open_task([EVIDENCE, BROKEN])
     notices: list[str] = []
     assert "- skills/broken.md cannot be used: its front matter has no end" in await contract(
@@ -77,8 +79,8 @@ async def test_a_procedure_that_cannot_be_used_is_said(bare_office: Office) -> N
 
 
 async def test_in_a_small_window_a_procedure_is_only_named(bare_office: Office) -> None:
-    long = SourceDocument(name="skills/research.md", text="# How to do the research\n" + "Start at the end. " * 200)
-    await bare_office.open_task([EVIDENCE, long])
+    long = GivenProcedure(name="research.md", text="# How to do the research\n" + "Start at the end. " * 200)
+    await bare_office.open_task([EVIDENCE], procedures=[long])
     text = await contract(bare_office, 6_000)
     assert "- research: How to do the research" in text
     assert "Start at the end." not in text
@@ -96,16 +98,16 @@ async def test_without_a_deadline_nothing_is_said_of_one(bare_office: Office) ->
 
 
 async def test_agents_read_procedures_by_their_tool_alone(bare_office: Office) -> None:
-    await bare_office.open_task([EVIDENCE, REVIEW])
+    await bare_office.open_task([EVIDENCE], procedures=[REVIEW])
     agent = ScriptedModel([])
     run, terms = bare_office.run_ref(), bare_office.terms
     toolbox = await bare_office.desk.toolbox_of(run, terms, await bare_office.transcript())
     assert agent.calls == 0
     read = await toolbox.run(use("read_skill", name="research"), await bare_office.site())
     assert read.content == '<procedure name="research">\n# How to do the research\nStart at the end.\n</procedure>'
-    refused = await toolbox.run(use("read_document", name="skills/research.md"), await bare_office.site())
+    refused = await toolbox.run(use("read_document", name="research.md"), await bare_office.site())
     assert refused.is_error
-    assert "is a procedure, and no evidence" in refused.content
+    assert "There is no document 'research.md'" in refused.content
     unknown = await toolbox.run(use("read_skill", name="cook"), await bare_office.site())
     assert unknown.content == "There is no procedure 'cook'. There are: research."
     assert "No passage matches" in await bare_office.call(use("search_documents", query="start end"))

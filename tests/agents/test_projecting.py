@@ -11,13 +11,14 @@ from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
 from waystation.domain.delegation import DelegationTerms, HandedBack
 from waystation.domain.leg import Finished, LegRequest
 from waystation.domain.parameters import ParameterLimit
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.projection import SOON, ToolPolicy, urgent
 from waystation.domain.task import SourceDocument
 from waystation.testing import ScriptedModel, scripted_reply
 
 SUBMIT = use("submit_findings", "c9", findings=[], open_questions=["Why?"])
-SKILL = SourceDocument(
-    name="skills/crossing.md", text="---\nname: crossing\ndescription: How bars are crossed.\n---\nAt slack.\n"
+SKILL = GivenProcedure(
+    name="crossing.md", text="---\nname: crossing\ndescription: How bars are crossed.\n---\nAt slack.\n"
 )
 TABLE = SourceDocument(name="q3.csv", text="town,net\nUlm,3\n")
 
@@ -75,7 +76,7 @@ async def test_tables_among_the_documents_make_their_tool_urgent(bare_office: Of
 
 
 async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_office: Office) -> None:
-    await bare_office.open_task([*DOCUMENTS, TABLE, SKILL])
+    await bare_office.open_task([*DOCUMENTS, TABLE], procedures=[SKILL])
     desk = replace(bare_office.desk, tables=bare_office.tables, web=(LongWinded(),))
     terms = bare_office.terms.model_copy(update={"delegation": DelegationTerms()})
     toolbox = await desk.toolbox_of(bare_office.run_ref("research-1"), terms, await bare_office.transcript())

@@ -24,13 +24,13 @@ from waystation.adapters.temporal.run_file import ProcessMark, read_run_file
 from waystation.domain.foreign_tools import ForeignName, model_names
 
 TIME_SERVER = "mcp_server_time"
-TIME: JsonValue = {"command": sys.executable, "args": ["-m", TIME_SERVER, "--local-timezone", "UTC"]}
+TIME: JsonValue = {"command": sys.executable, "args": ["-m", TIME_SERVER, "--local-timezone", "UTC"], "ask": "writes"}
 SERVERS: dict[str, JsonValue] = {
     "time": TIME,
     "shop": workshop(allow=["child", "fail", "huge", "inject", "keep"], ask=["keep"]),
-    "slow": workshop(allow=["freeze"], timeout=3),
-    "stall.one": workshop(allow=["echo"]),
-    "stall_one": workshop(allow=["echo"]),
+    "slow": workshop(allow=["freeze"], timeout=3, ask="writes"),
+    "stall.one": workshop(allow=["echo"], ask="writes"),
+    "stall_one": workshop(allow=["echo"], ask="writes"),
     "gone": {"command": "no-such-program"},
 }
 ALIKE = model_names([ForeignName(server, "echo") for server in ("stall.one", "stall_one")], taken=())

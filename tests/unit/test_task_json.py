@@ -140,6 +140,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "passages_waiting": 0,
             "passages_refused": [],
             "characters_not_remembered": 0,
+            "procedures": [],
         }
     )
 

@@ -12,6 +12,7 @@ from waystation.agents.recollection import Recollection
 from waystation.domain.delegation import parent_of
 from waystation.domain.errors import MemoryUnavailable, StoreError
 from waystation.domain.excerpts import Excerpt
+from waystation.domain.foreign_text import attribute, one_line, without_tags
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.messages import Message, user_text
@@ -44,11 +45,11 @@ class ContractWriter:
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
         """
         goal, *assigned = await self._assigned(run)
-        procedures = await procedures_of(self.documents, run.task_id)
+        row = await self.tasks.task(run.task_id)
+        procedures = await procedures_of(row, self.documents)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
             notices.append(f"{counted(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
         names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
-        row = await self.tasks.task(run.task_id)
         parts = ContractParts(
             request=row.request,
             earlier=await EarlierTasks(self.tasks, self.documents).named(row, room.window),
@@ -79,7 +80,7 @@ class ContractWriter:
     async def _of_subagent(self, run: RunRef, parent: str) -> Sequence[str]:
         """The goal, what its parent asked for, and what that gave it to know."""
         asked = assignment(await self.transcripts.load(f"{run.task_id}/{parent}"), run.step_id)
-        known = f'<context from="{parent}">\n{asked.context}\n</context>' if asked.context else ""
+        known = f'<context from="{parent}">\n{without_tags(asked.context)}\n</context>' if asked.context else ""
         to_whom = f"<result>\nWhat you hand in goes to the agent {parent}, which asked for it.\n</result>"
         return asked.goal, _step_part(run.step_id, run.role, asked.title, asked.goal), known, to_whom
 
@@ -88,7 +89,7 @@ class ContractWriter:
         for need in (plan.step(step_id) for step_id in step.needs):
             deliverable = await self.work.deliverable(f"{run.task_id}/{need.id}")
             count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, Findings) else ""
-            lines.append(f"- step {need.id} ({need.title}): {count}read with read_findings")
+            lines.append(f"- step {need.id} ({one_line(need.title)}): {count}read with read_findings")
         return "\n".join(["<needs>", *lines, "</needs>"]) if lines else ""
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]) -> Sequence[Excerpt]:
@@ -101,4 +102,5 @@ class ContractWriter:
 
 
 def _step_part(step_id: str, role: str, title: str, goal: str) -> str:
-    return f'<step id="{step_id}" role="{role}" title="{title}">\n{goal}\n</step>'
+    """A plan is a model's words over documents: its goals are followed, and are no other part of the contract."""
+    return f'<step id="{step_id}" role="{role}" title="{attribute(title)}">\n{without_tags(goal)}\n</step>'

@@ -7,6 +7,7 @@ from waystation.agents.procedures import as_procedure, listed
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.documents import REMOVED, Document
 from waystation.domain.excerpts import Excerpt
+from waystation.domain.foreign_text import one_line
 from waystation.domain.layers import Allocation, Layer, Part, allocate, share_of
 from waystation.domain.plan import AgentRole
 from waystation.domain.procedures import LEAST_RELEVANCE, Malformed, Procedure
@@ -149,4 +150,4 @@ def documents_part(named: Sequence[Document], count: int) -> str:
 
 
 def _named(document: Document) -> str:
-    return f"- {document.name} ({REMOVED if document.removed else f'{document.lines} lines'})"
+    return f"- {one_line(document.name)} ({REMOVED if document.removed else f'{document.lines} lines'})"

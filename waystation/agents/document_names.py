@@ -7,6 +7,7 @@ from functools import cached_property
 
 from waystation.agents.restoring import restored
 from waystation.domain.documents import Document, named
+from waystation.domain.foreign_text import one_line
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import PLACEHOLDER, Redacted, with_placeholders
 from waystation.patterns import literals, proven
@@ -33,12 +34,12 @@ class DocumentNames:
 
     def shown_in(self, text: str) -> str:
         """The text with documents called as agents know them."""
-        return self._private.sub(lambda name: self.shown[name[0]], text) if self._private else text
+        return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
 
     @cached_property
     def as_shown(self) -> tuple[Document, ...]:
         """The documents under the names that agents know."""
-        return tuple([_called(self.shown[one.name], one) for one in self.documents])
+        return tuple([_under(self.shown[one.name], one) for one in self.documents])
 
     async def original(self, words: str) -> str:
         """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
@@ -58,10 +59,15 @@ class DocumentNames:
         return replace(self, vault=vault, session=session, resolved=set[str]())
 
     @cached_property
-    def _private(self) -> re.Pattern[str] | None:
+    def _called(self) -> Mapping[str, str]:
+        """What private names are called, by how they were handed in and by how tools write that on one line."""
+        private = {name: one_line(shown) for name, shown in self.shown.items() if name != shown}
+        return {one_line(name): shown for name, shown in private.items()} | private
+
+    @cached_property
+    def _private(self) -> re.Pattern[str]:
         """Longer names first: one may be part of another."""
-        private = sorted((name for name, shown in self.shown.items() if name != shown), key=len, reverse=True)
-        return literals(private) if private else None
+        return literals(sorted(self._called, key=len, reverse=True))
 
 
 async def document_names(
@@ -105,7 +111,7 @@ class NamingRedactor:
         return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
 
 
-def _called(name: str, document: Document) -> Document:
+def _under(name: str, document: Document) -> Document:
     return document if document.name == name else document.model_copy(update={"name": name})
 
 

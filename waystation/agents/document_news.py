@@ -12,9 +12,9 @@ from waystation.agents.attempt import Attempt
 from waystation.agents.document_names import document_names
 from waystation.domain.document_changes import DocumentChange, changed_lines, in_all
 from waystation.domain.documents import Document
+from waystation.domain.foreign_text import one_line
 from waystation.domain.messages import Message, platform_text
 from waystation.domain.privacy import Place
-from waystation.domain.procedures import is_procedure
 from waystation.domain.redaction import redaction_notes
 from waystation.ports import DocumentStore
 
@@ -51,15 +51,16 @@ async def hear_of_documents(attempt: Attempt) -> None:
 
 
 async def _line(change: DocumentChange, shown: Document, texts: DocumentStore) -> str:
-    what = "procedure " if is_procedure(change.name) else ""
+    name = one_line(shown.name)
+    what = "procedure " if shown.procedure else ""
     match change.kind:
         case "added":
-            return f"- added: {what}{shown.name} ({shown.lines} lines)"
+            return f"- added: {what}{name} ({shown.lines} lines)"
         case "removed":
-            return f"- removed: {what}{shown.name}"
+            return f"- removed: {what}{name}"
         case "changed":
             before, after = [(await texts.get_text(blob)).splitlines() for blob in (change.before, change.after)]
-            return f"- changed: {what}{shown.name} ({_places(before, after)}; {shown.lines} lines now)"
+            return f"- changed: {what}{name} ({_places(before, after)}; {shown.lines} lines now)"
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import TextMissing
+from waystation.domain.foreign_text import one_line
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.task import TaskRef, TaskRow
@@ -77,4 +78,4 @@ def _is_earlier(row: TaskRow, own: TaskRef, submitted_at: datetime) -> bool:
 
 def _line(row: TaskRow) -> str:
     phase = row.progress.phase if row.progress is not None else ""
-    return f"- {row.ref.task_id} ({row.submitted_at:%Y-%m-%d}, {phase}): {row.title}"
+    return f"- {row.ref.task_id} ({row.submitted_at:%Y-%m-%d}, {phase}): {one_line(row.title)}"

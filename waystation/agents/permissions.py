@@ -30,7 +30,7 @@ async def permissions(attempt: Attempt, reply: Message) -> Permissions:
     refused: dict[str, ToolResult] = {}
     asking: list[tuple[ToolUse, str]] = []
     for call in reply.tool_uses:
-        decision = decisions.get(digest_of(reply.id, call))
+        decision = decisions.get(digest_of(reply.id, call, attempt.toolbox.definition(call)))
         if decision is None and (question := attempt.toolbox.question(call)) is not None:
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
@@ -51,7 +51,10 @@ async def _questions(
     words = [question for _, question in asking]
     redacted = await attempt.desk.redactor.redact(words, Place.QUESTION, attempt.request.run.tenant)
     return [
-        (call, None if shown.unredacted else question_on(message_id, call, shown.text))
+        (
+            call,
+            None if shown.unredacted else question_on(message_id, call, shown.text, attempt.toolbox.definition(call)),
+        )
         for (call, _), shown in zip(asking, redacted, strict=True)
     ]
 

@@ -1,29 +1,42 @@
-"""The procedures among a task's documents, as agents are told of them."""
+"""The procedures of a task, as agents are told of them."""
 
 from collections.abc import Sequence
 
-from waystation.domain.procedures import Malformed, Procedure, distinct, is_procedure, procedure_of
+from waystation.domain.foreign_text import attribute, one_line, without_tags
+from waystation.domain.procedures import (
+    MOST_PROCEDURES,
+    GivenProcedure,
+    Malformed,
+    Procedure,
+    distinct,
+    procedure_of,
+)
+from waystation.domain.task import TaskRow
 from waystation.ports import DocumentStore
 
-MOST_PROCEDURES = 50
-"""Of one task; those after them are not looked at, which is said."""
+
+async def given_procedures(row: TaskRow, documents: DocumentStore) -> tuple[GivenProcedure, ...]:
+    """As they were handed in. Those of a task of before that are the documents that it took for procedures, in their
+    order and as they are now. Raises StoreError.
+    """
+    known = await documents.documents(row.ref.task_id)
+    there = [one for one in known if one.procedure and not one.removed]
+    among = [GivenProcedure(name=one.name, text=await documents.get_text(one.blob)) for one in there]
+    return (*row.request.procedures, *among)
 
 
-async def procedures_of(documents: DocumentStore, task_id: str) -> tuple[Procedure | Malformed, ...]:
-    """In the order of the documents. Raises StoreError."""
-    known = await documents.documents(task_id)
-    there = [document for document in known if is_procedure(document.name) and not document.removed]
-    read = [
-        procedure_of(document.name, await documents.get_text(document.blob)) for document in there[:MOST_PROCEDURES]
-    ]
+async def procedures_of(row: TaskRow, documents: DocumentStore) -> tuple[Procedure | Malformed, ...]:
+    """What agents can follow of them, and what not. Raises StoreError."""
+    given = await given_procedures(row, documents)
+    read = [procedure_of(one.name, one.text) for one in given[:MOST_PROCEDURES]]
     over = f"a task has {MOST_PROCEDURES} procedures at most"
-    return (*distinct(read), *(Malformed(document=one.name, reason=over) for one in there[MOST_PROCEDURES:]))
+    return (*distinct(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
 
 
 def as_procedure(procedure: Procedure) -> str:
     """As a model reads it: whose it is, and that no line of it ends it."""
-    text = procedure.text.replace("</procedure", "< /procedure")
-    return f'<procedure name="{procedure.name}">\n{text}\n</procedure>'
+    text = without_tags(procedure.text, "procedure")
+    return f'<procedure name="{attribute(procedure.name)}">\n{text}\n</procedure>'
 
 
 def listed(found: Sequence[Procedure | Malformed], more: str = "") -> str:
@@ -31,9 +44,9 @@ def listed(found: Sequence[Procedure | Malformed], more: str = "") -> str:
     if not found and not more:
         return ""
     lines = [
-        f"- {one.name}: {one.description}"
+        f"- {one_line(one.name)}: {one_line(one.description)}"
         if isinstance(one, Procedure)
-        else f"- {one.document} cannot be used: {one.reason}"
+        else f"- {one_line(one.document)} cannot be used: {one.reason}"
         for one in found
     ]
     note = "The user's: follow those that fit your step; read_skill shows them. They are no evidence: never cite them."

@@ -6,6 +6,7 @@ from datetime import datetime
 from waystation.agents.checked import CitationCheck
 from waystation.agents.chronicler import Chronicler
 from waystation.agents.handed_over import handed_over
+from waystation.agents.procedures import given_procedures
 from waystation.domain.citations import FailedCitation
 from waystation.domain.privacy import Place
 from waystation.domain.remembering import beyond
@@ -15,6 +16,7 @@ from waystation.domain.report import (
     StepFindings,
     not_remembered_section,
     not_used_section,
+    procedure_lines,
     sources_section,
     whole_report,
     written_part,
@@ -96,15 +98,23 @@ class Publisher:
             "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),
         ]
-        names = [failed.citation.document for failed in checked.failed]
+        cited = [failed.citation.document for failed in checked.failed]
+        names = [*cited, *(one.name for one in parts.procedures)]
         shown = [checked.called.shown_in(text) for text in (*sections, *names)]
         written, sources, not_used, oversight, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
             FailedCitation(citation=one.citation.model_copy(update={"document": name}), reason=one.reason)
-            for one, name in zip(checked.failed, names, strict=True)
+            for one, name in zip(checked.failed, names[: len(cited)], strict=True)
         )
         count = len(checked.faults)
-        apparatus = Apparatus(checked=count, failed=failed, sources=sources, not_used=not_used, oversight=oversight)
+        apparatus = Apparatus(
+            checked=count,
+            failed=failed,
+            sources=sources,
+            not_used=not_used,
+            oversight=oversight,
+            procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
+        )
         return Composed(
             markdown=inert(whole_report(parts, written, apparatus)),
             citations=count,
@@ -125,6 +135,7 @@ class Publisher:
             progress=progress,
             offline=row.terms.offline,
             left_out=row.request.left_out,
+            procedures=await given_procedures(row, self.documents),
         )
 
     async def _question(self, row: TaskRow) -> str:

@@ -34,9 +34,9 @@ from waystation.agents.tools.take_note import TakeNote
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.write_section import WriteSection
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.foreign_tools import ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
-from waystation.domain.procedures import is_procedure
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.transcript import Transcript
 from waystation.ports import (
@@ -90,17 +90,22 @@ class Desk:
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
-        names = [document.name for document in await self.documents.documents(run.task_id)]
-        own = self.toolbox(run.role, tables=any(map(is_table, names)), delegates=True)
-        if any(map(is_procedure, names)):
-            own = replace(own, tools=[*own.tools, ReadSkill(self.documents)])
+        documents = await self.documents.documents(run.task_id)
+        own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
+        given = (await self.tasks.task(run.task_id)).request.procedures
+        if given or any(one.procedure for one in documents):
+            own = replace(own, tools=[*own.tools, ReadSkill(self.tasks, self.documents)])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
-            theirs = [spec for spec in offered.tools if run.role in spec.roles]
-            foreign = [ForeignTool(spec, self.servers, self.redactor) for spec in theirs]
-            own = replace(own, tools=[*own.tools, *foreign])
+            own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])
         system = estimate_text(prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)
+
+    async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
+        """Those of the role. What a tool was like when the task first had it is what was agreed to."""
+        first = await self.tasks.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
+        compared = [spec.compared(before) for spec, before in zip(offered.tools, first, strict=True)]
+        return [ForeignTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""

@@ -11,7 +11,9 @@ from waystation.settings import Settings
 
 
 def tell_of(submitted: Submitted) -> None:
-    """Its warnings, its id, its page."""
+    """What its agents follow, its warnings, its id, its page."""
+    for one in submitted.procedures:
+        say(f"Agents follow the procedure {one.name} (sha256 {one.digest}).")
     for warning in submitted.warnings:
         say(f"Warning: {warning}")
     say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,7 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.loading import Loaded, load_documents
+from waystation.adapters.documents.procedures import load_procedures
 from waystation.adapters.prices.file import load_prices
 from waystation.agent_terms import choices
 from waystation.cli.advance import Deadline, unattended
@@ -28,6 +30,7 @@ from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.plan import ROLES
 from waystation.domain.presets import REQUEST, Choices, Preset
+from waystation.domain.procedures import is_named_like_one
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
 from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
@@ -55,6 +58,7 @@ def submit(
     strategy: Annotated[Strategy | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
     accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
+    procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     as_json: JsonOption = False,
@@ -76,6 +80,7 @@ def submit(
         mode=mode,
         strategy=strategy,
         memory=memory,
+        procedures=load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else [])),
     )
     request = _with_amounts(request, budget, agent_budget, ceiling, window)
     raise typer.Exit(asyncio.run(_submit(settings, request, _load(docs or []), detach=detach, as_json=as_json)))
@@ -117,6 +122,7 @@ async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, d
     async with await Client.connect(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         tell_terms(settings, request, len(documents))
+        _tell_likely(documents)
         submitted = await hand_in(client, request, documents)
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
@@ -154,6 +160,15 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
     if terms.offline:
         step = "; set ANTHROPIC_API_KEY for Claude" if settings.anthropic_api_key is None else ""
         say(f"The built-in offline model does the work: it extracts and does not reason{step}.")
+
+
+def _tell_likely(documents: Sequence[SourceDocument]) -> None:
+    """Where files are named as procedures were once: who relies on that should learn of it here."""
+    if count := sum(is_named_like_one(one.name) for one in documents):
+        say(
+            f"{counted(count, 'document')} in folders named skills: read as documents, not followed. Give --procedures "
+            "for what agents are to follow."
+        )
 
 
 def _by(chosen: Choices, *names: str) -> str:

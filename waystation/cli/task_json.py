@@ -167,6 +167,13 @@ class ResolutionJson(Value):
     placeholders: tuple[str, ...]
 
 
+class ProcedureJson(Value):
+    """What agents were told to follow."""
+
+    name: str
+    sha256: str
+
+
 class TaskJson(Value):
     """A task. `cost_usd` is null where a model without a known price was used."""
 
@@ -198,6 +205,7 @@ class TaskJson(Value):
     passages_waiting: int
     passages_refused: tuple[str, ...]
     characters_not_remembered: int
+    procedures: tuple[ProcedureJson, ...]
 
 
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
@@ -235,4 +243,5 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         passages_waiting=view.passages_waiting,
         passages_refused=view.passages_refused,
         characters_not_remembered=view.characters_not_remembered,
+        procedures=tuple(ProcedureJson(name=one.name, sha256=one.digest) for one in view.procedures),
     )

@@ -95,6 +95,8 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state))
     new = await new_row(settings, store, request)
+    kept = {"procedures_among_documents": row.terms.procedures_among_documents}
+    new = new.model_copy(update={"terms": new.terms.model_copy(update=kept)})  # its finished steps followed them
     state = forked(ended, ForkedFrom(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
     progress = progress_of(state, new.ref, new.terms, row.title).model_copy(
         update={"phase": TaskPhase.SUBMITTED, "state": await store.put_text(state.model_dump_json())}

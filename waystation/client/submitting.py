@@ -7,6 +7,7 @@ from waystation.adapters.prices.file import load_prices
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.earlier import EarlierTasks
+from waystation.agents.procedures import given_procedures
 from waystation.domain.errors import BadInput
 from waystation.domain.remembering import beyond
 from waystation.domain.session import SessionStart
@@ -67,4 +68,5 @@ async def handed_in(
             *warnings_about(row.terms),
             *([left_out.sentence] if left_out is not None else []),
         ),
+        procedures=await given_procedures(row, store),
     )

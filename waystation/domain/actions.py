@@ -39,16 +39,17 @@ class ActionDecision(Value):
     """Nobody decided until the deadline."""
 
 
-def digest_of(message_id: str, call: ToolUse) -> str:
+def digest_of(message_id: str, call: ToolUse, definition: str = "") -> str:
     """What a decision is bound to: this call in this message of this agent, with these arguments, and no other.
 
-    Models may give two calls one id; no two messages of an agent have one.
+    Models may give two calls one id; no two messages of an agent have one. `definition`: digest of what a tool of
+    others was like when it was asked about; one that has become another is asked about anew.
     """
-    bound = [message_id, call.id, call.name, call.input]
+    bound = [message_id, call.id, call.name, call.input, *([definition] if definition else [])]
     return hashlib.sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
 
 
-def question_on(message_id: str, call: ToolUse, redacted: str) -> ActionQuestion:
+def question_on(message_id: str, call: ToolUse, redacted: str, definition: str = "") -> ActionQuestion:
     """The question as people see it: nothing in it can pass for something else, or push the answer off the screen."""
     words = "".join(one if one.isprintable() or one == "\n" else f"\\u{ord(one):04x}" for one in redacted)
     text = "\n".join(words[:QUESTION_CHARACTERS].split("\n")[:QUESTION_LINES])
@@ -57,5 +58,5 @@ def question_on(message_id: str, call: ToolUse, redacted: str) -> ActionQuestion
         tool=call.name,
         text=text,
         hidden=len(words) - len(text),
-        digest=digest_of(message_id, call),
+        digest=digest_of(message_id, call, definition),
     )

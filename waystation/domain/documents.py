@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from pydantic import Field
+
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -27,6 +29,10 @@ class Document(Value):
     """Content hash of the file that the text was read from, where it was read from one."""
     removed: bool = False
     """It was there once: it keeps its number, and is read no more."""
+    procedure: bool = Field(default=False, exclude=True)
+    """Its task was handed in before procedures were given apart, and follows it: it is no evidence. The store tells it
+    by the task's terms; nobody can say it of a document.
+    """
 
 
 class DocumentHit(Value):

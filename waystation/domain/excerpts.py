@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.foreign_text import attribute, without_tags
 from waystation.domain.memory import Passage, Recalled
 from waystation.patterns import proven
 
@@ -31,8 +32,8 @@ class Excerpt:
     def __str__(self) -> str:
         """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
         ids = " ".join(passage.short_id for passage in self.passages)
-        source = f'{self._source} session="{self.session}"' if self.session else self._source
-        return f'<passage id="{ids}" {source}>\n{self.text.replace("</passage", "< /passage")}\n</passage>'
+        source = f'{self._source} session="{attribute(self.session)}"' if self.session else self._source
+        return f'<passage id="{ids}" {source}>\n{without_tags(self.text)}\n</passage>'
 
     @property
     def _source(self) -> str:

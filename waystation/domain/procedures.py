@@ -1,18 +1,28 @@
-"""Procedures: what a user wants done in which way, as Markdown files in a folder `skills` among the documents.
+"""Procedures: what a user wants done in which way, as Markdown files that are handed in as that and as nothing else.
 
 They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
+What stands among the documents is never one. Tasks of before procedures were handed in apart are the exception: they
+took theirs from folders `skills` among the documents, and go on with them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from pathlib import PurePosixPath
 
+from pydantic import Field
+
 from waystation.domain.documents import Document
-from waystation.domain.value import Value
+from waystation.domain.value import Input, Value
 from waystation.patterns import proven
 
 FOLDER, SUFFIX = "skills", ".md"
+MOST_PROCEDURES = 50
+"""Of one task."""
 MOST_CHARACTERS = 20_000
 """Of one procedure."""
+MOST_TOGETHER = 200_000
+"""Characters of all procedures of a task: they stand in its request."""
+LONGEST_NAME = 200
 DESCRIPTION_CHARACTERS = 300
 LEAST_RELEVANCE = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
@@ -24,11 +34,24 @@ _STEM = 5
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
 
 
+class GivenProcedure(Input):
+    """A procedure as a person hands it in."""
+
+    name: str = Field(min_length=1, max_length=LONGEST_NAME)
+    """Of its file; one line."""
+    text: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the text's UTF-8 bytes, in hex: by which a person sees what agents were told to follow."""
+        return sha256(self.text.encode()).hexdigest()
+
+
 class Procedure(Value):
     """One procedure that can be used."""
 
     document: str
-    """Its document's name."""
+    """Its file's name."""
     name: str
     description: str
     text: str
@@ -48,15 +71,34 @@ class Malformed(Value):
     """Words to follow the name."""
 
 
-def is_procedure(document: str) -> bool:
-    """Whether a document of this name is a procedure: `skills/….md`, in whichever folder that is."""
+def is_named_like_one(document: str) -> bool:
+    """Whether tasks of before procedures were handed in apart took a document of this name for one: `skills/….md`, in
+    whichever folder that is.
+    """
+    if FOLDER not in document:  # of many documents nearly all
+        return False
     path = PurePosixPath(document)
     return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX
 
 
 def evidence(documents: Sequence[Document]) -> tuple[Document, ...]:
     """The documents that may be searched and cited."""
-    return tuple([document for document in documents if not is_procedure(document.name)])
+    return tuple([document for document in documents if not document.procedure])
+
+
+def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
+    """The same. Raises ValueError naming the file and the reason where agents could not follow one as it is."""
+    if len(given) > MOST_PROCEDURES:
+        raise ValueError(f"{len(given)} procedures were given; a task has {MOST_PROCEDURES} at most")
+    for one in given:
+        if not one.name.isprintable():
+            raise ValueError(f"the name of a procedure is one line that can be shown; {one.name!r} is not")
+    for one in distinct(procedure_of(one.name, one.text) for one in given):
+        if isinstance(one, Malformed):
+            raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
+    if (size := sum(len(one.text) for one in given)) > MOST_TOGETHER:
+        raise ValueError(f"the procedures have {size:,} characters together; {MOST_TOGETHER:,} are the most")
+    return given
 
 
 def procedure_of(document: str, text: str) -> Procedure | Malformed:

@@ -7,6 +7,8 @@ from waystation.domain.citations import Citation, FailedCitation
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import cost_text, privacy_text, work_text
 from waystation.domain.documents import LeftOut, place_of
+from waystation.domain.foreign_text import one_line
+from waystation.domain.procedures import GivenProcedure
 from waystation.domain.remembering import Beyond
 from waystation.domain.request_text import answer_text, counted
 from waystation.domain.task import StepProgress, TaskPhase, TaskProgress
@@ -41,6 +43,8 @@ class ReportParts(Value):
     progress: TaskProgress
     offline: bool
     left_out: tuple[LeftOut, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What agents were told to follow."""
 
     @property
     def nothing(self) -> bool:
@@ -58,6 +62,8 @@ class Apparatus(Value):
     not_used: str = ""
     oversight: str = ""
     """Lines of the account: revisions, reviews, and what was not mended."""
+    procedures: str = ""
+    """Lines of the account: what agents were told to follow."""
 
 
 def written_part(parts: ReportParts) -> str:
@@ -85,7 +91,7 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
         written,
         apparatus.sources,
         _citations(apparatus.checked, apparatus.failed),
-        _account(parts.progress, apparatus.oversight),
+        _account(parts.progress, apparatus),
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
@@ -126,6 +132,14 @@ def not_remembered_section(left_out: Beyond | None) -> str:
         f"{left_out.all_characters:,} characters (WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:"
     )
     return "\n".join(["## Not all in memory", "", said, "", *lines])
+
+
+def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
+    """Lines of the account: what agents were told to follow, by name and SHA-256 of the text; empty without any."""
+    return "\n".join(
+        f"- Followed: the procedure {one_line(name)}, sha256 `{digest}`"
+        for name, digest in zip(names, digests, strict=True)
+    )
 
 
 def _range(citation: Citation) -> tuple[int, int]:
@@ -197,7 +211,7 @@ def _citations(checked: int, failed: tuple[FailedCitation, ...]) -> str:
     return "\n".join([head, "", *lines])
 
 
-def _account(progress: TaskProgress, oversight: str) -> str:
+def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     usage = progress.totals.usage
     lines = [
         "## How this report came about",
@@ -219,7 +233,7 @@ def _account(progress: TaskProgress, oversight: str) -> str:
         for step in progress.steps
         if step.state == "partial"
     ]
-    lines += [oversight] if oversight else []
+    lines += filter(None, [apparatus.procedures, apparatus.oversight])
     lines += _compactions(progress)
     over = progress.phase.over
     lines += [f"- {answer_text(approval, over=over)}" for approval in progress.approvals]

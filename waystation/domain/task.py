@@ -21,6 +21,7 @@ from waystation.domain.outlook import Outlook
 from waystation.domain.oversight import PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
+from waystation.domain.procedures import GivenProcedure, checked
 from waystation.domain.role_terms import RoleTerms
 from waystation.domain.telling import Telling
 from waystation.domain.unattended import Unattended
@@ -79,6 +80,8 @@ class TaskRequest(Input):
     left_out: tuple[LeftOut, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
     forked_from: ForkedFrom | None = None
+    procedures: Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)] = ()
+    """What agents are to follow, beside the instructions. Nothing among the documents is."""
 
 
 class SourceDocument(Value):
@@ -142,6 +145,8 @@ class TaskTerms(RoleTerms):
     """How often the plan may be revised after the research."""
     reviews: int = 0
     """How often a review may send the report back."""
+    procedures_among_documents: bool = True
+    """Files in folders `skills` among the documents are procedures: so it was when terms did not say it."""
     offline: bool
     """No LLM: the built-in extractive model does the work, and every report says so."""
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from ipaddress import IPv4Address, IPv6Address
-from urllib.parse import SplitResult, quote, urlsplit
+from typing import Literal
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from pydantic import field_validator
 
@@ -23,6 +24,15 @@ SEARCH_INPUT_TOKENS = 40_000
 and states no bound: this is an estimate on the safe side, and the charge is what it was."""
 SEARCH_OUTPUT_TOKENS = 1_500
 """The longest reply in which pages are named."""
+WebAsks = Literal["always", "suspicious", "never"]
+"""Which searches ask a person: all, those that look as if they carried text out, or none."""
+MOST_WORDS = 12
+"""Of a query that looks like key words."""
+LONGEST_PLAIN_ADDRESS, LONGEST_PLAIN_QUERY = 200, 60
+"""Characters of an address that looks like one that somebody made for people to read, and of what follows its `?`."""
+LONGEST_PLAIN_WORD, LONGEST_MIXED_WORD, LONGEST_NUMBER = 24, 10, 5
+"""Characters of a word, of one that has letters and digits, and of one that is digits alone: longer ones may be keys,
+numbers of somebody's, or text that was encoded."""
 EVERYTHING = "*"
 """In a list of domains: all of them."""
 
@@ -33,6 +43,7 @@ _HOST = proven(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[
 _NUMBER = proven(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
 _HEADING = proven(r"^#+ +")
+_WORDS = proven(r"[^\W_]++")
 
 
 class WebAddress(Value):
@@ -94,6 +105,8 @@ class Domains(Value):
     """These are read without asking. For any other a person is asked."""
     deny: tuple[str, ...] = ()
     """These are never read, whatever else is said."""
+    asks: WebAsks = "always"
+    """With `never` an address of an allowed domain is fetched whatever it looks like."""
 
     @field_validator("allow", "deny")
     @classmethod
@@ -119,6 +132,29 @@ def _entry(written: str) -> str:
 
 def _listed(host: str, entries: tuple[str, ...]) -> bool:
     return any(entry in {EVERYTHING, host} or host.endswith(f".{entry}") for entry in entries)
+
+
+def looks_private(query: str) -> bool:
+    """Whether the words of a search look as if they carried text out: more than key words, or something that is no
+    word. It is a guess; who has to be sure lets all searches ask.
+    """
+    words = _WORDS.findall(query)
+    return len(words) > MOST_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
+
+
+def carries_text(address: WebAddress) -> bool:
+    """Whether an address looks as if it carried text to whoever has the domain. It is a guess as above."""
+    written = unquote(address.url)
+    if len(address.url) > LONGEST_PLAIN_ADDRESS or len(address.url.partition("?")[2]) > LONGEST_PLAIN_QUERY:
+        return True
+    return not written.isprintable() or "@" in written or any(map(_no_word, _WORDS.findall(written)))
+
+
+def _no_word(word: str) -> bool:
+    if word.isdigit():
+        return len(word) > LONGEST_NUMBER
+    mixed = any(map(str.isdigit, word))
+    return len(word) > (LONGEST_MIXED_WORD if mixed else LONGEST_PLAIN_WORD)
 
 
 def same_site(host: str, other: str) -> bool:

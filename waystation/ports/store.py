@@ -7,6 +7,7 @@ from typing import Protocol
 from waystation.domain.budget import RunTotals
 from waystation.domain.document_changes import DocumentSet, DocumentsUpdate, KeptUpdate
 from waystation.domain.documents import Document
+from waystation.domain.foreign_tools import ToolDefinition
 from waystation.domain.fork import Reused
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
@@ -292,6 +293,13 @@ class TaskStore(Protocol):
 
     async def tellings(self, task_id: str) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
+        ...
+
+    async def first_definitions(self, task_id: str, now: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
+        """What each of these tools of others was like when the task first had it, in their order: kept from then on.
+
+        Raises UnknownTask.
+        """
         ...
 
     async def update_documents(self, task_id: str, update: DocumentsUpdate, given: DocumentSet) -> KeptUpdate:

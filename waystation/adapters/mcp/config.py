@@ -15,7 +15,9 @@ from waystation.domain.value import Input, Value
 
 EXAMPLE = '{"mcpServers": {"time": {"command": "mcp-server-time"}}}'
 Ask = Literal["writes", "all", "never"] | tuple[str, ...]
-"""Which tools ask a person: those that do not say that they only read, or those whose name matches a pattern."""
+"""Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
+name matches a pattern.
+"""
 TRANSPORTS = {"stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
 """What a server's `type` may be, and the field that it needs."""
 
@@ -43,7 +45,8 @@ class Server(Value):
     place: Program | Address
     allow: tuple[str, ...] = ("*",)
     """Patterns of its tools' names."""
-    ask: Ask = "writes"
+    ask: Ask = "all"
+    """Also what only reads may send out what it is asked with: so a server is believed only where the file says it."""
     timeout_s: float
     """Of one call."""
     start_s: float
@@ -67,7 +70,7 @@ class _Entry(Input):
     headers: dict[str, str] = {}
     disabled: bool = False
     allow: tuple[str, ...] = ("*",)
-    ask: Ask = "writes"
+    ask: Ask = "all"
     timeout: float = Field(default=60, gt=0, le=600)
     start_timeout: float = Field(default=60, gt=0, le=600)
     """A server may have to fetch its own program first."""

@@ -1,10 +1,16 @@
-"""Keeps one tool server: `python keeper.py MOST_BYTES PROGRAM ARGUMENT…`, between the server and who speaks to it.
+"""Keeps one tool server: `python keeper.py MOST_BYTES LEFT_OUT PROGRAM ARGUMENT…`, between the server and who speaks
+to it. LEFT_OUT are names of variables, with commas between, that the server does not see.
 
 Ends the server, with all that it started, when whoever started this program is gone, however that ended; and lets no
 message through that is longer than MOST_BYTES: the call is answered by an error, and the message is never in the
-memory of a worker. A program of its own, of the standard library alone, which runs in a process group of its own.
+memory of a worker. A program of its own, of the standard library alone.
+
+On Linux whatever the server starts stays below this process, also in another session and where its parent has ended:
+so all of it is found and ended. Elsewhere what has left the server's process group is not found.
 """
 
+import contextlib
+import ctypes
 import os
 import re
 import select
@@ -13,13 +19,17 @@ import subprocess
 import sys
 import threading
 import time
-from typing import IO
+from types import FrameType
+from typing import IO, NoReturn
 
 CHUNK = 65_536
 END_BYTES = 1_024
 """Kept of either end of a message that is too long: its id stands in one of them."""
 GRACE_S = 1.0
 """A server that is told to end has so long."""
+SEARCH_S = 5.0
+"""Processes that start others while they are ended are looked for so long."""
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TOO_LONG = -32_050
 """Code of the error that answers for a message that is too long; of those that servers may define."""
 _ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d++)\s*+,')
@@ -81,12 +91,70 @@ def end_when_alone() -> None:
     speaker.register(0, 0)
     speaker.poll()
     time.sleep(GRACE_S)
-    os.killpg(0, signal.SIGKILL)
+    end_all()
 
 
-def keep(most: int, command: list[str]) -> None:
-    """Run the server to its end."""
-    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def below(root: int) -> list[int]:
+    """Ids of all processes under this one that still run, parents first."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except OSError:  # it has ended meanwhile
+            continue
+        children.setdefault(int(parent), []).append(int(name) if state not in b"ZX" else -int(name))
+    found, place = [root], 0
+    while place < len(found):
+        found += children.get(abs(found[place]), [])
+        place += 1
+    return [pid for pid in found[1:] if pid > 0]
+
+
+def end_all() -> NoReturn:
+    """End everything that the server has started, then this program."""
+    until = time.monotonic() + SEARCH_S
+    while (running := below(os.getpid()) if sys.platform == "linux" else []) and time.monotonic() < until:
+        for pid in running:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    if SERVER:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(SERVER[0], signal.SIGKILL)
+    os._exit(0)
+
+
+def told_to_end(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
+    """By a signal."""
+    end_all()
+
+
+def follow_parent() -> None:
+    """In the server, before it is one: end when this program does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+SERVER: list[int] = []
+"""Id of the server's process, and of its group, once it runs."""
+
+
+def keep(most: int, left_out: str, command: list[str]) -> None:
+    """Run the server to its end. It has a process group of its own: what it sends to that does not reach us."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    hidden = left_out.split(",")
+    server = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={name: value for name, value in os.environ.items() if name not in hidden},
+        start_new_session=True,
+        preexec_fn=follow_parent,  # noqa: PLW1509  there are no threads yet
+    )
+    SERVER.append(server.pid)
+    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(one, told_to_end)
     assert server.stdin is not None
     assert server.stdout is not None
     threading.Thread(target=end_when_alone, daemon=True).start()
@@ -96,8 +164,8 @@ def keep(most: int, command: list[str]) -> None:
     except (OSError, ValueError):  # nobody listens any more; or a message was too long, and nobody is told
         pass
     finally:
-        os.killpg(0, signal.SIGKILL)
+        end_all()
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]), sys.argv[2:])
+    keep(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.mcp.config import Server
 from waystation.adapters.mcp.expansion import without_secrets
+from waystation.domain.foreign_text import one_line, without_tags
 from waystation.domain.foreign_tools import ForeignToolSpec, HiddenTool
 from waystation.patterns import proven
 
@@ -19,7 +20,15 @@ MOST_TOOLS = 128
 DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
 """As JSON: about 4,000 tokens, twice of what all tools together should have."""
+ARGUMENT_CHARACTERS = 500
+"""Of the description of one argument."""
 NAME_SHOWN = 200
+_REMARKS = frozenset({"$comment", "title", "examples"})
+"""Words in a schema that say nothing of what may be given."""
+_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""What holds schemas by names that are not its keywords."""
+_DATA = frozenset({"enum", "const", "default", "required", "dependentRequired", "pattern"})
+"""Values themselves, which a server compares."""
 _PROPERTY = proven(r"[a-zA-Z0-9_.-]{1,64}")
 """Names of arguments that the Messages API takes."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
@@ -91,7 +100,7 @@ def _spec(server: Server, tool: Tool) -> ForeignToolSpec:
         tool=tool.name,
         name=tool.name,
         description=_description(server, tool.description or ""),
-        input_schema=tool.input_schema,
+        input_schema=_schema(server, tool.input_schema),
         read_only=read_only,
         idempotent=hints is not None and hints.idempotent_hint is True,
         asks=_asks(server, tool.name, read_only=read_only),
@@ -100,6 +109,7 @@ def _spec(server: Server, tool: Tool) -> ForeignToolSpec:
 
 
 def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
+    """By the config file. What the server says of itself counts where the file says that it does."""
     match server.ask:
         case "all":
             return True
@@ -112,6 +122,30 @@ def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
 
 
 def _description(server: Server, words: str) -> str:
-    plain = without_secrets(_UNPRINTABLE.sub(" ", words), server.secrets).strip()
-    cut = plain if len(plain) <= DESCRIPTION_CHARACTERS else f"{plain[:DESCRIPTION_CHARACTERS]} (cut here)"
-    return f"[Tool server {server.name}, in its own words] {cut}"
+    return f"[Tool server {one_line(server.name)}, in its own words] {_words(server, words, DESCRIPTION_CHARACTERS)}"
+
+
+def _words(server: Server, words: str, most: int) -> str:
+    """In one paragraph: what follows an empty line would look like somebody else's."""
+    plain = " ".join(without_secrets(_UNPRINTABLE.sub(" ", words), server.secrets).split())
+    cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
+    return without_tags(cut)
+
+
+def _schema(server: Server, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """The schema with its words cleaned as the description is; what arguments are checked by stays as it is."""
+    return {key: _part(server, key, value) for key, value in schema.items() if key not in _REMARKS}
+
+
+def _part(server: Server, key: str, value: JsonValue) -> JsonValue:
+    match value:
+        case str() if key == "description":
+            return _words(server, value, ARGUMENT_CHARACTERS)
+        case dict() if key in _BY_NAME:
+            return {name: _part(server, "", part) for name, part in value.items()}
+        case dict() if key not in _DATA:
+            return _schema(server, value)
+        case list() if key not in _DATA:
+            return [_part(server, "", part) for part in value]
+        case _:
+            return value

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import httpx2
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from waystation.adapters.mcp import keeper
@@ -24,9 +24,9 @@ TOO_LONG_WORDS = "longer than a message may be"
 """By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
 CONNECT_S = 10.0
 INHERITED = ("PATH", "HOME", "LANG")
-"""All that a server sees of the worker's environment beside what its entry says: the rest holds keys. The SDK adds what
-names the user and the terminal.
-"""
+"""All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
+ADDED = (*DEFAULT_INHERITED_ENV_VARS, "LC_CTYPE")
+"""What the SDK and Python add to that by themselves; the keeper takes it out again."""
 
 
 @asynccontextmanager
@@ -52,9 +52,10 @@ async def _started(name: str, program: Program) -> AsyncGenerator[TransportStrea
         raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
     if program.folder is not None and not program.folder.is_dir():
         raise ToolServerFailed(f"the folder (cwd) of the tool server {name} is not there")
+    left_out = ",".join(name for name in ADDED if name not in environment)
     started = StdioServerParameters(
         command=sys.executable,
-        args=["-I", "-S", str(Path(keeper.__file__)), str(MESSAGE_BYTES), found, *program.arguments],
+        args=["-I", "-S", str(Path(keeper.__file__)), str(MESSAGE_BYTES), left_out, found, *program.arguments],
         env=environment,
         cwd=program.folder,
         encoding_error_handler="replace",

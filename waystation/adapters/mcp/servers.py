@@ -37,6 +37,8 @@ class _Listing:
     hidden: Sequence[HiddenTool] = ()
     good_until: float = field(default=float("inf"))
     """On the monotonic clock, in seconds."""
+    told_on: int = 0
+    """Which of the server's connections it was told on."""
 
 
 class McpServers:
@@ -66,6 +68,7 @@ class McpServers:
         server = session.server
         try:
             async with session.call(server.timeout_s) as client:
+                await self._require_same(session, client, spec)
                 return as_result(await _called(client, spec.tool, arguments), server.secrets)
         except MCPError as error:
             if error.code == TOO_LONG or TOO_LONG_WORDS in error.message:
@@ -74,6 +77,18 @@ class McpServers:
                 words = without_secrets(error.message, server.secrets)
             return as_said(words, is_error=True)
 
+    async def _require_same(self, session: Session, client: Client, spec: ForeignToolSpec) -> None:
+        """A server that was started anew has its tools looked at before one is called. Raises ToolServerFailed."""
+        server = session.server
+        if self._listings.get(server.name, _Listing()).told_on != session.opened:
+            specs, hidden = offered(server, await _all_tools(client))
+            self._listings[server.name] = _Listing(specs, hidden, told_on=session.opened)
+        now = next((one for one in self._listings[server.name].specs if one.tool == spec.tool), None)
+        if now is None or not now.same_as(spec):
+            raise ToolServerFailed(
+                f"the tool {spec.tool} of the tool server {server.name} is another one since the server began anew"
+            )
+
     async def aclose(self) -> None:
         """End the servers that were started here, and close all connections."""
         await asyncio.gather(*(session.aclose() for session in self._sessions.values()))
@@ -81,7 +96,7 @@ class McpServers:
     async def _listed(self, session: Session) -> _Listing:
         server = session.server
         known = self._listings.get(server.name)
-        if known is None or known.good_until < monotonic():
+        if known is None or known.good_until < monotonic() or known.told_on != session.opened:
             known = self._listings[server.name] = await _listing(session)
         return known
 
@@ -97,12 +112,14 @@ async def _listing(session: Session) -> _Listing:
     try:
         async with session.call(server.timeout_s) as client:
             specs, hidden = offered(server, await _all_tools(client))
-            return _Listing(specs, hidden)
+            return _Listing(specs, hidden, told_on=session.opened)
     except ToolServerFailed as failure:
         reason = str(failure)
     except MCPError:
         reason = f"the tool server {server.name} does not tell its tools"
-    return _Listing((), (HiddenTool(server=server.name, tool="", reason=reason),), monotonic() + AGAIN_S)
+    return _Listing(
+        (), (HiddenTool(server=server.name, tool="", reason=reason),), monotonic() + AGAIN_S, session.opened
+    )
 
 
 async def _all_tools(client: Client) -> list[Tool]:

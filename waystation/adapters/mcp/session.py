@@ -98,6 +98,8 @@ class Session:
         self.server = server
         self._opening = asyncio.Lock()
         self._link: Link | None = None
+        self.opened = 0
+        """Connections so far: whoever speaks on another one may have become another."""
         self._former: set[Link] = set()
         """Not wanted any more, and perhaps not closed yet."""
         for name in LOGGERS:
@@ -147,6 +149,7 @@ class Session:
                 link = Link(self.server)
                 await link.open()
                 self._link = link
+                self.opened += 1
             return self._link
 
 

@@ -13,6 +13,7 @@ from waystation.adapters.store.schema import audit
 from waystation.adapters.store.tasks import require_task
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.document_changes import KeptUpdate
+from waystation.domain.foreign_tools import ToolDefinition
 from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, short_hash
 from waystation.domain.telling import Telling
 
@@ -20,6 +21,8 @@ TOLD = "told-"
 """The ids of tellings begin so: agents look for them at every turn."""
 UPDATED = "documents-"
 """And those of updates of the documents, for which they look as well."""
+DEFINED = "tool-"
+"""And those of what tools of others were like at first, which are no decisions of anybody."""
 _ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
@@ -36,7 +39,8 @@ class SqlAudit(StorePart):
     @reading
     async def audit_trail(self, connection: AsyncConnection, task_id: str) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
-        trail = select(audit.c.body).where(audit.c.task_id == task_id).order_by(audit.c.ordinal)
+        told = audit.c.entry_id.startswith(DEFINED)
+        trail = select(audit.c.body).where(audit.c.task_id == task_id, ~told).order_by(audit.c.ordinal)
         bodies = (await connection.execute(trail)).scalars().all()
         return tuple(_ENTRY.validate_json(body) for body in bodies)
 
@@ -45,6 +49,27 @@ class SqlAudit(StorePart):
         """What people told the task at work, in the order of their numbers."""
         told = map(Telling.model_validate_json, await entries(connection, task_id, TOLD))
         return tuple(sorted(told, key=lambda telling: telling.number))
+
+    @writing
+    async def first_definitions(
+        self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
+    ) -> tuple[ToolDefinition, ...]:
+        """What each of these tools was like when the task first had it, in their order. Raises UnknownTask."""
+        ids = [f"{DEFINED}{short_hash(one.server, one.tool)}" for one in now]
+        known = await _defined(connection, task_id)
+        if missing := [(id_, one) for id_, one in zip(ids, now, strict=True) if id_ not in known]:
+            await require_task(connection, task_id)
+            for id_, one in missing:
+                row = {"task_id": task_id, "entry_id": id_, "body": one.model_dump_json()}
+                await add_once(connection, audit, row)
+            known = await _defined(connection, task_id)  # another agent may have been first
+        return tuple(known[id_] for id_ in ids)
+
+
+async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolDefinition]:
+    own = (audit.c.task_id == task_id, audit.c.entry_id.startswith(DEFINED))
+    rows = (await connection.execute(select(audit.c.entry_id, audit.c.body).where(*own))).all()
+    return {id_: ToolDefinition.model_validate_json(body) for id_, body in rows}
 
 
 async def entries(connection: AsyncConnection, task_id: str, beginning: str) -> Sequence[str]:

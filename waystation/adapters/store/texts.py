@@ -8,16 +8,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_missing, batches
 from waystation.adapters.store.part import StorePart, reading, writing
-from waystation.adapters.store.schema import documents, texts
+from waystation.adapters.store.schema import documents, tasks, texts
 from waystation.domain.documents import Document
 from waystation.domain.errors import TextMissing
+from waystation.domain.procedures import is_named_like_one
 from waystation.domain.redaction import ShownKey, ShownText
-from waystation.domain.task import SourceDocument
+from waystation.domain.task import SourceDocument, TaskTerms
 from waystation.patterns import proven
 
 CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
 _ORIGINAL = texts.alias("original")
+
+
+_KEPT = tuple(name for name in Document.model_fields if name in documents.c)
 
 
 def content_hash(text: str) -> str:
@@ -50,12 +54,24 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
 
 async def documents_of(connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
     """A task's documents in the order in which they were given."""
-    names = tuple(Document.model_fields)
-    columns = [documents.c[name] for name in names]
+    columns = [documents.c[name] for name in _KEPT]
     listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
-    return tuple([Document.model_validate(dict(zip(names, row, strict=True))) for row in rows])
+    found = tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
+    return await _with_procedures(connection, task_id, found)
+
+
+async def _with_procedures(
+    connection: AsyncConnection, task_id: str, found: tuple[Document, ...]
+) -> tuple[Document, ...]:
+    """The same, and which of them the task follows: none, unless it is of before procedures were handed in apart."""
+    if not any(is_named_like_one(one.name) for one in found):
+        return found
+    terms = select(tasks.c.terms).where(tasks.c.task_id == task_id)
+    if not TaskTerms.model_validate_json((await connection.execute(terms)).scalar_one()).procedures_among_documents:
+        return found
+    return tuple(one.model_copy(update={"procedure": True}) if is_named_like_one(one.name) else one for one in found)
 
 
 def shown_row(key: ShownKey) -> str:

@@ -129,12 +129,16 @@ class OwnFetch:
             raise WebRefused(f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it.")
         return bytes(content)
 
-    async def _robots_file(self, url: str) -> RobotsFile:
-        async with self._session.get(URL(url), max_redirects=MOST_REDIRECTS) as answer:
-            content = bytearray()
-            while len(content) < MOST_BYTES and (piece := await answer.content.readany()):
-                content += piece
-            return RobotsFile(answer.status, bytes(content[:MOST_BYTES]))
+    async def _robots_file(self, asked: WebAddress) -> RobotsFile:
+        """Redirects are followed as those of pages are: what a page must not lead to, its rules must not either."""
+        address = asked
+        for _ in range(1 + MOST_REDIRECTS):
+            self._check_domain(address, asked)
+            async with self._session.get(URL(address.url), allow_redirects=False) as answer:
+                if answer.status not in _REDIRECTS:
+                    return RobotsFile(answer.status, await _beginning(answer))
+                address = _target(address, answer)
+        raise WebRefused(f"{asked.host} redirects more than {MOST_REDIRECTS} times", "Use another page.")
 
     @property
     def _session(self) -> aiohttp.ClientSession:
@@ -151,6 +155,13 @@ class OwnFetch:
                 trust_env=False,
             )
         return self._open
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    content = bytearray()
+    while len(content) < MOST_BYTES and (piece := await answer.content.readany()):
+        content += piece
+    return bytes(content[:MOST_BYTES])
 
 
 def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:

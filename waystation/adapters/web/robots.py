@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from protego import Protego
 
-from waystation.domain.errors import WebUnavailable
-from waystation.domain.web import WebAddress
+from waystation.domain.errors import WebRefused, WebUnavailable
+from waystation.domain.web import WebAddress, web_address
 
 KEPT_S = 3_600.0
 """For which the rules of a site are believed; the RFC allows a day."""
@@ -31,14 +31,19 @@ class _Known(NamedTuple):
 class Robots:
     """The rules of the sites that were visited last."""
 
-    def __init__(self, user_agent: str, get: Callable[[str], Awaitable[RobotsFile]]) -> None:
-        """`user_agent`: its product token names us in the rules. `get` fetches a robots.txt, following redirects."""
+    def __init__(self, user_agent: str, get: Callable[[WebAddress], Awaitable[RobotsFile]]) -> None:
+        """`user_agent`: its product token names us in the rules. `get` fetches a robots.txt, following redirects to
+        where pages may be read, too; it raises WebRefused for others.
+        """
         self._token = user_agent.partition("/")[0]
         self._get = get
         self._sites: dict[str, _Known] = {}
 
     async def allow(self, address: WebAddress) -> bool:
-        """Whether the site lets us read the address. Raises WebUnavailable: it cannot say at the moment."""
+        """Whether the site lets us read the address.
+
+        Raises WebUnavailable: it cannot say at the moment; WebRefused: it says that where we do not go.
+        """
         known = self._sites.get(address.origin)
         now = asyncio.get_running_loop().time()
         if known is None or known.until < now:
@@ -50,7 +55,12 @@ class Robots:
         return known.rules.can_fetch(address.url, self._token)
 
     async def _rules(self, address: WebAddress) -> Protego:
-        answer = await self._get(f"{address.origin}/robots.txt")
+        try:
+            answer = await self._get(web_address(f"{address.origin}/robots.txt"))
+        except WebRefused as refused:
+            raise WebRefused(
+                f"What the robots.txt of {address.host} allows is not known: {refused.cause}", "Use another source."
+            ) from refused
         if answer.status >= 500:
             raise WebUnavailable(
                 f"{address.host} answered {answer.status} for its robots.txt, and until it says what is allowed, "

@@ -85,6 +85,11 @@ class Toolbox:
         tool = self._tool(call)
         return None if tool is None or self.refusal(call) is not None else tool.asks(self._complete(call))
 
+    def definition(self, call: ToolUse) -> str:
+        """Digest of what the call's tool is like, where others may change that; else empty."""
+        tool = self._tool(call)
+        return "" if tool is None else tool.definition
+
     async def run(self, call: ToolUse, at: CallSite) -> ToolResult:
         """The call's result, redacted and bounded. Only failures of the platform itself are raised."""
         tool, refusal = self._tool(call), self.refusal(call)

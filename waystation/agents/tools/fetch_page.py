@@ -2,14 +2,12 @@
 
 from pydantic import Field, JsonValue
 
-from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.agents.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
-from waystation.domain.web import LONGEST_ADDRESS, Domains, page_lines, web_address
-from waystation.ports import DocumentStore, WebPages
+from waystation.domain.web import LONGEST_ADDRESS, Domains, carries_text, page_lines, web_address
 
 LINES_A_PAGE = 200
 
@@ -38,14 +36,19 @@ class FetchPage(TypedTool[FetchPageInput]):
         self._web, self._texts, self._redacted, self._domains = web, texts, redacted, domains
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
-        """A page of a domain that is not on the list is fetched only when a person agrees."""
+        """A page of a domain that is not on the list is fetched only when a person agrees; of one that is, where its
+        address looks as if it carried text out.
+        """
         try:
             address = web_address(str(arguments.get("url")))
         except WebRefused:
             return None
         host = address.host
-        if self._domains.admits(host) or self._domains.denies(host):
+        if self._domains.denies(host):
             return None
+        if self._domains.admits(host):
+            asks = self._domains.asks != "never" and carries_text(address)
+            return f"Fetch a page of {host} by an address that may carry text out?\n{address.url}" if asks else None
         # The whole of it: what an address says is sent to whoever has the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 

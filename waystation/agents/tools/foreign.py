@@ -22,6 +22,7 @@ class ForeignTool(Tool):
         self.description = spec.description
         self.rereadable = spec.read_only
         self.repeatable = spec.read_only or spec.idempotent
+        self.definition = spec.definition.digest
         self._offered, self._servers, self._redactor = spec, servers, redactor
 
     @property

@@ -4,6 +4,7 @@ from pydantic import Field
 
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
 from waystation.domain.documents import REMOVED, Document
+from waystation.domain.foreign_text import one_line
 from waystation.domain.procedures import evidence
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.ports import DocumentStore
@@ -43,4 +44,4 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
 def _line(document: Document) -> str:
     size = f"{document.lines:,} lines, {document.characters:,} characters"
-    return f"{document.name} ({REMOVED if document.removed else size})"
+    return f"{one_line(document.name)} ({REMOVED if document.removed else size})"

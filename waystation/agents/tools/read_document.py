@@ -7,7 +7,8 @@ from pydantic import Field
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.documents import REMOVED, Document, named
-from waystation.domain.procedures import evidence, is_procedure
+from waystation.domain.foreign_text import one_line
+from waystation.domain.procedures import evidence
 from waystation.domain.projection import FIRST, urgent
 from waystation.domain.redaction import whole_until
 from waystation.ports import DocumentStore
@@ -44,7 +45,9 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         """A header, numbered lines, and where to go on."""
         document = find(arguments.name, await self._documents.documents(at.run.task_id))
         if arguments.first_line > document.lines:
-            raise ToolRefused(f"{document.name} has {document.lines} lines; there is no line {arguments.first_line}.")
+            raise ToolRefused(
+                f"{one_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
+            )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolRefused("last_line is before first_line.")
         lines = await shown_lines(self._redacted, document.blob, document.name, at)
@@ -55,7 +58,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         ]
         taken, _ = page(numbered, at.page_characters)
         shown = arguments.first_line + len(taken) - 1
-        header = f"{document.name}, lines {arguments.first_line}-{shown} of {document.lines}"
+        header = f"{one_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"
         wanted = min(arguments.last_line or document.lines, document.lines)
         return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
 
@@ -71,13 +74,14 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
         ToolRefused: there is none, which names the closest ones; or it was removed.
     """
     if document := named(name, documents):
-        if is_procedure(document.name):
-            raise ToolRefused(f"{document.name} is a procedure, and no evidence to read or cite; read_skill shows it.")
+        called = one_line(document.name)
+        if document.procedure:
+            raise ToolRefused(f"{called} is a procedure, and no evidence to read or cite; read_skill shows it.")
         if document.removed:
-            raise ToolRefused(f"{document.name} was {REMOVED}: it is no evidence any more. Go on without it.")
+            raise ToolRefused(f"{called} was {REMOVED}: it is no evidence any more. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
-    hint = f"Did you mean {', '.join(close)}?" if close else "list_documents names them all."
+    hint = f"Did you mean {', '.join(map(one_line, close))}?" if close else "list_documents names them all."
     raise ToolRefused(f"There is no document {name!r}. {hint}")
 
 

@@ -6,7 +6,7 @@ from waystation.agents.procedures import as_procedure, procedures_of
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.domain.procedures import Procedure
 from waystation.domain.projection import FIRST, urgent
-from waystation.ports import DocumentStore
+from waystation.ports import DocumentStore, TaskStore
 
 
 class ReadSkillInput(ToolInput):
@@ -27,12 +27,12 @@ class ReadSkill(TypedTool[ReadSkillInput]):
     urgency = urgent(FIRST)
     input_model = ReadSkillInput
 
-    def __init__(self, documents: DocumentStore) -> None:
-        self._documents = documents
+    def __init__(self, tasks: TaskStore, documents: DocumentStore) -> None:
+        self._tasks, self._documents = tasks, documents
 
     async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
         """Its text, in its tag."""
-        found = await procedures_of(self._documents, at.run.task_id)
+        found = await procedures_of(await self._tasks.task(at.run.task_id), self._documents)
         for one in found:
             if isinstance(one, Procedure) and arguments.name in {one.name, one.document}:
                 return as_procedure(one)

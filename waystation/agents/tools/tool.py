@@ -105,6 +105,9 @@ class Tool(ABC):
     stand for, where the tool is granted that by name (`GRANTED`). The result is redacted, whatever it repeats of them.
     """
 
+    definition: str = ""
+    """Digest of what the tool is like, where others may change that while a task goes on."""
+
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
         """What a person is asked before a call with these arguments is carried out; None: nobody has to be asked."""
         return None

@@ -2,21 +2,24 @@
 
 from collections.abc import Sequence
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from waystation.agents.metered import TooDear
 from waystation.agents.metered_search import MeteredSearch
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.amount import amount_text
 from waystation.domain.errors import BadInput, ModelError
+from waystation.domain.foreign_text import one_line
 from waystation.domain.privacy import Place
 from waystation.domain.projection import SOON
-from waystation.domain.redaction import cut, redaction_notes
-from waystation.domain.web import WebHit
+from waystation.domain.redaction import PLACEHOLDER, cut, redaction_notes
+from waystation.domain.web import WebAsks, WebHit, looks_private
 from waystation.ports import Redactor
 
 MOST_EXCERPT = 600
 """Characters."""
+LINE_CHARACTERS = 2_000
+"""Of a title, an address or an excerpt."""
 
 
 class WebSearchInput(ToolInput):
@@ -39,11 +42,22 @@ class WebSearchTool(TypedTool[WebSearchInput]):
     urgency = {"executing": SOON, "reflecting": SOON}
     input_model = WebSearchInput
 
-    def __init__(self, search: MeteredSearch, redactor: Redactor) -> None:
-        self._search, self._redactor = search, redactor
+    def __init__(self, search: MeteredSearch, redactor: Redactor, asks: WebAsks = "always") -> None:
+        self._search, self._redactor, self._asks = search, redactor, asks
+
+    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+        """What is searched for is sent to the provider, and to others by it: a person sees it before."""
+        query = str(arguments.get("query"))
+        if self._asks == "never" or PLACEHOLDER.search(query):
+            return None
+        if self._asks == "suspicious" and not looks_private(query):
+            return None
+        return f"Search the web for these words, which leave this house?\n{query}"
 
     async def run(self, arguments: WebSearchInput, at: CallSite) -> str:
         """One block a page."""
+        if PLACEHOLDER.search(arguments.query):
+            raise ToolRefused("The query has a placeholder in it. What that stands for is private: search without it.")
         try:
             found = await self._search.search(at.fence, at.call_id, arguments.query, arguments.limit, at.limit)
         except (ModelError, BadInput) as error:
@@ -80,4 +94,4 @@ def _block(number: int, hit: WebHit) -> str:
 
 def _line(text: str) -> str:
     """On one line: what strangers wrote must not look like the frame around it."""
-    return " ".join(text.split())
+    return one_line(text, LINE_CHARACTERS)
