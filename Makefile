@@ -9,7 +9,7 @@ PYTHONS := 3.11 3.12 3.13 3.14
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,6 +35,9 @@ test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's 
 
 chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`
 	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
+
+pump: $(STAMP) ## Give every pattern texts that are made to slow it down, up to a megabyte long: `make pump PUMPS=1000`
+	PUMPS=$(or $(PUMPS),1000) $(BIN)/python -m pytest --timeout=0 tests/attacks/test_attacks_patterns.py
 
 wheel: $(STAMP) ## Build the distributions, install the wheel elsewhere, and run its demo to a report
 	$(BIN)/python -m pytest tests/packaging -m installed
