@@ -2,12 +2,14 @@
 
 from pydantic import Field, JsonValue
 
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.agents.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.web import LONGEST_ADDRESS, Domains, carries_text, page_lines, web_address
+from waystation.ports import DocumentStore, WebPages
 
 LINES_A_PAGE = 200
 
