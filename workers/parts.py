@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from activities.attempts import present_attempt
 from activities.heartbeats import tell
@@ -44,6 +45,9 @@ from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter,
 from waystation.settings import Settings
 from workers.session_scope import present_session
 from workers.tools import Ledgers, Reach, opened_reach
+
+if TYPE_CHECKING:
+    from waystation.adapters.presidio.redactor import PresidioRedactor
 
 
 @dataclass(frozen=True)
@@ -247,10 +251,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         stack.push_async_callback(model.aclose)
         key = first_key(settings)
         redactor = redactor_of(settings, key, processes=settings.redaction_processes)
-        stack.callback(redactor.close)
-        # Beside the first work, so that the first redaction does not wait for all of the language model.
-        warming_up = asyncio.create_task(redactor.warm_up())
-        stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
+        _warm_up(redactor, stack)
         vault = store.vault(own_cipher(settings, "vault"))
         keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
         enduring = _enduring(settings, keeping, meter)
@@ -272,6 +273,13 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             reach=reach,
             tool_policy=settings.tool_policy,
         )
+
+
+def _warm_up(redactor: "PresidioRedactor", stack: AsyncExitStack) -> None:
+    """Beside the first work, so that the first redaction does not wait for all of the language model."""
+    stack.callback(redactor.close)
+    warming_up = asyncio.create_task(redactor.warm_up())
+    stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
 
 
 def _enduring(settings: Settings, keeping: KeepingRedactor, meter: Meter) -> Redactor:
