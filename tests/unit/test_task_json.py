@@ -132,6 +132,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             },
             "told": [],
             "updates": [],
+            "resolutions": [],
             "reused": None,
             "notes": ["memory is down"],
             "privacy": None,

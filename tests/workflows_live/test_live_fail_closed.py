@@ -22,7 +22,7 @@ from waystation.testing import ListMeter, PlainRedactor
 from workers import parts as wiring
 from workflows.task import TaskWorkflow
 
-SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(x+x+)+y', score: 1}]}]"
+SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
 ENDLESS = "x" * 1_500
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{ENDLESS}\n"),)
 HANGS = "Nobody gets beyond these words."
