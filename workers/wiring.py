@@ -8,6 +8,7 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
+from waystation.adapters.private_files import private_folder
 from waystation.adapters.temporal.connect import connect, find_target
 from waystation.adapters.temporal.core_logs import worker_runtime
 from waystation.adapters.temporal.forgetting import keep_retention
@@ -57,7 +58,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
     target = find_target(settings.run_file, settings.temporal_ui)
     client = await connect(target, data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        private_folder(settings.home)
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         await require_key_of(store, settings)
         notices = await stack.enter_async_context(opened_notices(settings, target))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from waystation.adapters.private_files import own_folder, write_private
 from waystation.client import Client
 from waystation.domain.task import TaskProgress
 from waystation.settings import Settings
@@ -12,6 +13,6 @@ async def keep_report(client: Client, settings: Settings, progress: TaskProgress
     if progress.report is None:
         return None
     path = settings.reports_folder / f"{progress.task_id}.md"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(await client.report(progress.task_id), encoding="utf-8")
+    own_folder(path.parent)
+    write_private(path, (await client.report(progress.task_id)).encode())
     return path

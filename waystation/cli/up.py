@@ -7,11 +7,12 @@ from pathlib import Path
 
 import typer
 
+from waystation.adapters.private_files import opened_private, own_folder
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
-from waystation.cli.local import refuse_named_server, taken
+from waystation.cli.local import refuse_named_server, say_where, taken
 from waystation.domain.errors import Unreachable
 from waystation.settings import Settings, unknown_variables
 
@@ -27,7 +28,7 @@ def up() -> None:
     for sentence in unknown_variables():
         say(sentence)
     run = asyncio.run(_up(Settings()))
-    say(f"Temporal UI {run.ui_url}  server {run.address}")
+    say_where(run)
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -52,8 +53,8 @@ async def _up(settings: Settings) -> RunFile:
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    own_folder(log.parent)
+    with opened_private(log) as output:
         return subprocess.Popen(
             [sys.executable, "-m", "waystation.cli.main", "dev"],
             stdin=subprocess.DEVNULL,

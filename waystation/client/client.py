@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 from pydantic import JsonValue
 
+from waystation.adapters.private_files import private_folder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
@@ -69,7 +70,7 @@ class Client:
 
         Raises BadInput where the store's URL or the key cannot be used.
         """
-        settings.home.mkdir(parents=True, exist_ok=True)
+        private_folder(settings.home)
         return cls(settings, await opened_store(settings))
 
     async def __aenter__(self) -> Self:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from waystation.adapters.private_files import private_folder, write_private
 from waystation.domain.compaction.history import pinned_ids
 from waystation.domain.compaction.offload import END_CHARACTERS, ends, is_too_large
 from waystation.domain.errors import BadInput
@@ -53,8 +54,8 @@ class Offloading:
         raw = text.encode()
         path = Path(self.folder or ".") / f"{sha256(raw).hexdigest()[:20]}.txt"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(raw)
+            private_folder(path.parent)
+            write_private(path, raw)
         except OSError as error:
             raise BadInput(f"--originals {self.folder} cannot be written to: {error.strerror}") from error
         return str(path)

@@ -6,6 +6,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from waystation.adapters.private_files import private_folder
 from waystation.domain.errors import BadInput
 
 KEY_BYTES = 32
@@ -59,7 +60,7 @@ def load_or_create_key(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
