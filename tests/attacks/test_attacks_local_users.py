@@ -4,7 +4,6 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -106,7 +105,7 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
         assert after.budget == before.budget
 
         async def audited() -> bool:
-            return len(await refusals_of(counter)) == len(PLAIN)
+            return {one.signal for one in await refusals_of(counter)} == {name for name, _ in PLAIN}
 
         await until(audited)
 
@@ -137,9 +136,8 @@ async def test_a_session_takes_no_money_tasks_or_settlements_from_who_has_no_key
         await stranger.signal(names.SET_SESSION_LIMIT, {"tokens": 1})
         ref = (await counter.store.task(counter.task().id)).ref
         for name, sent in ((names.SUBMIT_TASK, ref), (names.REWIND_TASK, {"ref": ref.model_dump()})):
-            with pytest.raises(WorkflowUpdateFailedError) as rejected:
+            with pytest.raises(WorkflowUpdateFailedError):
                 await stranger.execute_update(name, sent)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-            assert UNSEALED in str(rejected.value.__cause__)
         await counter.limit(Limit(tokens=70_000))
 
         async def limited() -> bool:
@@ -220,16 +218,6 @@ async def test_a_database_that_others_could_read_is_closed_to_them(shared: Path)
             assert modes(settings.home) == {}
 
 
-LOOK = """
-import sys
-for path in sys.argv[1:]:
-    try:
-        print(open(path, "rb").read(1), path)
-    except OSError:
-        pass
-"""
-
-
 @pytest.mark.usefixtures("careless")
 async def test_another_user_reads_nothing_of_a_home(shared: Path) -> None:
     if os.geteuid() != 0:
@@ -241,7 +229,7 @@ async def test_another_user_reads_nothing_of_a_home(shared: Path) -> None:
         assert len(paths) >= 2
         settings.home.chmod(0o755)
         told = subprocess.run(
-            [shutil.which("python3") or sys.executable, "-I", "-c", LOOK, *paths],
+            ["/bin/cat", *paths],
             user="nobody",
             group="nogroup",
             extra_groups=[],
@@ -250,7 +238,7 @@ async def test_another_user_reads_nothing_of_a_home(shared: Path) -> None:
             timeout=60,
             check=False,
         )
-    assert (told.stdout, told.stderr, told.returncode) == ("", "", 0)
+    assert (told.stdout, told.stderr.count("Permission denied")) == ("", len(paths))
 
 
 @pytest.mark.usefixtures("careless")
