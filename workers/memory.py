@@ -4,10 +4,10 @@ import fcntl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 
-from waystation.adapters.private_files import opened_private
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.domain.errors import MemoryInUse
 from waystation.ports import Embedder, Memory, MemoryDraft
+from waystation.private_files import opened_private
 from waystation.settings import Settings
 
 

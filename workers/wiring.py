@@ -8,7 +8,6 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
-from waystation.adapters.private_files import private_folder
 from waystation.adapters.temporal.connect import connect, find_target
 from waystation.adapters.temporal.core_logs import worker_runtime
 from waystation.adapters.temporal.forgetting import keep_retention
@@ -18,6 +17,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.payloads import data_converter, require_key_of
 from waystation.ports import Meter
+from waystation.private_files import private_folder
 from waystation.settings import Settings, unknown_variables
 from waystation.stores import opened_store
 from workers.address import address_of

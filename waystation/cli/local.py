@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.private_files import opened_private, private_folder
 from waystation.adapters.temporal.connect import named_in_environment
 from waystation.adapters.temporal.dev_server import CodecForUi, DevServer, running_dev_server
 from waystation.adapters.temporal.run_file import (
@@ -24,6 +23,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.loading import loading
+from waystation.private_files import opened_private, private_folder
 from waystation.settings import Settings
 from workers.stopping import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 

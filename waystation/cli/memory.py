@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from waystation.adapters.private_files import private_folder
 from waystation.adapters.store import SqlStore
 from waystation.agents.archive import BATCH
 from waystation.agents.reindexing import Reindexed, Reindexing
@@ -19,6 +18,7 @@ from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.task import tenant_hash
 from waystation.domain.value import Value
 from waystation.ports import Embedder
+from waystation.private_files import private_folder
 from waystation.settings import Settings
 from waystation.stores import opened_store
 

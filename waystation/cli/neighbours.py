@@ -5,8 +5,8 @@ import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from waystation.adapters.private_files import open_to_others
 from waystation.adapters.temporal.run_file import read_run_file
+from waystation.private_files import open_to_others
 from waystation.settings import Settings
 
 NAMED_PATHS = 3

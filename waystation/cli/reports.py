@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from waystation.adapters.private_files import own_folder, write_private
 from waystation.client import Client
 from waystation.domain.task import TaskProgress
+from waystation.private_files import own_folder, write_private
 from waystation.settings import Settings
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import typer
 
-from waystation.adapters.private_files import opened_private, own_folder
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.cli.local import refuse_named_server, say_where, taken
 from waystation.domain.errors import Unreachable
+from waystation.private_files import opened_private, own_folder
 from waystation.settings import Settings, unknown_variables
 
 START_SECONDS = 90

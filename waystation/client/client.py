@@ -15,7 +15,6 @@ from typing import Literal, Self
 
 from pydantic import JsonValue
 
-from waystation.adapters.private_files import private_folder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
@@ -47,6 +46,7 @@ from waystation.domain.task import (
 )
 from waystation.domain.transcript import Transcript
 from waystation.payloads import data_converter, require_key_of
+from waystation.private_files import private_folder
 from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 from waystation.settings import Settings
 from waystation.stores import opened_store

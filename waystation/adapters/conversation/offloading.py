@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from waystation.adapters.private_files import private_folder, write_private
 from waystation.domain.compaction.history import pinned_ids
 from waystation.domain.compaction.offload import END_CHARACTERS, ends, is_too_large
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Block, Message, ToolResult
 from waystation.domain.transcript import Transcript
+from waystation.private_files import private_folder, write_private
 
 LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
 """A shorter text is about as long as a preview; nor is a preview shortened again."""

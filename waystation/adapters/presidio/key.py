@@ -6,8 +6,8 @@ import secrets
 import stat
 from pathlib import Path
 
-from waystation.adapters.private_files import private_folder
 from waystation.domain.errors import BadInput
+from waystation.private_files import private_folder
 
 KEY_BYTES = 32
 CHECK_CHARACTERS = 16

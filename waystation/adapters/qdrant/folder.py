@@ -12,8 +12,8 @@ from pathlib import Path
 
 import qdrant_edge as qe
 
-from waystation.adapters.private_files import close_to_others, own_folder
 from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith
+from waystation.private_files import close_to_others, own_folder
 
 FIRST = "shard"
 _RECORD = "embedder.json"

@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
-from waystation.adapters.private_files import close_to_others, private_file, private_folder
 from waystation.domain.errors import BadInput, StoreError
+from waystation.private_files import close_to_others, private_file, private_folder
 
 BUSY_TIMEOUT_S = 30
 """How long a writer waits for the others. Stalls of up to 2.4 s were measured with three processes writing at once."""

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from pydantic import JsonValue
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
@@ -102,7 +103,9 @@ class SealKeeping(PydanticPayloadConverter):
         if type_hints:
             return values
         return [
-            Sealed(value) if isinstance(value, dict) and OPENED in payload.metadata else value
+            Sealed(cast("dict[str, JsonValue]", value))
+            if isinstance(value, dict) and OPENED in payload.metadata
+            else value
             for value, payload in zip(values, payloads, strict=True)
         ]
 

@@ -17,7 +17,10 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
-from waystation.adapters.private_files import (
+from waystation.adapters.temporal import die_with_parent
+from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
+from waystation.domain.errors import Unreachable
+from waystation.private_files import (
     FOLDER_MODE,
     close_to_others,
     is_own,
@@ -25,9 +28,6 @@ from waystation.adapters.private_files import (
     own_folder,
     private_folder,
 )
-from waystation.adapters.temporal import die_with_parent
-from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
-from waystation.domain.errors import Unreachable
 
 HOST = "127.0.0.1"
 USUAL_PORT = 7233

@@ -6,8 +6,8 @@ from pathlib import Path
 import psutil
 from pydantic import ValidationError
 
-from waystation.adapters.private_files import private_folder, write_private
 from waystation.domain.value import Value
+from waystation.private_files import private_folder, write_private
 
 
 class ProcessMark(Value):
