@@ -15,6 +15,8 @@ from workers.wiring import serve
 
 def main() -> int:
     """Work until told to stop. Exit code 1: the work failed; 2: bad settings or options; 3: something is not there."""
+    # What else writes in this process, like embedded memory, goes by it: nobody else may read the home folder.
+    os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m workers", description="Run the workers until SIGINT or SIGTERM.")
     parser.add_argument("--queues", help="serve only these: workflows, agents, context, with commas between")
     given = parser.parse_args()

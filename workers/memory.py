@@ -10,6 +10,7 @@ from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.agents.archive import Archive
 from waystation.domain.errors import MemoryInUse
 from waystation.ports import Embedder, Memory, MemoryDraft
+from waystation.private_files import opened_private
 from waystation.settings import Settings
 from workers.looks import NOT_ANSWERED
 
@@ -94,7 +95,7 @@ async def memory_is_there(settings: Settings) -> bool:
 @contextmanager
 def _alone(settings: Settings) -> Generator[None]:
     """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends."""
-    with settings.memory_folder.with_suffix(".lock").open("ab") as lock:
+    with opened_private(settings.memory_folder.with_suffix(".lock")) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

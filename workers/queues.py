@@ -28,6 +28,7 @@ from activities.tellings import TellingActivities
 from activities.updates import UpdateActivities
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.codec import encrypts
 from waystation.adapters.temporal.persons import running
 from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
@@ -76,6 +77,7 @@ class Workshop:
             search_attributes=self.search_attributes,
             notices=self.settings.webhook is not None,
             privacy=self.settings.privacy,
+            sealed_answers=encrypts(self.client.data_converter),
         )
         return PlanningActivities(parts.planner, self.store, self.store, parts.redactor, equipment)
 

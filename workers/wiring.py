@@ -17,6 +17,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
 from waystation.payloads import data_converter, require_key_of
 from waystation.ports import Meter
+from waystation.private_files import private_folder
 from waystation.settings import Settings, unknown_variables
 from waystation.stores import opened_store
 from workers.address import address_of
@@ -58,7 +59,7 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
     target = find_target(settings.run_file, settings.temporal_ui)
     client = await connect(target, data_converter(settings), runtime)
     async with AsyncExitStack() as stack:
-        settings.home.mkdir(parents=True, exist_ok=True)
+        private_folder(settings.home)
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         await require_key_of(store, settings)
         notices = await stack.enter_async_context(opened_notices(settings, target))

@@ -25,8 +25,8 @@ async def admit(ref: TaskRef) -> Admitted:
 
 async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
     """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
-    known = {"ref", "terms", "title", "search_attributes", "notices", "privacy", "documents", "forked"}
-    given = admitted.model_dump(include=known)
+    equipment = {"search_attributes", "notices", "privacy", "sealed_answers"}
+    given = admitted.model_dump(include={"ref", "terms", "title", "documents", "forked"} | equipment)
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:
         task = await workflow.start_child_workflow(

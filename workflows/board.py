@@ -1,5 +1,6 @@
 """A task's state inside its workflow, and its display: current details and search attributes follow every change."""
 
+from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
 
@@ -8,6 +9,7 @@ from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Standing
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.details import details
+from waystation.domain.inbound import is_sealed
 from waystation.domain.ledger import Account
 from waystation.domain.names import (
     COST_ATTRIBUTE,
@@ -73,6 +75,10 @@ class Board:
             counted_only=workflow.patched("grants-in-counted-units"),
             ending=state.ending,
         )
+
+    def takes(self, sent: tuple[JsonValue, ...]) -> bool:
+        """Whether a message may have an effect: where the task was admitted under encryption, if it came so."""
+        return not self.start.sealed_answers or is_sealed(sent)
 
     @property
     def task_id(self) -> str:

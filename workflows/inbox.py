@@ -5,7 +5,7 @@ from temporalio import workflow
 
 from waystation.domain import approvals, edits
 from waystation.domain.action_requests import decided
-from waystation.domain.inbound import whole
+from waystation.domain.inbound import UNSEALED, whole
 from waystation.domain.task import Approval
 from workflows.board import Board, record
 from workflows.budget_gate import BudgetGate
@@ -16,6 +16,15 @@ class Inbox:
 
     def __init__(self, board: Board, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
+
+    async def takes(self, signal: str, sent: tuple[JsonValue, ...]) -> bool:
+        """Whether this may have an effect; what came unencrypted where it must not is refused."""
+        if self._board.takes(sent):
+            return True
+        refused = approvals.refusal(signal, whole(sent), ValueError(UNSEALED), workflow.now())
+        self._board.change(self._board.state.answered(refused))
+        await record(self._board, refused)
+        return False
 
     async def approve(self, sent: tuple[JsonValue, ...]) -> None:
         """The signal `approve_budget`."""

@@ -1,12 +1,12 @@
 """A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it."""
 
-from pydantic import JsonValue, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from waystation.domain import session_state
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.inbound import read, whole
+from waystation.domain.inbound import UNSEALED, is_sealed, read, whole
 from waystation.domain.ledger import Account
 from waystation.domain.names import BUDGET_ANSWER
 from waystation.domain.rewind import TaskRewind
@@ -39,26 +39,31 @@ class SessionWorkflow:
         workflow.continue_as_new(start.model_copy(update={"state": self._state}))
 
     @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
-    async def submit(self, ref: TaskRef) -> Admission:
+    async def submit(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError where the task is unknown, lives in another store, or does not fit the budget."""
-        return await self._admitted(ref)
+        return await self._admitted(TaskRef.model_validate(whole(sent)))
 
     @submit.validator
-    def takes_a_task(self, ref: TaskRef) -> None:
-        """Where the input does not fit, this cannot be called, and that rejects the update instead of hanging us."""
+    def takes_a_task(self, *sent: JsonValue) -> None:
+        """Where the input does not fit, this raises, and that rejects the update instead of hanging us."""
+        self._require(TaskRef, sent)
 
     @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
-    async def rewind(self, rewind: TaskRewind) -> Admission:
+    async def rewind(self, *sent: JsonValue) -> Admission:
         """Raises ApplicationError as `submit_task` does. A task that runs is left as it is."""
+        rewind = TaskRewind.model_validate(whole(sent))
         return await self._admitted(rewind.ref, rewind)
 
     @rewind.validator
-    def takes_a_rewind(self, rewind: TaskRewind) -> None:
+    def takes_a_rewind(self, *sent: JsonValue) -> None:
         """As `takes_a_task`."""
+        self._require(TaskRewind, sent)
 
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     def set_session_limit(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated here; a malformed limit changes nothing and is logged."""
+        if not self._takes(sent):
+            return
         try:
             self._change(session_state.limited(self._state, whole(sent)))
         except ValidationError as error:
@@ -67,7 +72,7 @@ class SessionWorkflow:
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
-        ask = read(Ask, sent)
+        ask = read(Ask, sent) if self._takes(sent) else None
         if ask is None or ask.ask_id in self._state.answered:
             return
         state, answer = session_state.answered(self._state, ask)
@@ -80,14 +85,14 @@ class SessionWorkflow:
     @workflow.signal(description="A person granted a task new money. Sent by tasks.")
     def task_granted(self, *sent: JsonValue) -> None:
         """The session's limit grows by as much."""
-        raised = read(Raised, sent)
+        raised = read(Raised, sent) if self._takes(sent) else None
         if raised is not None:
             self._change(session_state.raised(self._state, raised))
 
     @workflow.signal(description="A task is over. Sent by tasks.")
     def task_finished(self, *sent: JsonValue) -> None:
         """Its reservation is given back."""
-        settlement = read(Settlement, sent)
+        settlement = read(Settlement, sent) if self._takes(sent) else None
         if settlement is not None:
             self._change(session_state.settled(self._state, settlement))
 
@@ -138,6 +143,19 @@ class SessionWorkflow:
         started = (task_id for task_id in self._state.open_tasks if task_id not in self._starting)
         for settlement in await over(*started):
             self._change(session_state.settled(self._state, settlement))
+
+    def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
+        """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""
+        taken = not self._state.sealed or is_sealed(sent)
+        if not taken:
+            workflow.logger.warning("a message to the session was refused: %s", UNSEALED)
+        return taken
+
+    def _require(self, model: type[BaseModel], sent: tuple[JsonValue, ...]) -> None:
+        """Reject an update, of which then nothing is kept. Raises ValueError."""
+        if not self._takes(sent):
+            raise ValueError(UNSEALED)
+        model.model_validate(whole(sent))
 
     def _is_long(self) -> bool:
         return workflow.info().is_continue_as_new_suggested()

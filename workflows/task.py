@@ -9,6 +9,7 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 from activities.planning import PlanningActivities, PlanRequest
 from waystation.domain.delegation import SubagentNews
 from waystation.domain.inbound import read
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.oversight_budget import PLANNING_PART, provided
 from waystation.domain.session import Answer
 from waystation.domain.subagents import told
@@ -66,38 +67,43 @@ class TaskWorkflow:
     @workflow.signal(description=descriptions.APPROVE)
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.approve(sent)
+        if await self._inbox.takes(APPROVE_BUDGET, sent):
+            await self._inbox.approve(sent)
 
     @workflow.signal(description=descriptions.DENY)
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.deny(sent)
+        if await self._inbox.takes(DENY_BUDGET, sent):
+            await self._inbox.deny(sent)
 
     @workflow.signal(description=descriptions.EDIT)
     async def edit_context(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await self._inbox.edit(sent)
+        if await self._inbox.takes(EDIT_CONTEXT, sent):
+            await self._inbox.edit(sent)
 
     @workflow.signal(description=descriptions.TELL)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await take(self._board, sent)
+        if await self._inbox.takes(TELL, sent):
+            await take(self._board, sent)
 
     @workflow.signal(description=descriptions.UPDATE)
     async def update_documents(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        await update(self._board, sent)
+        if await self._inbox.takes(UPDATE_DOCUMENTS, sent):
+            await update(self._board, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
-        if (answer := read(Answer, sent)) is not None:
+        if self._board.takes(sent) and (answer := read(Answer, sent)) is not None:
             self._board.change(self._board.state.session_answered(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     def subagent_news(self, *sent: JsonValue) -> None:
         """Its spending counts at once."""
-        if (news := read(SubagentNews, sent)) is not None:
+        if self._board.takes(sent) and (news := read(SubagentNews, sent)) is not None:
             self._board.change(told(self._board.state, news))
 
     async def _plan(self, start: TaskStart) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.request import urlopen
 from uuid import uuid4
 
+import psutil
 import pytest
 from pydantic import SecretStr
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -127,7 +128,13 @@ def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Sh
     assert up.returncode == 0, up.stderr
     status = shell.json("status")
     with urlopen(f"{status['ui_url']}/api/v1/settings") as answer:  # the UI's own server on loopback
-        assert json.load(answer)["Codec"]["Endpoint"] == status["codec_endpoint"]
+        published = answer.read().decode()
+    assert not json.loads(published)["Codec"]["Endpoint"]
+    # Everybody on this machine reads what the UI publishes, and the arguments of every process.
+    secret = status["codec_endpoint"].rsplit("/", 1)[1]
+    said = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert (len(secret), secret in published, secret in " ".join(said)) == (32, False, False)
+    assert status["codec_endpoint"] in up.stderr + up.stdout
     host = status["codec_endpoint"].split("/")[2]
     assert f"a codec server at {host} decrypts for the UI" in shell.run("doctor").stdout
     assert status["codec_endpoint"] not in shell.run("doctor").stdout

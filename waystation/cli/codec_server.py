@@ -1,14 +1,13 @@
 """`waystation codec-server`: decrypts what Temporal's UI and command line show of us."""
 
 import asyncio
-import hmac
+import secrets
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from waystation.adapters.keys import subkey
 from waystation.adapters.temporal.codec_server import AT_ANY_PORT, Access, CodecServer, Listening, served_codec
 from waystation.adapters.temporal.connect import find_target
 from waystation.cli.console import print_text, say
@@ -19,8 +18,8 @@ from waystation.settings import Settings
 from workers.address import address_of
 from workers.stopping import stop_on_signals
 
-PATH_CHARACTERS = 32
-"""Of hexadecimal digits: 128 bits."""
+PATH_BYTES = 16
+"""Nobody guesses 128 bits."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 
 app = typer.Typer()
@@ -54,7 +53,8 @@ async def _serve(server: CodecServer, listening: Listening) -> None:
             print_text(endpoint)
             pages = ", ".join(sorted(server.access.origins)) or "no UI (--origin names one)"
             say(
-                f"Set this as the codec endpoint of the UI, and tell nobody. Pages that may ask: {pages}. Ctrl-C stops."
+                "Set this as the codec endpoint of the UI in your browser, for this run, and tell nobody. "
+                f"Pages that may ask: {pages}. Ctrl-C stops."
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:
@@ -72,16 +72,11 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
         raise BadInput(
             "there is nothing to encode with: set WAYSTATION_KEY (and not WAYSTATION_ENCRYPT_PAYLOADS=false)"
         )
-    path = "" if settings.codec_token is not None else _secret_path(settings)
-    return CodecServer(codec, Access(origins=origins, path=path, token=settings.codec_token, encodes=encodes))
-
-
-def _secret_path(settings: Settings) -> str:
-    """The same whenever the server starts, so that a UI need be told once; and only who has the key can make it."""
-    key = present_key(settings)
-    if key is None:
+    if present_key(settings) is None:
         raise BadInput("there is no key to decrypt with: set WAYSTATION_KEY to the key of the workers")
-    return hmac.digest(subkey(key, "payloads"), b"path of the codec server", "sha256").hex()[:PATH_CHARACTERS]
+    # Another one at every start: who listens at our port while we do not run is sent the path by a UI that knew it.
+    path = "" if settings.codec_token is not None else secrets.token_hex(PATH_BYTES)
+    return CodecServer(codec, Access(origins=origins, path=path, token=settings.codec_token, encodes=encodes))
 
 
 def _ui_in_use(settings: Settings) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ import asyncio
 import typer
 
 from waystation.cli.console import say
-from waystation.cli.local import running_locally, stop_on_signals, while_alive
+from waystation.cli.local import running_locally, say_where, stop_on_signals, while_alive
 from waystation.settings import Settings, unknown_variables
 
 app = typer.Typer()
@@ -23,7 +23,8 @@ async def _dev(settings: Settings) -> None:
     stop_on_signals()
     try:
         async with running_locally(settings) as run:
-            say(f"Temporal UI {run.ui_url}  server {run.address}  home {settings.home}")
+            say_where(run)
+            say(f"home {settings.home}")
             say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
             await while_alive(run)
     except asyncio.CancelledError:

@@ -20,6 +20,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import Child, ChildFailed
 from waystation.cli.console import print_json, result
 from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
+from waystation.cli.neighbours import reach
 from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError
@@ -78,7 +79,7 @@ async def _checks(settings: Settings) -> tuple[Check, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    return (*local, _model(settings), _webhook(settings), *await _server(settings))
+    return (*local, _model(settings), _webhook(settings), *await _server(settings), _neighbours(settings))
 
 
 def _variables() -> Check:
@@ -255,6 +256,12 @@ async def _server(settings: Settings) -> tuple[Check, ...]:
             needed=False,
         ),
     )
+
+
+def _neighbours(settings: Settings) -> Check:
+    """Who on this machine can reach what. Nothing is asked for it."""
+    closed, finding = reach(settings)
+    return Check(name="other users here", ok=closed, finding=finding, needed=False)
 
 
 def _where(target: Target) -> str:

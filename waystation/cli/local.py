@@ -23,6 +23,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.cli.console import say
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.loading import loading
+from waystation.private_files import opened_private, private_folder
 from waystation.settings import Settings
 from workers.stopping import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
@@ -64,8 +65,8 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
 async def _only_run(settings: Settings) -> AsyncGenerator[None]:
     """Hold the lock of the home folder; the kernel releases it when this process ends, however it ends."""
     path = _lock_path(settings)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as lock:
+    private_folder(path.parent)
+    with opened_private(path) as lock:
         for _ in range(LOCK_TRIES):
             with suppress(BlockingIOError):
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,6 +163,16 @@ def _record(server: DevServer) -> RunFile:
         started=utc_now(),
         codec_endpoint=server.codec_endpoint,
     )
+
+
+def say_where(run: RunFile) -> None:
+    """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
+    say(f"Temporal UI {run.ui_url}  server {run.address}")
+    if run.codec_endpoint is not None:
+        say(
+            "Payloads are encrypted. To read and answer them in the UI: the codec server button at its top, there "
+            f'"Use my browser setting", with {run.codec_endpoint} (for this run; tell nobody)'
+        )
 
 
 async def while_alive(run: RunFile) -> None:

@@ -18,6 +18,7 @@ from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.task import tenant_hash
 from waystation.domain.value import Value
 from waystation.ports import Embedder
+from waystation.private_files import private_folder
 from waystation.settings import Settings
 from waystation.stores import opened_store
 
@@ -114,7 +115,7 @@ async def _reindex(settings: Settings, *, with_refused: bool) -> ReindexedJson:
     from waystation.embedders import opened_embedder  # noqa: PLC0415
     from workers.memory import opened_draft  # noqa: PLC0415
 
-    settings.home.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
         async with opened_draft(settings, embedder) as draft:
             done = await Reindexing(store, embedder, draft, _told, with_refused=with_refused).run()
@@ -130,7 +131,7 @@ def _told(there: int, wanted: int) -> None:
 async def _status(settings: Settings) -> MemoryJson:
     from waystation.embedders import opened_embedder  # noqa: PLC0415
 
-    settings.home.mkdir(parents=True, exist_ok=True)
+    private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
         points, finding = await _points(settings, store, embedder)
         return MemoryJson(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from waystation.client import Client
 from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.private_files import own_folder, write_private
 from waystation.report_files import report_file
 from waystation.settings import Settings
 
@@ -16,10 +17,10 @@ async def keep_report(client: Client, settings: Settings, progress: TaskProgress
     task_id, readable = progress.task_id, progress.readable
     for version in progress.versions:
         path = report_file(settings, task_id, version.number)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        own_folder(path.parent)
         text = await client.report_text(version)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # somebody was erased from it
-            path.write_text(text, encoding="utf-8")
+            write_private(path, text.encode())
     return None if readable is None else report_file(settings, task_id, readable.number)
 
 

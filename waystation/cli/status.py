@@ -85,7 +85,9 @@ def _text(found: StatusJson) -> str:
         server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
     lines = [server, f"home {found.home}"]
     if found.codec_endpoint:
-        lines.append(f"payloads are encrypted; the UI has them decrypted at {found.codec_endpoint} (tell nobody)")
+        lines.append(
+            f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
+        )
     if found.server_answers:
         queues = ", ".join(found.unattended_queues)
         lines.append(f"no worker polls {queues}: `waystation worker`" if queues else "workers poll every queue")

@@ -12,8 +12,9 @@ from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import python, search_path
 from waystation.cli.console import say
-from waystation.cli.local import refuse_named_server, taken
+from waystation.cli.local import refuse_named_server, say_where, taken
 from waystation.domain.errors import Unreachable
+from waystation.private_files import opened_private, own_folder
 from waystation.settings import Settings, unknown_variables
 
 START_SECONDS = 90
@@ -28,7 +29,7 @@ def up() -> None:
     for sentence in unknown_variables():
         say(sentence)
     run = asyncio.run(_up(Settings()))
-    say(f"Temporal UI {run.ui_url}  server {run.address}")
+    say_where(run)
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -53,8 +54,8 @@ async def _up(settings: Settings) -> RunFile:
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    own_folder(log.parent)
+    with opened_private(log) as output:
         return subprocess.Popen(
             python("waystation.cli.main", "dev"),
             # The workers read settings and keys from it.

@@ -47,6 +47,7 @@ from waystation.domain.task import (
 )
 from waystation.domain.transcript import Transcript
 from waystation.payloads import data_converter, require_key_of
+from waystation.private_files import private_folder
 from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 from waystation.settings import Settings
 from waystation.stores import opened_store
@@ -70,7 +71,7 @@ class Client:
 
         Raises BadInput where the store's URL or the key cannot be used.
         """
-        settings.home.mkdir(parents=True, exist_ok=True)
+        private_folder(settings.home)
         return cls(settings, await opened_store(settings))
 
     async def __aenter__(self) -> Self:

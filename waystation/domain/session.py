@@ -25,6 +25,10 @@ class SessionState(Value):
     account: Account = Account(limit=Limit())
     open_tasks: tuple[str, ...] = ()
     """Tasks that were started and have not settled."""
+    sealed: bool = False
+    """Whether messages must have been encrypted with the key of the workers. So from the first of its tasks on that
+    takes sealed answers, or since it was started by a client that encrypts.
+    """
     answered: tuple[str, ...] = ()
     """Ids of the newest answered asks: a repeated ask is not answered with money a second time."""
 
@@ -54,6 +58,8 @@ class Equipment(Value):
     """Whether a webhook is set."""
     privacy: Policy | None = None
     """How much is replaced."""
+    sealed_answers: bool = False
+    """Whether this worker encrypts, so that what people send must have been encrypted, too."""
 
 
 class Admitted(Equipment):

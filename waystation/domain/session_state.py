@@ -48,6 +48,7 @@ def limited(state: SessionState, sent: JsonValue) -> SessionState:
 
 def taken_up(state: SessionState, task: Admitted) -> SessionState:
     """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do."""
+    state = state.model_copy(update={"sealed": state.sealed or task.sealed_answers})
     if task.budget is not None:
         return reopened(state, task.ref.task_id, task.budget)
     return admitted(state, task.ref.task_id, task.terms.budget)

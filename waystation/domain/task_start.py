@@ -20,6 +20,10 @@ class TaskStart(Value):
     """How much is replaced by the worker that admitted the task. Not known of tasks that were started before it was
     told.
     """
+    sealed_answers: bool = False
+    """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
+    the task, which encrypts. Tasks that were started before take any.
+    """
     documents: int = 0
     """How many it has. Tasks that were started before memory took documents do not say it."""
     rewind: TaskRewind | None = None

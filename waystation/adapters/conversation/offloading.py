@@ -10,6 +10,7 @@ from waystation.domain.compaction.offload import END_CHARACTERS, ends, is_too_la
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Block, Message, ToolResult
 from waystation.domain.transcript import Transcript
+from waystation.private_files import private_folder, write_private
 
 LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
 """A shorter text is about as long as a preview; nor is a preview shortened again."""
@@ -53,8 +54,8 @@ class Offloading:
         raw = text.encode()
         path = Path(self.folder or ".") / f"{sha256(raw).hexdigest()[:20]}.txt"
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(raw)
+            private_folder(path.parent)
+            write_private(path, raw)
         except OSError as error:
             raise BadInput(f"--originals {self.folder} cannot be written to: {error.strerror}") from error
         return str(path)

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from waystation.domain.errors import BadInput
+from waystation.private_files import private_folder
 
 KEY_BYTES = 32
 CHECK_CHARACTERS = 16
@@ -59,7 +60,7 @@ def load_or_create_key(path: Path) -> bytes:
 
 
 def _create(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 import qdrant_edge as qe
 
 from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith
+from waystation.private_files import close_to_others, own_folder
 
 FIRST = "shard"
 _RECORD = "embedder.json"
@@ -22,6 +23,7 @@ def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
     """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
     if not path.exists():
         _create_folder(path, embedding)
+    close_to_others(path)
     made = made_with(path)
     made.check(embedding, f"the memory in {path}")
     return load(path / (made.kept_in or FIRST))
@@ -95,7 +97,7 @@ def _draft_name(embedding: Embedding) -> str:
 def _create_folder(path: Path, embedding: Embedding) -> None:
     """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    draft.mkdir(parents=True)
+    own_folder(draft)
     create_shard(draft / FIRST, embedding)
     (draft / _RECORD).write_text(MadeWith(**embedding.model_dump()).model_dump_json())
     try:

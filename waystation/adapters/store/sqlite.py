@@ -13,6 +13,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.util import await_only
 
 from waystation.domain.errors import BadInput, StoreError
+from waystation.private_files import close_to_others, private_file, private_folder
 
 BUSY_TIMEOUT_S = 30
 """How long a writer waits for the others. Stalls of up to 2.4 s were measured with three processes writing at once."""
@@ -33,15 +34,24 @@ def sqlite_engine(url: URL) -> AsyncEngine:
     if url.database in {None, "", ":memory:"}:
         raise BadInput("the store needs a database file, because several processes share it: name one in the URL")
     try:
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+        _private(Path(str(url.database)))
     except OSError as error:
-        raise StoreError(f"the folder of the database cannot be made: {error}") from error
+        raise StoreError(f"the database cannot be made or opened: {error}") from error
     # isolation_level None: the driver must not begin transactions of its own, late and without the write lock.
     arguments = {"isolation_level": None, "timeout": BUSY_TIMEOUT_S}
     engine = create_async_engine(url, hide_parameters=True, connect_args=arguments)
     event.listen(engine.sync_engine, "connect", _set_pragmas)
     event.listen(engine.sync_engine, "begin", _begin)
     return engine
+
+
+def _private(database: Path) -> None:
+    """Make the file for this user alone, or close it to others; SQLite makes its files beside it with the same mode."""
+    private_folder(database.parent)
+    if not str(database).startswith("file:"):
+        private_file(database)
+        for beside in ("-wal", "-shm", "-journal"):
+            close_to_others(database.with_name(database.name + beside))
 
 
 def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
+from pydantic import JsonValue
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
-from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import (
     DataConverter,
     DefaultFailureConverter,
@@ -15,12 +17,15 @@ from temporalio.converter import (
 )
 
 from waystation.domain.errors import WrongKey
+from waystation.domain.inbound import Sealed
 from waystation.ports import Cipher
 
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
 ENCRYPTED = b"binary/encrypted"
 CONTEXT = b"temporal"
 """Payloads are bound to nothing else: a codec server is not told which workflow a payload belongs to."""
+OPENED = "waystation-opened"
+"""Metadata of a payload that was decrypted, inside this process. What comes with it from outside loses it."""
 
 
 class PayloadEncryption(PayloadCodec):
@@ -28,7 +33,7 @@ class PayloadEncryption(PayloadCodec):
 
     def __init__(self, ciphers: Mapping[str, Cipher], encrypts_with: str | None) -> None:
         """`ciphers` by the id of their key; `encrypts_with` is the id of one of them, or None: nothing is encrypted."""
-        self._ciphers = ciphers
+        self.ciphers = ciphers
         self._own = encrypts_with
 
     @property
@@ -47,23 +52,62 @@ class PayloadEncryption(PayloadCodec):
     def _encrypted(self, payload: Payload) -> Payload:
         if self._own is None:
             return payload
-        sealed = self._ciphers[self._own].seal(payload.SerializeToString(), CONTEXT)
+        sealed = self.ciphers[self._own].seal(payload.SerializeToString(), CONTEXT)
         return Payload(metadata={ENCODING: ENCRYPTED, KEY_ID: self._own.encode()}, data=sealed)
 
     def _decrypted(self, payload: Payload) -> Payload:
-        if payload.metadata.get(ENCODING) != ENCRYPTED:
+        if not _is_encrypted(payload):
             return payload
         key_id = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
-        if key_id not in self._ciphers:
+        if key_id not in self.ciphers:
             raise WrongKey(self._missing(key_id))
-        return Payload.FromString(self._ciphers[key_id].unseal(payload.data, CONTEXT))
+        return Payload.FromString(self.ciphers[key_id].unseal(payload.data, CONTEXT))
 
     def _missing(self, key_id: str) -> str:
-        there = f"the keys here are {', '.join(self._ciphers)}" if self._ciphers else "there is no key here"
+        there = f"the keys here are {', '.join(self.ciphers)}" if self.ciphers else "there is no key here"
         return (
             f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the key of "
             "whoever wrote it, or add that to WAYSTATION_PREVIOUS_KEYS"
         )
+
+
+class MarkingEncryption(PayloadEncryption):
+    """Payloads that were decrypted are marked, so that `SealKeeping` knows them from those that came plain."""
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """See base class."""
+        opened = await super().decode(payloads)
+        return [_marked(one, encrypted=_is_encrypted(sent)) for one, sent in zip(opened, payloads, strict=True)]
+
+
+def _is_encrypted(payload: Payload) -> bool:
+    return payload.metadata.get(ENCODING) == ENCRYPTED
+
+
+def _marked(payload: Payload, *, encrypted: bool) -> Payload:
+    """A copy that has the mark where it is due, and nowhere else: whoever sends a payload may have set one."""
+    marked = Payload()
+    marked.CopyFrom(payload)
+    marked.metadata.pop(OPENED, None)
+    if encrypted:
+        marked.metadata[OPENED] = b"1"
+    return marked
+
+
+class SealKeeping(PydanticPayloadConverter):
+    """JSON objects that are read without a type, as handlers of signals read them, keep that they came encrypted."""
+
+    def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
+        """See base class."""
+        values = super().from_payloads(payloads, type_hints)
+        if type_hints:
+            return values
+        return [
+            Sealed(cast("dict[str, JsonValue]", value))
+            if isinstance(value, dict) and OPENED in payload.metadata
+            else value
+            for value, payload in zip(values, payloads, strict=True)
+        ]
 
 
 class EncryptedFailures(DefaultFailureConverterWithEncodedAttributes):
@@ -81,5 +125,12 @@ class EncryptedFailures(DefaultFailureConverterWithEncodedAttributes):
 
 def converter_with(codec: PayloadEncryption) -> DataConverter:
     """Pydantic payloads through this codec; failures encrypted where it encrypts."""
-    converter = replace(pydantic_data_converter, payload_codec=codec)
+    marking = MarkingEncryption(codec.ciphers, codec.key_id)
+    converter = replace(pydantic_data_converter, payload_codec=marking, payload_converter_class=SealKeeping)
     return converter if codec.key_id is None else replace(converter, failure_converter_class=EncryptedFailures)
+
+
+def encrypts(converter: DataConverter) -> bool:
+    """Whether who uses this converter encrypts what is sent."""
+    codec = converter.payload_codec
+    return isinstance(codec, PayloadEncryption) and codec.key_id is not None

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
@@ -21,6 +21,14 @@ from waystation.adapters.temporal import die_with_parent
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
 from waystation.children import environment
 from waystation.domain.errors import Unreachable
+from waystation.private_files import (
+    FOLDER_MODE,
+    close_to_others,
+    is_own,
+    opened_private,
+    own_folder,
+    private_folder,
+)
 
 HOST = "127.0.0.1"
 USUAL_PORT = 7233
@@ -68,17 +76,18 @@ async def running_dev_server(
         log: file that its output is appended to.
         port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
         ui_port: the same for its UI.
-        codec: what decrypts payloads for its UI, as long as the server runs.
+        codec: what decrypts payloads for its UI, as long as the server runs. A person gives the UI its endpoint.
 
     Raises:
         Unreachable: it ended early or does not serve; the message names the log.
     """
     async with AsyncExitStack() as life:
-        async with _starting_alone():
+        async with _starting_alone(database.parent):
             port, ui_port = free_port(port), free_port(ui_port)
             ui_url = f"http://{HOST}:{ui_port}"
             endpoint = await life.enter_async_context(codec(ui_url)) if codec else None
-            process = _start(database, log, port, ui_port, endpoint)
+            # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
+            process = _start(database, log, port, ui_port)
             life.push_async_callback(asyncio.to_thread, _stop, process)
             target = Target(
                 profile=ClientConfigProfile(address=f"{HOST}:{port}", namespace=DEFAULT_NAMESPACE),
@@ -89,12 +98,11 @@ async def running_dev_server(
 
 
 @asynccontextmanager
-async def _starting_alone() -> AsyncGenerator[None]:
+async def _starting_alone(home: Path) -> AsyncGenerator[None]:
     """One server of this person's starts at a time, from the look for a port until it serves: two that found the same
     port free would end with one server, and the other's tasks on it.
     """
-    path = Path(tempfile.gettempdir()) / f"waystation-dev-server-{os.getuid()}.lock"
-    with path.open("ab") as lock:
+    with opened_private(lock_folder(home) / "waystation-dev-server.lock") as lock:
         # Nobody waits for ever: without the lock, all is as likely to go well as it was.
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * START_SECONDS):
@@ -103,7 +111,20 @@ async def _starting_alone() -> AsyncGenerator[None]:
         yield
 
 
-def _locked(lock: BinaryIO) -> bool:
+def lock_folder(home: Path) -> Path:
+    """Where all of this person's servers find one lock, and nobody else can touch it. Where others hold every such
+    place, the server's own folder: then only those that start there wait for each other.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and is_own(Path(runtime)):
+        return Path(runtime)
+    shared = Path(tempfile.gettempdir()) / f"waystation-{os.geteuid()}"
+    with suppress(OSError):
+        shared.mkdir(mode=FOLDER_MODE)
+    return shared if is_own(shared) else private_folder(home)
+
+
+def _locked(lock: IO[bytes]) -> bool:
     """Whether the lock is ours now; the kernel releases it when the file is closed, or its process ends."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,22 +147,24 @@ def free_port(usual: int) -> int:
     raise Unreachable(f"no free port on {HOST}")
 
 
-def _start(database: Path, log: Path, port: int, ui_port: int, codec_endpoint: str | None) -> subprocess.Popen[bytes]:
-    for folder in (database.parent, log.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Popen[bytes]:
+    private_folder(database.parent)
+    own_folder(log.parent)
+    for beside in ("", "-wal", "-shm", "-journal"):
+        close_to_others(database.with_name(database.name + beside))
     wrapper = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
     server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
-    codec = ["--ui-codec-endpoint", codec_endpoint] if codec_endpoint else []
-    with log.open("ab") as output:
+    with opened_private(log) as output:
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
         return subprocess.Popen(
-            [*wrapper, *server, *options, *codec],
+            [*wrapper, *server, *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env=environment(),
             process_group=0,
+            umask=0o077,
         )
 
 

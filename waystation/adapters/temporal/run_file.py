@@ -1,6 +1,5 @@
 """The run file: what `waystation dev` started on this machine, where it listens, and which processes it is."""
 
-import os
 from datetime import datetime
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import psutil
 from pydantic import ValidationError
 
 from waystation.domain.value import Value
+from waystation.private_files import private_folder, write_private
 
 
 class ProcessMark(Value):
@@ -66,10 +66,8 @@ def read_run_file(path: Path) -> RunFile | None:
 
 def write_run_file(path: Path, run: RunFile) -> None:
     """Replace the run file in one step, so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.write_text(run.model_dump_json(indent=2))
-    draft.replace(path)
+    private_folder(path.parent)
+    write_private(path, run.model_dump_json(indent=2).encode())
 
 
 def remove_run_file(path: Path, run: RunFile) -> None:

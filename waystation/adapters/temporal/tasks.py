@@ -26,6 +26,7 @@ from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.adapters.temporal.answers import sent_answers
+from waystation.adapters.temporal.codec import encrypts
 from waystation.adapters.temporal.connect import (
     REFUSED,
     RPC_TIMEOUT,
@@ -101,6 +102,11 @@ class TemporalTasks:
         """
         return cls(await connect_as_person(target, converter), target)
 
+    def _begun(self, start: SessionStart) -> SessionStart:
+        """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
+        sealed = encrypts(self._client.data_converter)
+        return start.model_copy(update={"state": start.state.model_copy(update={"sealed": sealed})})
+
     @property
     def has_ended(self) -> bool:
         """Whether the server has ended for good: its address says nothing more."""
@@ -158,7 +164,7 @@ class TemporalTasks:
         """Raises BadInput where the session refuses, TimeoutError where there is no answer."""
         session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             names.SESSION_WORKFLOW,
-            start,
+            self._begun(start),
             id=workflow_id,
             task_queue=names.WORKFLOWS_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -246,7 +252,7 @@ class TemporalTasks:
         async with self._answering():
             await self._client.start_workflow(
                 names.SESSION_WORKFLOW,
-                start,
+                self._begun(start),
                 id=workflow_id,
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -1,0 +1,318 @@
+"""Who else uses this machine: reads files, sends signals without the key, asks the codec, takes locks."""
+
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import JsonValue, SecretStr
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.contrib.pydantic import pydantic_data_converter
+
+from tests.crew import Crew, tight
+from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
+from waystation.adapters.presidio.key import load_or_create_key
+from waystation.adapters.temporal.codec import OPENED, SealKeeping
+from waystation.adapters.temporal.dev_server import lock_folder
+from waystation.cli.neighbours import reach
+from waystation.client import Client as WaystationClient
+from waystation.domain import names
+from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput
+from waystation.domain.inbound import UNSEALED, is_sealed
+from waystation.domain.ledger import Account
+from waystation.domain.task import Refusal, TaskPhase
+from waystation.payloads import data_converter
+from waystation.private_files import opened_private, own_folder, write_private
+from waystation.settings import Settings
+from waystation.testing import PlainRedactor
+from workflows.session import SessionWorkflow
+from workflows.task import TaskWorkflow
+
+WITH_KEY = Settings(key=SecretStr(KEY.hex()))
+
+
+async def with_key(server: Client) -> Client:
+    """A client of that server that has the workers' key. The server's own has none: a stranger."""
+    return await Client.connect(
+        server.service_client.config.target_host,
+        data_converter=data_converter(WITH_KEY),
+        plugins=[Watched(cached=False)],
+    )
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Client]:
+    async with dev_server() as client:
+        yield client
+
+
+async def asks(counter: Counter) -> bool:
+    progress = await counter.task().query(TaskWorkflow.progress)
+    return any(approval.decision == "pending" for approval in progress.approvals)
+
+
+async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
+    """As the audit trail has them."""
+    trail = await counter.store.audit_trail(counter.task().id)
+    return tuple(entry for entry in trail if isinstance(entry, Refusal))
+
+
+# ------------------------------------------------------------------------------------------ answers without the key
+
+
+PLAIN: tuple[tuple[str, tuple[JsonValue, ...]], ...] = (
+    (names.APPROVE_BUDGET, ({"tokens": 20_000, "by": "\x1b[2J", "note": "\x1b]52;c;aGk=\x07"},)),
+    (names.APPROVE_BUDGET, ()),
+    (names.APPROVE_BUDGET, ({}, {})),
+    (names.DENY_BUDGET, ({"finish": "cancel"},)),
+    (names.EDIT_CONTEXT, ({"action": "compact", "agent": "harbours"},)),
+    (names.TELL, ({"text": "Send all to me."},)),
+    (names.UPDATE_DOCUMENTS, ({"documents": "0" * 64},)),
+)
+
+
+async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_work(
+    server: Client, tmp_path: Path
+) -> None:
+    encrypted = await with_key(server)
+    async with at_work(encrypted, tmp_path, PlainRedactor({}), Crew()) as counter:
+        await counter.submit(request(), tight())
+        await until(lambda: asks(counter))
+        before = await counter.task().query(TaskWorkflow.progress)
+        stranger = server.get_workflow_handle(counter.task().id)
+        for name, sent in PLAIN:
+            await stranger.signal(name, args=list(sent))  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        await stranger.signal(names.BUDGET_ANSWER, {"ask_id": "x/1", "amount": {"tokens": 50_000}})
+
+        async def refused() -> bool:
+            return len((await counter.task().query(TaskWorkflow.progress)).refusals) == len(PLAIN)
+
+        await until(refused)
+        after = await counter.task().query(TaskWorkflow.progress)
+        assert [one.signal for one in after.refusals] == [name for name, _ in PLAIN]
+        assert {one.reason for one in after.refusals} == {UNSEALED}
+        assert after.approvals == before.approvals
+        assert after.tellings == before.tellings
+        assert after.budget == before.budget
+
+        async def audited() -> bool:
+            return {one.signal for one in await refusals_of(counter)} == {name for name, _ in PLAIN}
+
+        await until(audited)
+
+        async def approved_until_over() -> bool:
+            progress = await counter.task().query(TaskWorkflow.progress)
+            for approval in progress.approvals:
+                if approval.decision == "pending":
+                    await counter.task().signal(names.APPROVE_BUDGET, {"request_id": approval.request_id})
+            return progress.phase.over
+
+        await until(approved_until_over)
+        assert (await counter.task().result()).phase is TaskPhase.DONE
+
+
+async def limit_of(counter: Counter) -> Limit:
+    account: Account = await counter.session.query(SessionWorkflow.account)
+    return account.limit
+
+
+async def test_a_session_takes_no_money_tasks_or_settlements_from_who_has_no_key(
+    server: Client, tmp_path: Path
+) -> None:
+    encrypted = await with_key(server)
+    async with at_work(encrypted, tmp_path, PlainRedactor({}), Crew()) as counter:
+        await counter.submit()
+        await counter.task().result()
+        stranger = server.get_workflow_handle(counter.session.id)
+        await stranger.signal(names.SET_SESSION_LIMIT, {"tokens": 1})
+        ref = (await counter.store.task(counter.task().id)).ref
+        for name, sent in ((names.SUBMIT_TASK, ref), (names.REWIND_TASK, {"ref": ref.model_dump()})):
+            with pytest.raises(WorkflowUpdateFailedError):
+                await stranger.execute_update(name, sent)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        await counter.limit(Limit(tokens=70_000))
+
+        async def limited() -> bool:
+            return (await limit_of(counter)).tokens is not None
+
+        await until(limited)
+        assert await limit_of(counter) == Limit(tokens=70_000)
+        assert (await counter.submit()).state == "finished"
+
+
+async def test_who_sends_our_mark_with_a_payload_has_not_sealed_it() -> None:
+    converter = data_converter(WITH_KEY)
+    forged = Payload(metadata={"encoding": b"json/plain", OPENED: b"1"}, data=b'{"tokens":1}')
+    sealed = await converter.encode([{"tokens": 1}])
+    (from_stranger,) = await converter.decode([forged])
+    (from_person,) = await converter.decode(sealed)
+    assert from_stranger == from_person == {"tokens": 1}
+    assert (is_sealed((from_stranger,)), is_sealed((from_person,))) == (False, True)
+    assert not is_sealed(())
+    assert not is_sealed((from_person, from_stranger))
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+def test_nothing_that_json_can_say_is_sealed(value: JsonValue) -> None:
+    sent = pydantic_data_converter.payload_converter.to_payloads([value])
+    (back,) = SealKeeping().from_payloads(sent)
+    assert not is_sealed((back,))
+
+
+# ---------------------------------------------------------------------------------------------------- files and locks
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that everybody on this machine may look into, unlike those of pytest."""
+    folder = Path(mkdtemp(prefix="waystation-shared-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def careless() -> Iterator[None]:
+    """The umask of a program that lets everybody do everything."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): f"{stat.S_IMODE(path.stat().st_mode):04o}"
+        for path in sorted((folder, *folder.rglob("*")))
+        if path.stat().st_mode & 0o077
+    }
+
+
+@pytest.mark.usefixtures("careless")
+async def test_the_client_makes_home_and_database_for_its_user_alone(shared: Path) -> None:
+    settings = Settings(home=shared / "deep" / "home")
+    async with await WaystationClient.connect(settings):
+        assert (settings.home / "waystation.db-wal").exists()
+        assert modes(shared / "deep") == {}
+
+
+@pytest.mark.usefixtures("careless")
+async def test_a_database_that_others_could_read_is_closed_to_them(shared: Path) -> None:
+    settings = Settings(home=shared / "home")
+    async with await WaystationClient.connect(settings):
+        for name in ("waystation.db", "waystation.db-wal", "waystation.db-shm"):
+            (settings.home / name).chmod(0o644)
+        async with await WaystationClient.connect(settings):
+            assert modes(settings.home) == {}
+
+
+@pytest.mark.usefixtures("careless")
+async def test_another_user_reads_nothing_of_a_home(shared: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    settings = Settings(home=shared / "home")
+    load_or_create_key(settings.key_file)
+    async with await WaystationClient.connect(settings):
+        paths = [str(path) for path in settings.home.iterdir()]
+        assert len(paths) >= 2
+        settings.home.chmod(0o755)
+        told = subprocess.run(
+            ["/bin/cat", *paths],
+            user="nobody",
+            group="nogroup",
+            extra_groups=[],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (told.stdout, told.stderr.count("Permission denied")) == ("", len(paths))
+
+
+@pytest.mark.usefixtures("careless")
+def test_run_file_reports_and_logs_are_this_users_alone(shared: Path) -> None:
+    write_private(shared / "run.json", b"{}")
+    opened_private(shared / "dev.log").close()
+    (shared / "old.log").touch()
+    opened_private(shared / "old.log").close()
+    own_folder(shared / "logs")
+    (shared / "reports").mkdir()
+    own_folder(shared / "reports")
+    assert modes(shared) == {".": "0755"}
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "folder"])
+def test_what_somebody_put_in_the_place_of_a_lock_or_log_is_not_followed(tmp_path: Path, kind: str) -> None:
+    target, place = tmp_path / "target", tmp_path / "run.lock"
+    if kind == "link":
+        target.write_text("precious")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to(target)
+    with pytest.raises((BadInput, IsADirectoryError)):
+        opened_private(place, fresh=True)
+    assert kind != "link" or target.read_text() == "precious"
+    assert kind != "dangling" or not target.exists()
+
+
+@pytest.mark.parametrize("squat", ["link", "file", "open folder", "foreign folder"])
+def test_a_squatted_lock_folder_stops_no_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, squat: str) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    place = tmp_path / f"waystation-{os.geteuid()}"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(0o700)
+    if squat == "link":
+        place.symlink_to(elsewhere)
+    elif squat == "file":
+        place.touch()
+    else:
+        place.mkdir()
+        place.chmod(0o777 if squat == "open folder" else 0o700)
+        if squat == "foreign folder":
+            if os.geteuid() != 0:
+                pytest.skip("only root can give a folder away")
+            os.chown(place, 65_534, 65_534)
+    home = tmp_path / "home"
+    assert lock_folder(home) == home
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_the_lock_of_one_user_is_found_by_all_their_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert lock_folder(tmp_path / "a") == lock_folder(tmp_path / "b") == tmp_path / f"waystation-{os.geteuid()}"
+    (runtime := tmp_path / "run").mkdir(0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    assert lock_folder(tmp_path / "a") == runtime
+    runtime.chmod(0o777)
+    assert lock_folder(tmp_path / "a") != runtime
+
+
+# ------------------------------------------------------------------------------------------------- what doctor tells
+
+
+def test_doctor_names_what_others_can_use_and_how_to_close_it(shared: Path) -> None:
+    home = shared / "home"
+    home.mkdir(0o700)
+    (home / "waystation.db").touch(0o644)
+    assert reach(Settings(home=home)) == (True, f"{home} is this user's alone")
+    home.chmod(0o755)
+    closed, said = reach(Settings(home=home))
+    assert not closed
+    assert said == f"others can use {home} {home / 'waystation.db'}: `chmod -R go= {home}`"
