@@ -18,7 +18,9 @@ from waystation.seen import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
-COMPACTED = "research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions"
+COMPACTED = (
+    "research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions"
+)
 
 
 def drawn(renderable: RenderableType, width: int = 120) -> str:

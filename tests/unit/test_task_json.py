@@ -33,7 +33,9 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "cost_usd": 0.123456,
             "legs": 2,
             "compactions": [
-                {'id': 'c1', "agent": "research-1",
+                {
+                    "id": "c1",
+                    "agent": "research-1",
                     "status": "COMPRESSED",
                     "tokens_before": 9100,
                     "tokens_after": 4300,
