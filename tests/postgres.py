@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
@@ -57,6 +57,16 @@ class PostgresServer:
     def run(self, statement: str, database: str = "postgres") -> str:
         """Run one statement; what it prints, unaligned."""
         return self._psql(statement, database, check=True).stdout.strip()
+
+    def dump(self, database: str, options: Sequence[str]) -> bytes:
+        """What `pg_dump` writes of a database."""
+        command = [self._programs / "pg_dump", *options, self.url(database)]
+        return subprocess.run(command, capture_output=True, check=True).stdout
+
+    def restore(self, dump: bytes, database: str, options: Sequence[str]) -> None:
+        """Have `pg_restore` read a dump into a database."""
+        command = [self._programs / "pg_restore", *options, "--dbname", self.url(database)]
+        subprocess.run(command, input=dump, capture_output=True, check=True)
 
     def answers(self) -> bool:
         """Whether it takes connections."""

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, rendered
 from waystation.domain.compaction.ladder import summary_length
+from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.tokens import estimate_messages, estimate_text
-from waystation.domain.compaction.units import units_of
 from waystation.domain.messages import Message, ToolResult, user_text
 
 CLEARED = "[Old tool result content cleared]"

@@ -142,6 +142,17 @@ def test_every_image_is_pinned_and_ours_has_the_version_of_the_package(compose: 
     assert {compose.services[name].image for name in OURS} == {f"waystation:{__version__}"}
 
 
+def test_every_page_that_names_an_image_or_a_wheel_of_ours_names_this_version() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), ROOT / "Dockerfile", ROOT / "docker-compose.yml"]
+    named = {
+        f"{page.name}: {found[0]}": found[1]
+        for page in pages
+        for found in re.finditer(r"\bwaystation[-:=]{1,2}(\d+\.\d+\.\d+\w*)", page.read_text("utf-8"))
+    }
+    assert {where: version for where, version in named.items() if version != __version__} == {}
+    assert len(named) >= 3
+
+
 def test_every_service_that_stays_up_has_a_health_check(compose: Compose) -> None:
     waited_for = {
         name

@@ -10,6 +10,7 @@ from waystation.domain.compaction.history import current, pinned_ids, restore, r
 from waystation.domain.compaction.ladder import Mask, Summarise, Truncate, next_rung
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.pins import pin, unpin
+from waystation.domain.compaction.shown import shown
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.view import view
@@ -20,6 +21,7 @@ from waystation.domain.transcript import Masked, Pinned, Summarised, Transcript,
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)
 MEASURE = Measure(fixed=200)
+SAID, SAID_MORE = summary_message("inner", "Read."), summary_message("outer", "Read more.")
 
 
 def new_id(over: Transcript) -> str:
@@ -164,6 +166,49 @@ def test_a_call_of_whose_results_one_is_pinned_stays_with_them() -> None:
     assert {"m4", "m5"} <= {message.id for message in view(over)}
 
 
+@pytest.mark.parametrize("name", ["m4", "m5"])
+def test_a_pin_brings_back_what_is_hidden_however_deep_and_the_call_with_its_results(name: str) -> None:
+    over = grown(transcript(CONTRACT), 4)
+    inner = Summarised(id="inner", strategy="window", covered=("m2", "m3", "m4", "m5"), summary=SAID)
+    outer = Summarised(id="outer", strategy="window", covered=("s-inner", "m6", "m7"), summary=SAID_MORE)
+    over = with_record(with_record(over, inner), outer)
+    assert name not in {message.id for message in view(over)}
+    pinned = with_record(over, pin(over, name, POLICY, MEASURE, new_id(over)))
+    assert [message for message in view(pinned) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
+    assert SAID_MORE in view(pinned)
+    assert {one.id for one in shown(pinned).messages if one.hidden_by} == {"m2", "m3", "m6", "m7"}
+    assert violations(view(pinned)) == ()
+    later = compacted(grown(pinned, 6))
+    assert len(later.compactions) > len(pinned.compactions)
+    assert [message for message in view(later) if message.id in {"m4", "m5"}] == list(pinned.messages[3:5])
+    assert view(with_record(pinned, unpin(pinned, name, new_id(pinned)))) == view(over)
+
+
+def test_a_pin_of_all_that_a_summary_stands_for_leaves_nothing_of_the_summary() -> None:
+    before = grown(transcript(CONTRACT), 3)
+    over = with_record(before, Summarised(id="inner", strategy="window", covered=("m2", "m3"), summary=SAID))
+    assert view(with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))) == view(before)
+
+
+def test_a_pin_brings_a_masked_result_back() -> None:
+    before = grown(transcript(CONTRACT), 3)
+    (call,) = before.messages[1].tool_uses
+    masked = with_record(before, Masked(id="mask", tool_use_ids=(call.id,)))
+    assert view(masked) != view(before)
+    pinned = with_record(masked, pin(masked, "m3", POLICY, MEASURE, new_id(masked)))
+    assert view(pinned) == view(before)
+    assert not any(message.masked_by for message in shown(pinned).messages)
+
+
+def test_a_hidden_message_that_is_too_large_for_a_pin_names_what_is_to_be_restored_in_order() -> None:
+    over = said(transcript(CONTRACT), says("", prose(3_000)), user_text("", "And?"), says("", "Later."))
+    inner = Summarised(id="inner", strategy="window", covered=("m2",), summary=SAID)
+    outer = Summarised(id="outer", strategy="window", covered=("s-inner", "m3"), summary=SAID_MORE)
+    over = with_record(with_record(over, inner), outer)
+    with pytest.raises(BadInput, match=r"hidden: .* `--compaction outer`, then `--compaction inner` shows it again"):
+        pin(over, "m2", POLICY, MEASURE, new_id(over))
+
+
 def test_pins_over_their_cap_are_refused_by_name() -> None:
     over = said(transcript(CONTRACT), says("", prose(1_000)), user_text("", "And?"), says("", prose(900)))
     over = with_record(over, pin(over, "m2", POLICY, MEASURE, new_id(over)))
@@ -241,21 +286,21 @@ def test_any_sequence_of_saying_compacting_rewinding_restoring_and_pinning_leave
     over = transcript(CONTRACT)
     for number, step in enumerate(steps):
         before, over = over, stepped(over, step, number)
-        shown = view(over)
+        sent = view(over)
         now = current(over)
         there = {message.id for message in now.messages}
-        assert violations(shown, pending_allowed=True) == ()
+        assert violations(sent, pending_allowed=True) == ()
         assert Transcript.model_validate_json(over.model_dump_json()) == over
         assert current(now) == now
         for record in now.records:
             if isinstance(record, Pinned):
                 assert record.message_id in there
-        by_id = {message.id: message for message in shown}
+        by_id = {message.id: message for message in sent}
         for message in now.messages:
             if message.id in pinned_ids(over) and message.text:
                 assert by_id[message.id].text == message.text
         if isinstance(step, bool):
-            assert MEASURE.request(shown) <= MEASURE.request(view(before))
+            assert MEASURE.request(sent) <= MEASURE.request(view(before))
 
 
 def _renamed(message: Message, step: int) -> Message:

@@ -34,6 +34,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "legs": 2,
             "compactions": [
                 {
+                    "id": "c1",
                     "agent": "research-1",
                     "status": "COMPRESSED",
                     "tokens_before": 9100,

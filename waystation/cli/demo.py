@@ -15,7 +15,6 @@ from waystation.adapters.documents.loading import load_documents
 from waystation.adapters.temporal.connect import named_in_environment
 from waystation.adapters.temporal.run_file import read_run_file
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
-from waystation.cli.failures import INTERRUPTED
 from waystation.cli.following import ApproveItself, ask_person, follow, outcome_code
 from waystation.cli.local import running_locally, stop_on_signals
 from waystation.cli.options import JsonOption
@@ -32,6 +31,7 @@ from waystation.domain.pricing import PRICES, price_of
 from waystation.domain.task import TaskRequest
 from waystation.seen import TaskView
 from waystation.settings import Settings
+from workers.stopping import INTERRUPTED
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 DOCUMENTS = 80

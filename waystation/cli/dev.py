@@ -20,7 +20,7 @@ def dev() -> None:
 
 
 async def _dev(settings: Settings) -> None:
-    stop_on_signals()
+    stop_on_signals(lambda: say("stopping: agents end their turns; Ctrl-C again stops at once"))
     try:
         async with running_locally(settings) as run:
             say_where(run)

@@ -8,7 +8,6 @@ from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable
 from waystation.domain.malformed import malformed
 
 OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
-INTERRUPTED = 130
 
 
 def exit_code(error: Exception) -> int:

@@ -28,8 +28,12 @@ PHASE_STYLES = {
     TaskPhase.CANCELLED: "red",
 }
 NOTHING = "-"
+OVER = frozenset({"done", "partial", "skipped"})
+"""States of a step whose agent's context is not edited any more."""
 SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
 """The newest ones: a screen that is redrawn in place must not grow over the terminal's height."""
+SHORT_ID = 8
+"""Characters of a compaction's id: its beginning is enough to name it."""
 TOLD_CHARACTERS = 120
 """Of what was told to a task."""
 TITLE_CHARACTERS = 60
@@ -120,7 +124,16 @@ def _answered(view: TaskView) -> list[str]:
 def _newest_compactions(progress: TaskProgress) -> list[str]:
     newest = [compaction_text(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
     earlier = len(progress.compactions) - len(newest)
-    return [counted(earlier, "earlier compaction"), *newest] if earlier else newest
+    shown = [counted(earlier, "earlier compaction"), *newest] if earlier else newest
+    at_work = {step.id for step in progress.steps if step.state not in OVER} if not progress.phase.over else set[str]()
+    if undoable := [made for made in progress.compactions if made.agent in at_work and made.status.made_room]:
+        shown.append(f"To undo one: {restore_command(progress.task_id, undoable[-1])}")
+    return shown
+
+
+def restore_command(task_id: str, made: AgentCompaction) -> str:
+    """The command that undoes a compaction of an agent at work."""
+    return f"waystation restore {task_id} --agent {made.agent} --compaction {made.compaction_id[:SHORT_ID]}"
 
 
 def budget_text(progress: TaskProgress) -> str:
@@ -172,8 +185,10 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Tab
 def compaction_text(compaction: AgentCompaction) -> str:
     """One compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
+    # What made no room left nothing that could be named.
+    name = f" ({compaction.compaction_id[:SHORT_ID]})" if compaction.status.made_room else ""
     return (
-        f"{compaction.agent} compacted: {compaction.status}, {compaction.tokens_before:,} to "
+        f"{compaction.agent} compacted{name}: {compaction.status}, {compaction.tokens_before:,} to "
         f"{compaction.tokens_after:,} tokens, {counted(compaction.passages, 'passage')} kept{waiting}, "
         f"{counted(compaction.redactions, 'redaction')}"
     )

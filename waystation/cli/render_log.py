@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from waystation.cli.render import message_text
+from waystation.cli.render import SHORT_ID, message_text
 from waystation.domain.compaction.ledger import MARKER_PREFIX
 from waystation.domain.compaction.shown import ShownCompaction, ShownMessage, ShownTranscript
 from waystation.domain.compaction.summary import ID_PREFIX
 
-SHORT_ID = 8
 NAMED_IDS = 6
 _KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
 

@@ -34,6 +34,8 @@ class UsageJson(Value):
 class CompactionJson(Value):
     """One compaction. Token counts are of the whole request."""
 
+    id: str
+    """What `waystation restore --compaction` takes."""
     agent: str
     status: str
     tokens_before: int
@@ -224,7 +226,10 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         usage=UsageJson.of(progress.totals.usage),
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
-        compactions=tuple(CompactionJson(**compaction.model_dump()) for compaction in progress.compactions),
+        compactions=tuple(
+            CompactionJson(id=compaction.compaction_id, **compaction.model_dump())
+            for compaction in progress.compactions
+        ),
         approvals=tuple(
             ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
         ),

@@ -25,6 +25,10 @@ def _id(given: str) -> str:
     return _of_signs(given, "-", "an id such as m4, which `waystation transcript` shows")
 
 
+def _compaction_id(given: str) -> str:
+    return _of_signs(given, "-", "the id of a compaction or its beginning, which `waystation show` prints")
+
+
 def _agent_id(given: str) -> str:
     return _of_signs(given, "-.", "an agent such as research-1, which `waystation transcript` lists")
 
@@ -37,6 +41,7 @@ def _of_signs(given: str, others: str, what: str) -> str:
 
 
 Id = Annotated[str, AfterValidator(_id)]
+CompactionId = Annotated[str, AfterValidator(_compaction_id)]
 AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
@@ -50,7 +55,7 @@ class EditInput(Input):
     """Of `pin`, `unpin` and `rewind`."""
     keep: bool | None = None
     """Of `rewind`: whether the message itself stays. It does, if this is left out."""
-    compaction: Id | None = None
+    compaction: CompactionId | None = None
     """Of `restore`: the id, or the beginning of it."""
     instructions: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Of `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from waystation.domain.compaction.ledger import shortened
-from waystation.domain.compaction.units import units_of
+from waystation.domain.compaction.repair import units_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage, content_hash
 from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse

@@ -8,7 +8,7 @@ from waystation.agents.earlier import EarlierTasks
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.results import results_of
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
-from waystation.domain.compaction.units import units_of
+from waystation.domain.compaction.repair import units_of
 from waystation.domain.delegation import parent_of
 from waystation.domain.errors import TextMissing
 from waystation.domain.memory import Passage

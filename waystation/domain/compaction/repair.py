@@ -46,6 +46,17 @@ def legal(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(repaired)
 
 
+def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
+    """A legal sequence of messages, cut between units."""
+    units: list[list[Message]] = []
+    for message in messages:
+        if message.tool_results and units:
+            units[-1].append(message)
+        else:
+            units.append([message])
+    return tuple(tuple(unit) for unit in units)
+
+
 def _is_in_order(messages: Sequence[Message]) -> bool:
     """Whether these are texts, and calls with all their results right after them: legal, and what agents write.
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from waystation.domain.compaction.behind import behind
 from waystation.domain.compaction.history import current, pinned_ids, stand_in
+from waystation.domain.compaction.view import kept_whole, masked_calls
 from waystation.domain.messages import Message
 from waystation.domain.transcript import Compaction, Masked, Restored, Summarised, Transcript
 from waystation.domain.value import Value
@@ -14,7 +15,7 @@ class ShownMessage(Message):
     """A message of the log, and what became of it."""
 
     hidden_by: str | None
-    """Id of the compaction that covers it; that one's own summary may be hidden again."""
+    """Id of the compaction that covers it; that one's own summary may be hidden again. None where a pin keeps it."""
     masked_by: dict[str, str]
     """By the call of each masked result, the id of the compaction that masks it."""
     pinned: bool
@@ -56,9 +57,8 @@ def shown(transcript: Transcript) -> ShownTranscript:
     """The log with what hides, masks and pins each message now."""
     now = current(transcript)
     hiding, pins = _hiding(now), pinned_ids(now)
-    masks = {
-        call: record.id for record in now.compactions if isinstance(record, Masked) for call in record.tool_use_ids
-    }
+    masked, masking = masked_calls(now), [record for record in now.compactions if isinstance(record, Masked)]
+    masks = {call: record.id for record in masking for call in record.tool_use_ids if call in masked}
     there = {message.id for message in now.messages}
     return ShownTranscript(
         run_id=transcript.run_id,
@@ -83,8 +83,9 @@ def shown(transcript: Transcript) -> ShownTranscript:
 
 def _hiding(now: Transcript) -> dict[str, str]:
     """By the id of what is hidden, the compaction that covers it: the first one, as in the view."""
+    whole = kept_whole(now)
     covering = [record for record in now.compactions if not isinstance(record, Masked)]
-    return {covered: record.id for record in reversed(covering) for covered in record.covered}
+    return {covered: record.id for record in reversed(covering) for covered in record.covered if covered not in whole}
 
 
 def _compaction(

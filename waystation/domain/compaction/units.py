@@ -1,10 +1,11 @@
 """Whole units of a view: what a compaction keeps or covers together, and what it never covers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
 from waystation.domain.compaction.history import current, pinned_ids, stand_in
+from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.tokens import estimate_messages
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import OPERATORS, Message, Opaque
@@ -94,17 +95,6 @@ def _is_said(message: Message) -> bool:
         return not message.of_the_platform
     shown = (block for block in message.blocks if isinstance(block, Opaque) and block.kind != OPERATORS)
     return not message.tool_results and any(block.of_the_user for block in shown)
-
-
-def units_of(messages: Sequence[Message]) -> tuple[tuple[Message, ...], ...]:
-    """A legal sequence of messages, cut between units."""
-    units: list[list[Message]] = []
-    for message in messages:
-        if message.tool_results and units:
-            units[-1].append(message)
-        else:
-            units.append([message])
-    return tuple(tuple(unit) for unit in units)
 
 
 def stand_in_ids(transcript: Transcript) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from waystation.domain.compaction.history import current, stand_in
-from waystation.domain.compaction.repair import legal
+from waystation.domain.compaction.history import current, pinned_ids, stand_in
+from waystation.domain.compaction.repair import legal, units_of
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.messages import Block, Message, ToolResult
 from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
@@ -18,14 +18,28 @@ def view(transcript: Transcript) -> tuple[Message, ...]:
     if not now.compactions:
         return shown
     covering = [record for record in now.compactions if not isinstance(record, Masked)]
-    return legal(_replaced(_masked(shown, masked_calls(now)), covering))
+    return legal(_replaced(_masked(shown, masked_calls(now)), covering, kept_whole(now)))
+
+
+def kept_whole(transcript: Transcript) -> frozenset[str]:
+    """Ids of the pinned messages and of those that stay with them, a call with its results.
+
+    They are shown as they were said, also where a compaction covered them before they were pinned.
+    """
+    now = current(transcript)
+    if not (pins := pinned_ids(now)):
+        return frozenset()
+    units = (frozenset(message.id for message in unit) for unit in units_of(legal(now.messages)))
+    return frozenset(message_id for unit in units if unit & pins for message_id in unit)
 
 
 def masked_calls(transcript: Transcript) -> frozenset[str]:
     """Ids of the calls whose results are shown as placeholders."""
-    return frozenset(
-        call for record in current(transcript).records if isinstance(record, Masked) for call in record.tool_use_ids
-    )
+    now = current(transcript)
+    masked = frozenset(call for record in now.records if isinstance(record, Masked) for call in record.tool_use_ids)
+    if not masked or not (whole := kept_whole(now)):
+        return masked
+    return masked - {call.id for message in now.messages if message.id in whole for call in message.tool_uses}
 
 
 def placeholder(tool: str, content: str) -> str:
@@ -54,13 +68,19 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
     return block.model_copy(update={"content": shown, "attached": ()})
 
 
-def _replaced(messages: Sequence[Message], records: Iterable[Summarised | Truncated]) -> tuple[Message, ...]:
-    """For each record in turn its stand-in at the place of the first message that it covers, and none of those."""
+def _replaced(
+    messages: Sequence[Message], records: Iterable[Summarised | Truncated], whole: frozenset[str]
+) -> tuple[Message, ...]:
+    """For each record in turn its stand-in at the place of the first message that it covers, and none of those.
+
+    `whole`: ids of messages that stay although a record covers them.
+    """
     # By places, so that a log takes no longer for having been compacted often.
     shown: list[Message | None] = [*messages]
     places: dict[str, list[int]] = {}
     for place, message in enumerate(messages):
-        places.setdefault(message.id, []).append(place)
+        if message.id not in whole:
+            places.setdefault(message.id, []).append(place)
     for record in records:
         covered = [place for message_id in record.covered for place in places.pop(message_id, ())]
         if covered:

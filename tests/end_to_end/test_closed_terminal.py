@@ -1,0 +1,122 @@
+"""Terminals that are closed and Ctrl-C that is pressed twice: tasks go on, and no process is left behind."""
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import subprocess
+import termios
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.end_to_end.messages_server import HeldServer, serving
+from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, ended, until
+from tests.end_to_end.survey import BROAD_QUESTION, write_survey
+from waystation.adapters.temporal.run_file import read_run_file
+from waystation.settings import Settings
+
+READY, TASK = "Ready:", re.compile(r"task-[0-9a-f]{16}")
+
+
+class Terminal:
+    """A terminal with one command in it, which it is the controlling terminal of."""
+
+    def __init__(self, shell: Shell, *arguments: str) -> None:
+        self._master, terminal = pty.openpty()
+        os.set_blocking(self._master, False)
+        self._said = b""
+        self.process = subprocess.Popen(
+            [*WAYSTATION, *arguments],
+            cwd=ROOT,
+            env={**shell.environment, "TERM": "xterm"},
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  nothing but a system call
+        )
+        os.close(terminal)
+
+    def said(self) -> str:
+        """Everything so far."""
+        try:
+            while more := os.read(self._master, 65_536):
+                self._said += more
+        except OSError:  # nothing more now
+            pass
+        return self._said.decode(errors="replace")
+
+    def close(self) -> int:
+        """As somebody closes its window; the exit code of the command, negative where the signal ended it."""
+        os.close(self._master)
+        return self.process.wait(120)
+
+
+def family(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def survivors(children: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended though they had time to."""
+    assert children
+    return psutil.wait_procs(children, timeout=30)[1]
+
+
+@pytest.mark.timeout(900)
+def test_tasks_outlive_closed_terminals_and_ctrl_c_and_no_process_outlives_its_platform(tmp_path: Path) -> None:
+    documents, log = write_survey(tmp_path / "survey"), tmp_path / "log"
+    run_file = Settings(home=tmp_path / "home").run_file
+    with serving(HeldServer(0.1)) as model:
+        settings = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
+        shell = Shell(tmp_path / "home", settings)
+        dev = Terminal(shell, "dev")
+        until(lambda: READY in dev.said(), 180, "the platform")
+        submitting = Terminal(shell, "submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "300k")
+        until(lambda: "working" in submitting.said() or "planning" in submitting.said(), 120, "the task")
+        found = TASK.search(submitting.said())
+        assert found is not None
+        task = found[0]
+        watching = Terminal(shell, "watch", task)
+        until(lambda: task in watching.said(), 120, "what is watched")
+        assert (submitting.close(), watching.close()) == (-signal.SIGHUP, -signal.SIGHUP)
+
+        interrupted = shell.start("watch", task, log=log)
+        until(lambda: f"{task} is" in log.read_text(), 120, "what is watched")
+        interrupted.send_signal(signal.SIGINT)
+        assert ended(interrupted, log) == 130
+        assert f"This does not stop the task: `waystation watch {task}` follows it again." in log.read_text()
+
+        model.goes_on.set()
+        until(lambda: bool(shell.paid_turns()), 180, "a turn after all terminals were closed")
+        children = family(dev.process.pid)
+        assert dev.close() == 0
+        assert survivors(children) == []
+        assert not run_file.exists()
+
+        up = Terminal(shell, "up")
+        until(run_file.exists, 180, "the platform in the background")
+        up.close()
+        try:
+            run = read_run_file(run_file)
+            assert run is not None
+            assert run.alive
+            paid = len(shell.paid_turns())
+            until(lambda: len(shell.paid_turns()) > paid, 180, "a turn more")
+        finally:
+            assert shell.run("down").returncode == 0
+
+        model.goes_on.clear()
+        asked = len(model.answered)
+        dev_log = tmp_path / "dev.log"
+        again = shell.start("dev", log=dev_log)
+        until(lambda: READY in dev_log.read_text(), 180, "the platform once more")
+        children = family(again.pid)
+        again.send_signal(signal.SIGINT)
+        until(lambda: "Ctrl-C again stops at once" in dev_log.read_text(), 60, "the word that it stops")
+        again.send_signal(signal.SIGINT)
+        assert ended(again, dev_log) == 130
+        assert survivors(children) == []
+        assert len(model.answered) == asked
