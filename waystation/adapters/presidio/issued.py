@@ -35,8 +35,13 @@ _ISSUED = proven(
     re.VERBOSE,
 )
 _HOOK_ADDRESS = proven(
-    r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d{1,30}/)"
-    r"(?P<secret>[\w/-]{16,200})"
+    r"\bhttps?://(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
+    r"|(?:\w{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,30}/"
+    r"|(?:outlook\.office(?:365)?\.com|[\w-]{1,80}\.webhook\.office\.com)/webhook(?:b2)?/|hooks\.zapier\.com/hooks/catch/"
+    r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/|hook\.[\w.]{1,30}\.?make\.com/"
+    r"|maker\.ifttt\.com/trigger/[\w-]{1,80}/(?:json/)?with/key/"
+    r"|[\w.-]{1,120}(?::\d{2,5})?/hooks/(?=[a-z0-9]{26}(?![\w/-])|[A-Za-z0-9]{17}/[A-Za-z0-9]{20}))"
+    r"(?P<secret>[\w/@.-]{16,400})(?<![.@/-])"
 )
 
 
