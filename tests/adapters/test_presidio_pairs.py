@@ -43,8 +43,10 @@ key: ⟦LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFcEFJQkFBS0NBUUVBeDdrcTJt
 client-key-data: ⟦LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQpNSUlFcEFJQkFBS0NBUUVBeDdrcTJtVm44c1FwTHJUMHVXeVozYkVkRmhKa05wUnRWeFl6QmNEZUdoSWpLbE1u⟧
 """  # noqa: E501
 OVER_LINES = (
-    "User name,Access key ID,Secret access key\nada,⟦AKIAIOSFODNN7Q3XAMPL⟧,⟦wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ8nTvLk2M⟧\n",
-    "User name,Password,Access key ID,Secret access key\nada,,⟦AKIAIOSFODNN7Q3XAMPL⟧,⟦wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ8nTvLk2M⟧\n",
+    "User name,Access key ID,Secret access key\n"
+    "ada,⟦AKIAIOSFODNN7Q3XAMPL⟧,⟦wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ8nTvLk2M⟧\n",
+    "User name,Password,Access key ID,Secret access key\n"
+    "ada,,⟦AKIAIOSFODNN7Q3XAMPL⟧,⟦wJalrXUtnFEMI/K7MDENG/bPxRfiCYzQ8nTvLk2M⟧\n",
     "Access key ID,Secret access key\n⟦AKIAIOSFODNN7Q3XAMPL⟧,⟦wJalrXUtnFEMI/KlMDENG/bPxRfiCYzQ/nTvLkwM⟧\n",
     "PuTTY-User-Key-File-2: ssh-rsa\nComment: rsa-key\nPublic-Lines: 1\nAAAAB3NzaC1yc2EAAAABJQAAAQEAgeg2A4\n"
     "Private-Lines: 2\n⟦AAABAE0bzjXzHWm8Wl0uyJ5u8uDK8Zg3cYpS3zHFe1mh2oYzZPuNZMCP0jbQeKtr\n"

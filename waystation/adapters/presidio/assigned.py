@@ -28,7 +28,7 @@ _LONGEST_VALUE = 400
 _VALUE = proven(
     r"[fbru]{0,2}(?:(?P<plain>[\"'`])(?P<escaped>(?:(?!(?P=plain))[^\n\\]|\\[^\n]){1,400}+)(?P=plain)"
     r"|\\(?P<inner>[\"'])(?P<nested>(?:[^\"'\n\\]|\\\\(?:\\[\"']|[^\n\"'])){1,400}+)\\(?P=inner)"
-    r"|(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
+    r"|(?P<quote>\\[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
     rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
 _FORMS = ("escaped", "nested", "quoted", "bare")
