@@ -15,7 +15,7 @@ _WHOSE = (
     r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
 _IS = proven(
-    rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?P<operator>:=|=>|[:=|])(?![:=])\*{{0,2}}\s{{0,8}})"
+    rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?:\[\d{{0,4}}\]\s?|string\s)?(?P<operator>=>|:{{0,3}}=|[.?+]=|[:|])(?![:=])\*{{0,2}}\s{{0,8}})"
     rf"|{_WHOSE}?(?:['’]s(?=\s)|\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
     r"|(?P<beside>\s{1,2})",
@@ -144,7 +144,11 @@ def _value_of(text: str, label: re.Match[str]) -> _Value | None:
     start, end = value.span(group)
     if not quoted:
         end = _end_of_word(text, start, end, label[0])
-    operator = joint["operator"] or ("beside" if joint["beside"] else ":" if ":" in (joint["said"] or "") else "")
+    operator = (
+        (joint["operator"] or "").lstrip(".?+:")
+        or joint["operator"]
+        or ("beside" if joint["beside"] else ":" if ":" in (joint["said"] or "") else "")
+    )
     if "\n" in joint[0] and not quoted:
         operator = ""
     return _Value(label.lastgroup or "", operator, quoted, label[0], start, end) if start < end else None
