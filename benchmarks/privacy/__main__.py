@@ -1,11 +1,17 @@
-"""Measure all proofs about privacy, or those that are named: `python -m benchmarks.privacy [NAME …]`."""
+"""Measure all proofs about privacy, or those that are named: `python -m benchmarks.privacy [NAME …]`.
+
+`python -m benchmarks.privacy foreign --examples FILE` measures secrets by examples that somebody else made.
+"""
 
 import sys
 
-from benchmarks.privacy import found, leaks, worst
+from benchmarks.privacy import foreign, found, leaks, worst
 from benchmarks.proofs import run_proofs
 
 PROOFS = {"found": found.prove, "leaks": leaks.prove, "worst": worst.prove}
 
 if __name__ == "__main__":
-    run_proofs("benchmarks.privacy", PROOFS, sys.argv[1:])
+    if sys.argv[1:2] == ["foreign"]:
+        foreign.prove(sys.argv[2:])
+    else:
+        run_proofs("benchmarks.privacy", PROOFS, sys.argv[1:])

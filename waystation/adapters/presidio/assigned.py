@@ -7,7 +7,7 @@ from typing import NamedTuple
 from waystation.adapters.presidio.formats import Hit
 from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
 from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
-from waystation.adapters.presidio.vocabulary import PROSE
+from waystation.adapters.presidio.vocabulary import PROSE, SAID_OF_SECRETS
 from waystation.patterns import proven
 
 _LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
@@ -15,8 +15,8 @@ _WHOSE = (
     r"(?:\s{1,2}\(?(?:for|of|to|on|in|at|für|de|pour|para|van|per)\s(?:\w{1,6}\s)?[\w@.-]{1,40}\)?|\s{1,2}\(\w{1,20}\))"
 )
 _IS = proven(
-    rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?P<operator>:=|=>|[:=|])(?![:=])\*{{0,2}}\s{{0,8}})"
-    rf"|{_WHOSE}?(?:\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
+    rf"\d?(?P<sign>\\?[\"'`\]]{{0,2}}\*{{0,2}}{_WHOSE}?\*{{0,2}}\s{{0,3}}(?:\[\d{{0,4}}\]\s?|string\s)?(?P<operator>=>|:{{0,3}}=|[.?+]=|[:|])(?![:=])\*{{0,2}}\s{{0,8}})"
+    rf"|{_WHOSE}?(?:['’]s(?=\s)|\s{{1,3}}(?:(?:is|was)\s(?:now|(?:set|changed|reset)\sto)|is|was|lautet|ist|war|est|était|es|era|è|é|foi|är|er|jest|to)"
     r"|\s{0,2}(?:是|为|為|は|는|은))(?P<said>\s?:\s{0,3}|\s{1,3}|(?<=[是为為は는은]))"
     r"|(?P<beside>\s{1,2})",
     re.IGNORECASE,
@@ -26,13 +26,19 @@ _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
 _PLAIN = r"[^\s\"'`\\,;()<>&|。、]"
 _LONGEST_VALUE = 400
 _VALUE = proven(
-    r"[fbru]{0,2}(?P<quote>\\?[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote)"
+    r"[fbru]{0,2}(?:(?P<plain>[\"'`])(?P<escaped>(?:(?!(?P=plain))[^\n\\]|\\[^\n]){1,400}+)(?P=plain)"
+    r"|\\(?P<inner>[\"'])(?P<nested>(?:[^\"'\n\\]|\\\\(?:\\[\"']|[^\n\"'])){1,400}+)\\(?P=inner)"
+    r"|(?P<quote>\\[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
     rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
+_FORMS = ("escaped", "nested", "quoted", "bare")
+"""Of a value: as JSON escapes it, as JSON within JSON does, in quotes, and as it stands."""
 _BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
 _NOT_ITS_END = ".,;:*}]"
 _DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
 _SYMBOL = proven(r"[^\w.:/-]")
+_SIGN = proven(r"[!#$%^&*?~+@]")
+_HYPHENED = proven(r"\A[A-Z][a-z]{2,30}+-[a-z]{2,30}+\Z")
 _CJK = proven(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
 _LAST_ON_LINE = proven(
     r"[.,;*]{0,3}[ \t]{0,400}+(?:\\[rn]|[\r\n#\"'<]|\Z|//|[,;] \w{1,40}\s?[:=]"
@@ -55,6 +61,14 @@ _PHRASE = proven(
     r"[\"'*_]{0,9}+[ \t]?[:=]\*{0,2}[ \t]++(?P<secret>[\w'’-]{2,30}(?: [\w'’-]{2,30}){1,7})[ \t]*+$",
     re.MULTILINE,
 )
+_OWN = proven(
+    r"\b(?:my|our|mein|unser|mon|notre|mi|nuestra|la mia|la nostra|a minha|a nossa|minha|nossa|mijn|ons|moje|mitt)\s"
+    r"(?:[\w-]{1,20}\s){0,2}?"
+    rf"(?:{PASSWORD}|pw)(?:\s(?:for|of|to|on|at|für|de|pour|para|per)\s[\w@.-]{{1,40}})?"
+    r"(?:['’]s|\s(?:is|was|ist|war|lautet|est|es|era|è|é|er|är|jest))"
+    r"\s(?:still\s)?[\"'`]?(?P<secret>[^\s\"'`<>]{3,100})"
+)
+"""Behind these any word is one, but those that say something of it."""
 _WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
 """Words of manuals that are as good as any other in a phrase."""
 _LONE = proven(r"\A[A-Za-z0-9]{20,400}\Z")
@@ -97,6 +111,19 @@ def assigned(text: str) -> Iterator[Hit]:
     for phrase in _PHRASE.finditer(lower(text)):
         if (PROSE - _WORDS_OF_PHRASES).isdisjoint(phrase["secret"].split()):
             yield Hit("SECRET", *phrase.span("secret"), 0.9)
+    yield from _own(text)
+    yield from _on_lines(text)
+
+
+def _own(text: str) -> Iterator[Hit]:
+    for own in _OWN.finditer(lower(text)):
+        start = own.start("secret")
+        value = text[start : own.end("secret")].rstrip(_NOT_ITS_END)
+        if value.rstrip("!?").lower() not in SAID_OF_SECRETS and not is_stand_in(value):
+            yield Hit("SECRET", start, start + len(value), 0.9)
+
+
+def _on_lines(text: str) -> Iterator[Hit]:
     for pattern in (_FILE_LINE, _PROPERTY_LINE, _ENVIRONMENT):
         for match in pattern.finditer(text):
             start, end = match.span("secret")
@@ -112,11 +139,16 @@ def _value_of(text: str, label: re.Match[str]) -> _Value | None:
     value = _VALUE.match(text, joint.end()) if joint else None
     if not joint or not value:
         return None
-    quoted = value["quoted"] is not None
-    start, end = value.span("quoted" if quoted else "bare")
+    group = next(name for name in _FORMS if value[name] is not None)
+    quoted = group != "bare"
+    start, end = value.span(group)
     if not quoted:
         end = _end_of_word(text, start, end, label[0])
-    operator = joint["operator"] or ("beside" if joint["beside"] else ":" if ":" in (joint["said"] or "") else "")
+    operator = (
+        (joint["operator"] or "").lstrip(".?+:")
+        or joint["operator"]
+        or ("beside" if joint["beside"] else ":" if ":" in (joint["said"] or "") else "")
+    )
     if "\n" in joint[0] and not quoted:
         operator = ""
     return _Value(label.lastgroup or "", operator, quoted, label[0], start, end) if start < end else None
@@ -176,9 +208,20 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
 
 
 def _weak_counts(text: str, value: str, found: _Value) -> bool:
+    if found.operator in {"", ":", "="} and found.label != "clave" and _is_unlike_prose(value):
+        return not (_PATH.match(value) or in_code(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():
         return len(value) >= _SHORTEST_PASSWORD and _is_bare_word_a_password(text, found)
     return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
+
+
+def _is_unlike_prose(value: str) -> bool:
+    """Whether a value has a sign that words, names of code and dotted paths have not, or parts a capital and a small
+    letter by a hyphen.
+    """
+    if len(value) <= _SHORTEST_PASSWORD or value.rstrip("!?").isalpha():
+        return False
+    return (_SIGN.search(value) is not None and _LETTER.search(value) is not None) or _HYPHENED.match(value) is not None
 
 
 def _is_bare_word_a_password(text: str, found: _Value) -> bool:

@@ -15,7 +15,7 @@ _PATTERNS = (
         ("pass", "token", "key", "secret"),
         proven(
             r"(?<!\S)--?(?:[\w-]{0,30}-)?(?:password|passwd|passphrase|pass|token|api-?key|secret|secret-key|access-key|client-secret)"
-            rf"[= ]{_WORD}"
+            rf"(?:[= ]|[ \t]{{1,20}}+\\\r?\n[ \t]{{0,80}}+)(?!\\\r?\n){_WORD}"
         ),
     ),
     Hinted(
@@ -66,7 +66,7 @@ _PATTERNS = (
         proven(r"^[\w.*-]{1,100}:(?:\d{2,5}|\*):[^:\s]{1,60}:[^:\s]{1,60}:(?P<secret>[^:\s]{1,100})$", re.MULTILINE),
     ),
 )
-_NO_VALUE = proven(r"\A(?:-.*|[|&;]|\$\(.*)\Z")
+_NO_VALUE = proven(r"\A(?:-.*|[|&;]|\$\(.*|\\+)\Z")
 
 
 def typed(text: str) -> Iterator[Hit]:

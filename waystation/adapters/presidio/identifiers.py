@@ -11,7 +11,8 @@ from presidio_analyzer.nlp_engine import NlpArtifacts
 from presidio_analyzer.predefined_recognizers import IpRecognizer
 
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
-from waystation.adapters.presidio.placeholders import plain_address
+from waystation.adapters.presidio.labels import lower
+from waystation.adapters.presidio.placeholders import ENCODED_AT, ENCODED_DOT, plain_address
 from waystation.patterns import proven
 
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
@@ -19,6 +20,8 @@ _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
 _AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)")
 _SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("at", "dot"))
+_ENCODED_SIGNS = ("u0040", "x40", "&#64", "&#064", "&#x0040", "&commat")
+"""What a text with one holds, in lower case, as JSON, programs and HTML write it."""
 _SPECIAL = "=/|{}!#$&*?^`"
 """What the standard allows in a mailbox, and is what stands before the address: the name begins behind the last one."""
 _MARK = "".join(map(chr, (number for number in range(0x300, 0x10000) if unicodedata.category(chr(number))[0] == "M")))
@@ -34,6 +37,10 @@ _UNUSUAL_ADDRESSES = (
     Hinted(
         _AT_SIGNS[2:],
         proven(rf"\b\w[\w.+-]{{0,63}}{_SPELLED_AT}{_LABEL}(?>(?:\.|{_SPELLED_DOT}){_LABEL})++", re.IGNORECASE),
+    ),
+    Hinted(
+        _ENCODED_SIGNS,
+        proven(rf"(?<!\w)\w[\w.+-]{{0,63}}{ENCODED_AT}{_LABEL}(?>(?:\.|{ENCODED_DOT}){_LABEL})++", re.IGNORECASE),
     ),
     Hinted((_AT_IN_URL,), proven(rf"\b\w[\w.+-]{{0,63}}{_AT_IN_URL}{_DOMAIN}")),
 )
@@ -70,7 +77,8 @@ class EmailAddressRecognizer(FormatRecognizer):
 
 
 def _addresses(text: str) -> Iterator[tuple[int, int]]:
-    if not any(sign in text for sign in _AT_SIGNS):
+    lowered = lower(text)
+    if not any(sign in lowered for sign in (*_AT_SIGNS, *_ENCODED_SIGNS)):
         return
     if "@" in text:
         for address in _ADDRESS.finditer(text):
@@ -79,7 +87,7 @@ def _addresses(text: str) -> Iterator[tuple[int, int]]:
                 special = max(text.rfind(character, first.start(), address.end("mailbox")) for character in _SPECIAL)
                 yield max(first.start(), special + 1), address.end()
     for unusual in _UNUSUAL_ADDRESSES:
-        for address in unusual.matches(text, text):
+        for address in unusual.matches(text, lowered):
             yield address.span()
 
 
@@ -158,7 +166,7 @@ _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s
 _LABELLED_SSN = proven(
     rf"\b(?:ssn|itin|social security){_NUMBER_IS}(?P<number>\d{{3}}[ .-]?\d{{2}}[ .-]?\d{{4}})(?!\w)", re.I
 )
-_SSN = proven(r"(?<![\w.+-])(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
+_SSN = proven(r"(?:(?<![\w.+-])|(?<=[a-z]{2}[-_]))(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _LABELLED = (
     ("PASSPORT", proven(rf"\bpassport{_NUMBER_IS}(?P<number>(?=[A-Z]*\d)[A-Z0-9]{{6,9}})(?!\w)", re.I)),
     (

@@ -26,6 +26,23 @@ _ISSUED = proven(
     | lin_(?:api|oauth)_[A-Za-z0-9]{32,} | ntn_[A-Za-z0-9]{40,} | fig[do]_[\w-]{30,} | PMAK-[0-9a-f-]{30,}
     | pat[A-Za-z0-9]{14}\.[0-9a-f]{64} | ATATT3[\w=-]{30,} | sbp_[0-9a-f]{40} | pscale_(?:tkn|pw|oauth)_[\w.-]{30,}
     | CCIPAT_\w{20,} | HRKU-[\w-]{30,} | ops_eyJ[\w-]{50,}
+    | A3-[A-Z0-9]{6}-[A-Z0-9-]{20,40}\b | AKCp[A-Za-z0-9]{60,} | cmVmd[A-Za-z0-9]{55,} | fo1_[\w-]{40,}
+    | fm(?:1[ar]|2)_[\w+/]{60,}
+    | sha256~[\w-]{40,} | sm_[aps]at_[A-Za-z0-9]{14,} | CLOJARS_[0-9a-z]{40,} | v1\.0-[0-9a-f]{24}-[0-9a-f]{100,}
+    | pul-[0-9a-f]{40}\b | rdme_[0-9a-z]{60,} | duffel_(?:test|live)_[\w=-]{40,} | EZ[AT]K[A-Za-z0-9]{50,}
+    | FLW(?:SECK|PUBK)_TEST-[\w-]{12,}
+    | shippo_(?:live|test)_[0-9a-fA-F]{40} | tk-us-[\w-]{40,} | xkeysib-[0-9a-f]{64}-\w{16}
+    | ico-[A-Za-z0-9]{32}\b | LTAI[A-Za-z0-9]{18,}
+    | s-s4t2(?:ud|af)-[0-9a-f]{64} | dt0c01\.[A-Z0-9a-z]{24}\.[A-Z0-9a-z]{60,}
+    | ABSK[A-Za-z0-9+/]{100,}={0,2} | bedrock-api-key-[A-Za-z0-9+/=]{20,}
+    | sgp_(?:\w{5,16}_)?[0-9a-fA-F]{40} | sq[aup]_[0-9a-f]{40} | API-[A-Z0-9]{26}\b | GR1348941[\w-]{20,}
+    | pnu_[A-Za-z0-9]{30,}
+    | xoxe\.xox[bp]-[\w-]{20,} | [srp]k_prod_\w{10,} | EAA[AMC][A-Za-z0-9]{60,} | p8e-[a-z0-9]{32} | dnkey-[\w=-]{50,}
+    | fio-u-[\w=-]{60,} | pk\.[a-z0-9]{60}\.[a-z0-9]{22} | sl\.[\w=-]{100,} | YC[A-Za-z0-9_-]{38}\b
+    | AQVN[\w-]{35,} | t1\.[\w-]{1,100}\.[\w-]{80,}
+    | (?:test|live)_(?:pub_)?[0-9a-f]{31,40}\b | glpat-[\w.-]{20,}
+    | [sp]at\.[\w-]{22}\.[0-9A-Za-z]{24}\.[0-9A-Za-z]{20}
+    | ZXlK[A-Za-z0-9+/]{40,}={0,2} | ey[A-Za-z0-9]{15,4000}+\.ey[\w/-]{15,4000}+\.[\w/-]{0,4000}+
     | AGE-SECRET-KEY-1[0-9A-Z]{50,}
     | eyJ[\w-]{8,4000}+\.[\w-]{8,4000}+\.[\w-]{8,}
     | \$(?:1|2[abxy]|5|6|7|y|apr1|argon2(?:id?|d))\$[\w./$+=,-]{20,200} | pbkdf2_\w{3,10}\$\d{1,9}\$[\w./$+=]{20,200}
@@ -34,15 +51,23 @@ _ISSUED = proven(
     """,
     re.VERBOSE,
 )
+_MADE_UP = proven(r"[xX*]{8}|(?<=[a-z])_TOKEN|-my-")
+"""As manuals write a key that is none."""
 _HOOK_ADDRESS = proven(
-    r"\bhttps://(?:hooks\.slack\.com/(?:services|workflows|triggers)/|discord(?:app)?\.com/api/webhooks/\d{1,30}/)"
-    r"(?P<secret>[\w/-]{16,200})"
+    r"\bhttps?://(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
+    r"|(?:\w{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,30}/"
+    r"|(?:outlook\.office(?:365)?\.com|[\w-]{1,80}\.webhook\.office\.com)/webhook(?:b2)?/|hooks\.zapier\.com/hooks/catch/"
+    r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/|hook\.[\w.]{1,30}\.?make\.com/"
+    r"|maker\.ifttt\.com/trigger/[\w-]{1,80}/(?:json/)?with/key/"
+    r"|[\w.-]{1,120}(?::\d{2,5})?/hooks/(?=[a-z0-9]{26}(?![\w/-])|[A-Za-z0-9]{17}/[A-Za-z0-9]{20}))"
+    r"(?P<secret>[\w/@.-]{16,400})(?<![.@/-])"
 )
 
 
 def issued(text: str) -> Iterator[Hit]:
     """Keys, tokens and hashes of passwords, and the secret part of the address of a webhook."""
     for match in _ISSUED.finditer(text):
-        yield Hit("SECRET", match.start(), match.end(), 1.0)
+        if not _MADE_UP.search(match[0]):
+            yield Hit("SECRET", match.start(), match.end(), 1.0)
     for match in _HOOK_ADDRESS.finditer(text):
         yield Hit("SECRET", *match.span("secret"), 0.9)

@@ -11,11 +11,12 @@ from waystation.patterns import proven
 
 _REFERENCES = proven(
     r"""
-      \[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,80}:))                           # not [2001:db8::1]
-      [^\[\]\n@]{1,200}:\d{1,7}(?:-\d{1,7})?\]                                     # a citation, [name.md:12-18]
+      (?P<citation>\[(?:(?<=\w\[)|(?![0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{0,80}:))  # not [2001:db8::1]
+      [^\[\]\n@]{1,200}:)\d{1,7}(?:-\d{1,7})?\]             # a citation, [name.md:12-18]
     | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
     | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
-    | \b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_][\w/-]{1,100}
+    | \b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_]
+      (?!\d{3}-\d{2,3}-\d{4}(?![\w/])|\d[\d_-]{11,40}(?![\w/]))[\w/-]{1,100}
     | \b(?:19|20)\d\d-[01]\d-[0-3]\d(?:[T ][0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:Z|[+-][0-2]\d:?[0-5]\d)?)?
     """,
     re.VERBOSE,
@@ -38,7 +39,9 @@ class KeptStretches:
 
     def __init__(self, text: str) -> None:
         self._placeholders = _Stretches(match.span() for match in PLACEHOLDER.finditer(text))
-        self._references = _Stretches(match.span() for match in _REFERENCES.finditer(text))
+        references = list(_REFERENCES.finditer(text))
+        self._references = _Stretches(match.span() for match in references)
+        self._numbers = _Stretches((max(match.start(), match.end("citation")), match.end()) for match in references)
         self._text = text
 
     @cached_property
@@ -58,7 +61,9 @@ class KeptStretches:
             return True
         if though_a_reference or find.type in {SECRET, "EMAIL", "IBAN"}:
             return False
-        return self._references.touch(find) or (find.type in NAME_TYPES and self._code.touch(find))
+        if find.type in NAME_TYPES:
+            return self._references.touch(find) or self._code.touch(find)
+        return self._numbers.touch(find)
 
 
 class _Stretches:

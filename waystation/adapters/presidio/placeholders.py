@@ -35,7 +35,13 @@ SHORT_TYPES = MappingProxyType(
 _HEX_DIGITS = 12
 _VERBATIM = frozenset({"SECRET", "WALLET"})
 _WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
-_AT, _DOT = (proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?", re.IGNORECASE) for word in ("at", "dot"))
+ENCODED_AT = r"(?:\\{1,2}(?:u0040|x40)|&(?:amp;)?(?:#0{0,4}64|#x0{0,4}40|commat);)"
+ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period);)"
+"""As JSON, programs and HTML write them."""
+_AT, _DOT = (
+    proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
+    for word, encoded in (("at", ENCODED_AT), ("dot", ENCODED_DOT))
+)
 _NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
 
 

@@ -4,6 +4,7 @@ A log, a quotation or a listing with line numbers keeps all but the key. For the
 chunk.
 """
 
+import base64
 import re
 from collections.abc import Iterator, Sequence
 
@@ -31,13 +32,38 @@ _NO_BODY = proven(r"\A(?:[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Ha
 """Lines that may stand in the block beside the key: empty ones, and headers."""
 
 
+_IN_BASE64 = proven(
+    r"(?<![A-Za-z0-9+/=])LS0tL(?P<first>[A-Za-z0-9+/]{31,79})"
+    r"(?P<rest>[A-Za-z0-9+/]*+(?:[ \t]{0,40}+(?:\\n|\r?\n)[ \t]{0,40}+[A-Za-z0-9+/]{16,}+)*+=*+)"
+)
+"""Dashes at the beginning of what is encoded."""
+_PUTTY = proven(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=\n|\\[nr]|\Z)")
+_PUTTY_MAC = proven(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
+
+
 def private_keys(text: str) -> Iterator[Hit]:
     """Every private key, as one secret where only white space is between its lines, else line by line."""
+    yield from _of_putty(text)
+    for encoded in _IN_BASE64.finditer(text):
+        written = f"LS0tL{encoded['first']}"
+        if b"PRIVATE" in base64.b64decode(written[: len(written) // 4 * 4]):
+            yield Hit("SECRET", *encoded.span(), 1.0)
     markers = list(_MARKER.finditer(text))
     private = [number for number, marker in enumerate(markers) if _PRIVATE.match(marker["of"])]
     body = {span for number in private for span in _beside(text, markers, number)}
     for start, end in _joined(text, body, [markers[number].span() for number in private]):
         yield Hit("SECRET", start, end, 1.0)
+
+
+def _of_putty(text: str) -> Iterator[Hit]:
+    """The private lines of a key of PuTTY's, whose header says how many they are, and their checksum."""
+    for header in _PUTTY.finditer(text):
+        lines = _lines(text, header.end(), min(len(text), header.end() + _REACH))[: int(header["count"])]
+        body = {(offset + found[0], offset + found[1]) for line, offset in lines if (found := _body(line))}
+        for start, end in _joined(text, body, []):
+            yield Hit("SECRET", start, end, 1.0)
+    for mac in _PUTTY_MAC.finditer(text):
+        yield Hit("SECRET", *mac.span("secret"), 1.0)
 
 
 def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[Span]:

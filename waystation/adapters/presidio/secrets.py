@@ -12,6 +12,7 @@ from waystation.adapters.presidio.commands import typed
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.headers import carried
 from waystation.adapters.presidio.issued import issued
+from waystation.adapters.presidio.pairs import paired
 from waystation.adapters.presidio.private_keys import private_keys
 from waystation.adapters.presidio.sql import inserted
 from waystation.adapters.presidio.structures import structured
@@ -42,7 +43,7 @@ class SecretRecognizer(FormatRecognizer):
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every secret in the text; the same characters may be found more than once."""
-        yield from chain(issued(text), assigned(text), carried(text), typed(text), codes(text))
+        yield from chain(issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text))
         for match in _LIKELY.finditer(text):
             if _is_random(match["secret"]):
                 yield Hit("SECRET", *match.span("secret"), 0.6)

@@ -24,11 +24,17 @@ _ANY_NAME = proven(
 )
 _AROUND_A_NAME = "\"'*_` \t\r\n"
 _SEPARATORS = "|\t;,"
-_FIELD_NAME = proven(r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*|[A-Za-z_][\w.-]* [\w.-]+\s*)\Z")
-"""Two words count where no blank is before them, as there is behind a comma of a sentence."""
+_FIELD_NAME = proven(
+    r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*"
+    r"|[A-Za-z_][\w.-]* [\w.-]+\s*|[A-Z][\w.-]*(?: [\w.-]++){2,3}\s*)\Z"
+)
+"""Two words, and more with a capital, count where no blank is before them, as there is behind a comma of a sentence."""
 _RULE = proven(r"\A[\s|:+=-]+\Z")
 _CODE = proven(r"\A\d{3,8}\Z")
-_LEAST_KEY = proven(rf"\A(?:(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD})\Z", re.IGNORECASE)
+_LEAST_KEY = proven(
+    rf"\A(?:(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}|(?-i:(?=\S*[a-z][A-Z])[\w+/=-]{{24,}}))\Z",
+    re.IGNORECASE,
+)
 _PHONE = proven(r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z")
 """A few digits without a sign may be a count, of calls from mobiles, say."""
 _CARD = proven(r"\A\d(?:[ -]?\d){12,18}\Z")
@@ -65,7 +71,7 @@ def in_columns(text: str) -> Iterator[Hit]:
         read = end
         line = text[start:end]
         separator = next((mark for mark in _SEPARATORS if mark in line), "")
-        columns = _columns(lowered[start:end], separator) if separator else []
+        columns = _columns(line, separator) if separator else []
         if columns and not _goes_on(text, start, separator):
             read = yield from _cells_below(text, (start, end), separator, columns)
 
@@ -80,7 +86,8 @@ def _columns(heading: str, separator: str) -> list[_Column]:
     if separator in ",;" and not all(_FIELD_NAME.match(name) for name in names):
         return []
     found = (
-        (number, _HEADING.match(name.strip(_AROUND_A_NAME).replace("_", " "))) for number, name in enumerate(names)
+        (number, _HEADING.match(lower(name).strip(_AROUND_A_NAME).replace("_", " ")))
+        for number, name in enumerate(names)
     )
     return [_Column(number, *_FITS[name.lastgroup or ""]) for number, name in found if name]
 

@@ -25,3 +25,6 @@ NO_SECRETS = _words("no_secrets.txt")
 
 PROSE = NO_SECRETS | _words("words_of_prose.txt")
 """Words of which one shows that several behind `password:` are a sentence or a heading, and no phrase."""
+
+SAID_OF_SECRETS = PROSE | _words("said_of_secrets.txt")
+"""What stands behind `my password is` without being it."""

@@ -1,0 +1,74 @@
+"""References stay, values in their form go; addresses are found as JSON and HTML write them, phones beside a call."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.privacy import Place
+
+KEY = b"k" * 32
+
+
+@pytest.fixture(scope="module")
+def redactor() -> Iterator[PresidioRedactor]:
+    redactor = PresidioRedactor(KEY)
+    yield redactor
+    redactor.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("note-212-555-0147", "note-<PHONE>"),
+        ("call-415-555-2671", "call-<PHONE>"),
+        ("run-4111-1111-1111-1111", "run-<CARD>"),
+        ("session-123-45-6789", "session-<SSN>"),
+        ("[4111 1111 1111 1111]", "[<CARD>]"),
+        ("[ada@example.org]", "[<EMAIL>]"),
+        ("[pay to 4111 1111 1111 1111:12]", "[pay to <CARD>:12]"),
+        ("[call 212-555-0147:12-14]", "[call <PHONE>:12-14]"),
+        ("ada\\u0040example.org", "<EMAIL>"),
+        ('"ada\\u0040example\\u002eorg"', '"<EMAIL>"'),
+        ("ada&#64;example.org, ada&#x40;example&#46;org", "<EMAIL>, <EMAIL>"),
+        ("ada&commat;example.org", "<EMAIL>"),
+        ("call 9876543210", "call <PHONE>"),
+        ("Call me at 98765 43210.", "Call me at <PHONE>."),
+        ("call 138 1234 5678", "call <PHONE>"),
+        ("llame al 612 345 678", "llame al <PHONE>"),
+        ("chiama 312 345 6789", "chiama <PHONE>"),
+        ("zadzwoń 512 345 678", "zadzwoń <PHONE>"),
+        ("ring 070-123 45 67", "ring <PHONE>"),
+        ("позвоните 8 912 345-67-89", "позвоните <PHONE>"),
+        ("ligue 11 91234 5678", "ligue <PHONE>"),
+        ("rufen Sie 079 123 45 67", "rufen Sie <PHONE>"),
+        ("请致电13812345678", "请致电<PHONE>"),
+    ],
+)
+async def test_a_value_in_the_form_of_a_reference_goes(redactor: PresidioRedactor, text: str, left: str) -> None:
+    (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+    assert re.sub(r"_[0-9a-f]{12}>", ">", result.text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[document:12-14]",
+        "[notes-45.md:4-99]",
+        "step-2024-01-15",
+        "toolu_01ABcdEf23456789",
+        "task-0123456789abcdef/research-1",
+        "call 1-3 of 20, call 4096 times, call 12345678901234567890",
+        "order-212-555-0147",
+    ],
+)
+async def test_a_reference_stays(redactor: PresidioRedactor, text: str) -> None:
+    (result,) = await redactor.redact([text], Place.TOOL_RESULT, "t")
+    assert result.text == text
+
+
+async def test_however_an_address_is_encoded_it_has_one_placeholder(redactor: PresidioRedactor) -> None:
+    texts = ["ada@example.org", "ada\\u0040example.org", "ada&#64;example&period;org", "ada%40example.org"]
+    results = await redactor.redact(texts, Place.TOOL_RESULT, "t")
+    assert len({result.text for result in results}) == 1
