@@ -22,7 +22,6 @@ from waystation.settings import Settings, unknown_variables
 from waystation.stores import opened_store
 from workers.address import address_of
 from workers.health import Health, served_health
-from workers.memory import draining
 from workers.notices import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
@@ -78,6 +77,8 @@ async def running_workers(settings: Settings) -> AsyncGenerator[Client]:
             # Last, when nothing else can fail: a process that does not start must not leave its key behind.
             await parts.claim_key()
             if CONTEXT_QUEUE in queues:
+                from workers.memory import draining  # noqa: PLC0415  it loads the embedded engine
+
                 await parts.archive.drain()
                 await stack.enter_async_context(draining(parts.archive))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import sys
 import uuid
 from contextlib import aclosing
@@ -110,9 +111,14 @@ def passages_check(capsys: pytest.CaptureFixture[str]) -> tuple[bool, str]:
 def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: pytest.CaptureFixture[str]) -> None:
     assert passages_check(capsys) == (True, "0 wait in the store for memory")
     asyncio.run(commit(3))
-    assert passages_check(capsys) == (False, "3 wait in the store for memory")
+    ok, finding = passages_check(capsys)
+    assert not ok
+    since = r"the oldest since \d{4}-\d\d-\d\d \d\d:\d\d UTC; workers write them when it is back"
+    assert re.fullmatch(f"3 wait in the store for memory, {since}", finding)
     (refused,) = asyncio.run(put_aside(1))
-    assert passages_check(capsys) == (False, f"2 wait in the store for memory; memory does not take 1: {refused}")
+    ok, finding = passages_check(capsys)
+    assert not ok
+    assert re.fullmatch(f"2 wait in the store for memory, {since}; memory does not take 1: {refused}", finding)
 
 
 def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(

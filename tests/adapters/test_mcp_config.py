@@ -78,7 +78,7 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
         ({"command": "x", "alow": []}, "mcpServers.web.alow: there is no such field"),
         (
             {"command": "x", "env": {"KEY": {"is": "s3cret-value"}}},
-            "mcpServers.web.env.KEY: it should be a valid string",
+            "mcpServers.web.env.KEY: it should be text",
         ),
         ({"command": "x", "timeout": 0}, "mcpServers.web.timeout: it should be more than 0"),
         ({"command": "x", "start_timeout": 601}, "mcpServers.web.start_timeout: it should be at most 600"),

@@ -87,7 +87,7 @@ async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_c
     result = next(result for message in transcript.messages for result in message.tool_results)
     assert progress.phase is TaskPhase.DONE
     assert ENDLESS not in transcript.model_dump_json()
-    assert result.content.startswith("This result could not be redacted, so it is not shown.")
+    assert result.content.startswith("pilot.md could not be redacted")
     assert "Text that could not be redacted was left out, and a placeholder stands where it was." in progress.notes
     assert crew.calls.count(Call("harbours", 1)) == 1
 

@@ -68,7 +68,7 @@ class CitationCheck:
 
     async def _newest_lines(self, meant: Mapping[str, Document], tenant: str) -> dict[str, list[str]]:
         return {
-            name: (await self.redacted.text(document.blob, tenant)).lines
+            name: await self.redacted.lines(document.blob, tenant)
             for name, document in meant.items()
             if not document.removed
         }
@@ -82,7 +82,7 @@ class CitationCheck:
         for citation in wrong:
             document = meant[citation.document]
             for blob in earlier.get(document.name, ()):
-                before = (await self.redacted.text(blob, ref.tenant)).lines
+                before = await self.redacted.lines(blob, ref.tenant)
                 if fault(citation, {citation.document: before}) is None:
                     found[citation] = GONE if document.removed else OUTDATED
         return found
@@ -94,7 +94,7 @@ class CitationCheck:
         for run_id in await self.transcripts.run_ids(ref.task_id) if wanted else ():
             pages = kept_pages((await self.transcripts.load(run_id)).messages)
             for address in wanted & pages.keys():
-                found[address] = page_lines((await self.redacted.text(pages[address].blob, ref.tenant)).lines)
+                found[address] = page_lines(await self.redacted.lines(pages[address].blob, ref.tenant))
         return found
 
 

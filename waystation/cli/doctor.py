@@ -23,12 +23,13 @@ from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.neighbours import reach
 from waystation.cli.options import JsonOption
 from waystation.client import Client
-from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError
+from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.names import QUEUES
 from waystation.domain.plan import ROLES
 from waystation.domain.value import Value
 from waystation.payloads import payload_codec, require_key_of
 from waystation.settings import Settings, unknown_variables
+from waystation.stores import opened_store
 
 NAMED_PASSAGES = 5
 QDRANT_SECONDS = 3
@@ -188,10 +189,10 @@ async def _memory(settings: Settings) -> Check:
 async def _outbox(settings: Settings) -> Check:
     """Nothing is lost while passages wait: recall does not find them yet."""
     try:
-        async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        async with aclosing(await opened_store(settings)) as store:
             waiting, since = await store.count_waiting(), await store.oldest_waiting()
             refused = await store.refused()
-    except (StoreError, BadInput) as error:
+    except (StoreError, BadInput, WrongKey) as error:
         return Check(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
     named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
     oldest = f", the oldest since {since:%Y-%m-%d %H:%M %Z}; workers write them when it is back" if since else ""

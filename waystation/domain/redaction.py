@@ -191,6 +191,8 @@ class ShownText(Value):
     """See `Redacted`."""
     withheld: bool = False
     """It could not be redacted, so that all of its lines are blank."""
+    put_aside: str = ""
+    """The placeholder that it has where its redaction took too long, again and again."""
 
     @property
     def lines(self) -> list[str]:
@@ -200,6 +202,8 @@ class ShownText(Value):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a person should know of its redaction."""
+        if self.put_aside:
+            return redaction_notes(Redacted(text=self.put_aside, put_aside=True))
         if self.withheld:
             return (TEXT_LEFT_OUT,)
         return redaction_notes(Redacted(text="", languages_without_names=self.languages_without_names))
@@ -211,4 +215,5 @@ def shown_text(text: str, redacted: Redacted) -> ShownText:
         text=line_for_line(text, redacted),
         languages_without_names=redacted.languages_without_names,
         withheld=redacted.unredacted,
+        put_aside=redacted.text if redacted.put_aside else "",
     )

@@ -50,8 +50,8 @@ _NO_USER = frozenset(_NO_USERS.split())
 _NO_HOST = proven(r"\A(?:sha\d{3}|md5|v?\d+(?:\.\d+){0,2}|latest|next|beta)\Z")
 _DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
 _SYMBOL = proven(r"[!#$%^&*?=~+]")
-_NO_PASSWORD = proven(r"\A(?:v?\d+(?:\.\d+)+[\w.-]*|\d+-[a-z]+|[\d.:x-]+|.*://.*|/.*|[\w./-]*\.[a-z]\w{0,4})\Z")
-"""Versions, numbers, addresses, paths and files."""
+_NO_PASSWORD = proven(r"\A(?:v?\d++(?:\.\d++)++[\w.-]*+|\d++-[a-z]++|[\d.:x-]++|[\w./-]*\.[a-z]\w{0,4})\Z")
+"""Versions, numbers and files."""
 _NOT_ITS_END = ".,;:*"
 
 
@@ -78,7 +78,7 @@ def _spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 def _is_password(value: str) -> bool:
     """Whether it has what words, versions and paths do not."""
-    if _NO_PASSWORD.match(value):
+    if value.startswith("/") or "://" in value or _NO_PASSWORD.match(value):
         return False
     if _SYMBOL.search(value):
         return True
