@@ -38,6 +38,7 @@ ON_A_PLATFORM = (
     'waystation submit "…" --docs … --answer-by 07:00 --then partial',
     'waystation submit "…" --docs … --answer-by 7d --then wait',
     'waystation submit "What do the modules say about thread safety, and about timeouts?" --docs /usr/lib/python3.11',
+    'waystation submit "…" --docs papers --procedures how/',
     "waystation fork TASK --from writing",
     "waystation fork TASK --from writing --instructions new.md",
     'waystation memory search "what the bar carries"',
@@ -98,6 +99,8 @@ FILES = {
     "contracts/retention.md": "# Retention\n\nWe promised customers 90 days.\n\nAda Lovelace signed it.\n",
     "faq.html": "<html><body><h1>FAQ</h1><p>Data is kept for 90 days.</p></body></html>",
     "notes/bar.md": "# Bar\n\nThe bar carries 4 metres at low water. Nordvik was closed by silt in 1871.\n",
+    "papers/silt.md": "# Silt\n\nNordvik was closed by silt in 1871.\n",
+    "how/check.md": "# Checking\n\nCheck every figure twice.\n",
     "new.md": "Say it in three sentences.\n",
     "mcp.json": '{"mcpServers": {}}',
     "C.jsonl": '{"id": "m1", "role": "user", "text": "We meet in Oslo."}\n',
@@ -140,12 +143,9 @@ class Reader:
 
     def types(self, command: str, task: str = "") -> str:
         """Run it; returns what it printed."""
-        line = (
-            command.replace("TASK", task)
-            .replace("--docs …", "--docs contracts/")
-            .replace("/usr/lib/python3.11", "notes")
-        )
-        line = line.replace('"…"', '"Which harbour was closed by silt?"')
+        line = command.replace("TASK", task)
+        for written, meant in MEANT.items():
+            line = line.replace(written, meant)
         done = subprocess.run(
             ["bash", "-c", line],
             cwd=self.folder,
