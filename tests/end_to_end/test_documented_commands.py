@@ -89,7 +89,11 @@ MEANT = {
     '"…"': '"Which harbour was closed by silt?"',
     "/usr/lib/python3.11": "notes",
 }
+ONE_OF_SEVERAL = {0, 2}
+"""Where several agents of the task asked, the command lists them, and wants one named."""
 EXIT_CODES = {
+    'waystation approve TASK --add 50k --note "go on"': ONE_OF_SEVERAL,
+    "waystation deny TASK --finish partial": ONE_OF_SEVERAL,
     'waystation privacy find "Ada Lovelace"': {0, 1},  # 1: found nowhere
     "waystation privacy find - --type PERSON": {0, 1},
     "waystation memory forget --before 2026-11-01": {2},  # no task is as old
