@@ -5,7 +5,7 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
 from activities.planning import PlanningActivities
-from waystation.domain.plain import plain_words
+from waystation.domain.foreign_text import plain_words
 from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admitted
 from waystation.domain.task import TaskRef

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError, ChildWorkflowError, is_cance
 from activities.ledger import LedgerActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.delegation import parent_of
-from waystation.domain.plain import plain_words
+from waystation.domain.foreign_text import plain_words
 from workflows.board import Board
 from workflows.options import SHORT, named
 from workflows.subagent import SubagentStart, SubagentWorkflow

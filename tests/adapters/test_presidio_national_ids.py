@@ -1,8 +1,8 @@
 import pytest
 
-from waystation.adapters.presidio.national import COUNTRIES
+from waystation.adapters.presidio.national import FORMS
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules, checked_countries
+from waystation.adapters.presidio.rules import COUNTRIES, Rules, checked_countries
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Place
 
@@ -57,3 +57,7 @@ async def test_numbers_that_nothing_calls_an_id_stay_whatever_is_set() -> None:
 def test_a_country_without_recognisers_is_refused_with_those_that_have_some() -> None:
     with pytest.raises(BadInput, match=r"^national_ids: there are no recognisers for xx; there are for au, ca, de, "):
         checked_countries(("de", "xx"))
+
+
+def test_the_countries_that_can_be_set_are_those_that_have_recognisers() -> None:
+    assert {*FORMS, "us"} == COUNTRIES

@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from waystation.adapters.presidio.folding import folded, views_of
-from waystation.adapters.presidio.national import COUNTRIES
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.presidio.rules import COUNTRIES, Rules
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
 

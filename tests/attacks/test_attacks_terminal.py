@@ -12,7 +12,8 @@ from rich.text import Text
 
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
-from waystation.domain.plain import plain, plain_json, plain_words
+from waystation.domain.foreign_text import plain_words
+from waystation.domain.plain import plain, plain_json
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.markdown import inert
 

@@ -119,15 +119,22 @@ class Shell:
     def _own_env(self) -> dict[str, str]:
         return {"WAYSTATION_HOME": str(self.home), **self.settings}
 
+    def charged(self) -> int:
+        """Millionths of a dollar of all charges in the store."""
+        return int(asyncio.run(self._asked("select sum(cost_micro_usd) from charges"))[0][0])
+
     async def _paid_turns(self) -> list[PaidTurn]:
+        rows = await self._asked("select run_id, key, at from charges where kind = 'turn'")
+        return [PaidTurn(run.split("/")[1], int(key.removeprefix("turn-")), _seconds(at)) for run, key, at in rows]
+
+    async def _asked(self, query: str) -> list[tuple[Any, ...]]:
         url = self.settings.get("DATABASE_URL")
         engine = create_async_engine(Settings(home=self.home, store_url=url).database_url)
         try:
             async with engine.connect() as connection:
-                rows = (await connection.execute(text("select run_id, key, at from charges where kind = 'turn'"))).all()
+                return [tuple(row) for row in await connection.execute(text(query))]
         finally:
             await engine.dispose()
-        return [PaidTurn(run.split("/")[1], int(key.removeprefix("turn-")), _seconds(at)) for run, key, at in rows]
 
 
 def pending(seen: TaskProgress) -> list[str]:

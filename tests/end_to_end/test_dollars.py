@@ -1,17 +1,13 @@
 """A budget in dollars, from the shell: it pauses at its end, is raised in dollars, and the bill adds up."""
 
-import asyncio
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.end_to_end.shell import Shell, paused
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
 from waystation.domain.task import TaskPhase
-from waystation.settings import Settings
 
 PRICES = """
 [[price]]
@@ -19,20 +15,6 @@ model = "waystation-offline-1"
 source = "a test"
 rates = { input = 6, output = 30, cache_write = 7.5, cache_read = 0.6 }
 """
-
-
-def charged(home: Path) -> int:
-    """Millionths of a dollar of all charges in the store."""
-
-    async def summed() -> int:
-        engine = create_async_engine(Settings(home=home).database_url)
-        try:
-            async with engine.connect() as connection:
-                return int((await connection.execute(text("select sum(cost_micro_usd) from charges"))).scalar_one())
-        finally:
-            await engine.dispose()
-
-    return asyncio.run(summed())
 
 
 @pytest.mark.timeout(900)
@@ -63,7 +45,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         assert bill["total"]["cost_micro_usd"] == sum(line["cost_micro_usd"] for line in lines)
         shell.run("cancel", task)
         shell.until_task(task, lambda seen: seen.phase is TaskPhase.CANCELLED, 240, "the end")
-        assert shell.json("cost", task)["total"]["cost_micro_usd"] == charged(shell.home)
+        assert shell.json("cost", task)["total"]["cost_micro_usd"] == shell.charged()
         assert shell.json("show", task)["budget"]["spent_usd"] <= 0.75
     finally:
         shell.run("down")

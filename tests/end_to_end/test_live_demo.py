@@ -1,33 +1,17 @@
 """`demo --live` against a model that costs: it asks first, stops at fifty cents, and the store's charges agree."""
 
-import asyncio
 import os
 import pty
 import subprocess
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import create_async_engine
 
 from tests.end_to_end.messages_server import running_messages_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell
-from waystation.settings import Settings
 
 CAP = 500_000
 """Millionths of a dollar."""
-
-
-def charged(home: Path) -> int:
-    async def summed() -> int:
-        engine = create_async_engine(Settings(home=home).database_url)
-        try:
-            async with engine.connect() as connection:
-                return int((await connection.execute(text("select sum(cost_micro_usd) from charges"))).scalar_one())
-        finally:
-            await engine.dispose()
-
-    return asyncio.run(summed())
 
 
 def typed(shell: Shell, answer: bytes, *arguments: str) -> tuple[int, str]:
@@ -66,4 +50,4 @@ def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> 
         assert demo.wait(540) in {0, 1}, log.read_text()[-3000:]
     assert model.answered
     assert "nothing left to grant: the task ends with what there is" in log.read_text()
-    assert CAP // 2 < charged(shell.home) <= CAP
+    assert CAP // 2 < shell.charged() <= CAP

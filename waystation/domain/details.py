@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from waystation.domain.action_text import action_details
 from waystation.domain.amount import Amount, Limit, amount_text, dollars, used_text
 from waystation.domain.delegation import depth_of
-from waystation.domain.plain import plain_words
+from waystation.domain.foreign_text import plain_words
 from waystation.domain.request_text import counted, denial_text, estimate_text, in_units, made_text, steps_text
 from waystation.domain.task import Approval, StepProgress, TaskPhase, TaskProgress
 

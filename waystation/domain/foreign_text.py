@@ -1,9 +1,13 @@
-"""How words of others are shown to a model: on one line where they are a name, and in tags that they cannot close.
+"""How words of others are shown to a model: on one line where they are a name, and in tags that they cannot close; and
+as words alone where Markdown is read.
 
 The scanners run in linear time, whatever the words are: they go on at the next `<`, never behind it again.
 """
 
 import unicodedata
+
+from waystation.domain.plain import plain
+from waystation.domain.redaction import PLACEHOLDER
 
 MOST_CHARACTERS = 300
 """Of a name or a title as it is shown."""
@@ -23,6 +27,7 @@ _LETTERS = str.maketrans(
     "acdeijopsyxbopvaiktktmhbrigqw",
 )
 """Letters of other scripts that look like ours, in lower case."""
+_IN_MARKDOWN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "\n": " ", "\t": " "})
 
 
 def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
@@ -43,6 +48,19 @@ def without_tags(text: str, *names: str) -> str:
     Neither case, white space, characters that nobody sees, nor letters that look like ours make a tag another one.
     """
     return _defused(text, frozenset(names) or TAGS, "&lt;")
+
+
+def plain_words(text: str) -> str:
+    """The text as words of one line that mean nothing in Markdown: no link, image, block or HTML.
+
+    Placeholders stay what they are.
+    """
+    words, begin = plain(text), 0
+    pieces: list[str] = []
+    for placeholder in PLACEHOLDER.finditer(words):
+        pieces += [words[begin : placeholder.start()].translate(_IN_MARKDOWN), placeholder[0]]
+        begin = placeholder.end()
+    return "".join([*pieces, words[begin:].translate(_IN_MARKDOWN)])
 
 
 def _defused(text: str, wanted: frozenset[str], mark: str) -> str:

@@ -1,8 +1,9 @@
-"""Foreign text where people read it: without signs that steer a terminal, reorder words or hide among them."""
+"""Foreign text where people read it: without signs that steer a terminal, reorder words or hide among them.
+
+It imports nothing: the first lines of every command need it.
+"""
 
 from collections.abc import Iterator
-
-from waystation.domain.redaction import PLACEHOLDER
 
 _PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "␡"}
 """Who reads a command that was smuggled in should see that it was."""
@@ -26,7 +27,6 @@ _IN_JSON = {
     if code > 0x1F
 }
 """U+E0000 to U+E007F share their first half. Controls below U+0020 are escaped in any JSON, or stand between values."""
-_IN_MARKDOWN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "\n": " ", "\t": " "})
 
 
 def plain(text: str) -> str:
@@ -37,16 +37,3 @@ def plain(text: str) -> str:
 def plain_json(written: str) -> str:
     """JSON of the same value, with such signs as escapes."""
     return written.translate(_IN_JSON)
-
-
-def plain_words(text: str) -> str:
-    """The text as words of one line that mean nothing in Markdown: no link, image, block or HTML.
-
-    Placeholders stay what they are.
-    """
-    words, begin = plain(text), 0
-    pieces: list[str] = []
-    for placeholder in PLACEHOLDER.finditer(words):
-        pieces += [words[begin : placeholder.start()].translate(_IN_MARKDOWN), placeholder[0]]
-        begin = placeholder.end()
-    return "".join([*pieces, words[begin:].translate(_IN_MARKDOWN)])

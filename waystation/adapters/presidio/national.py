@@ -46,7 +46,7 @@ class _Form(NamedTuple):
     """Its form or its check digit leaves little else that it could be, so that it needs no label."""
 
 
-_FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
+FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
     {
         "au": (_Form(AuTfnRecognizer), _Form(AuMedicareRecognizer)),
         "ca": (_Form(CaSinRecognizer),),
@@ -82,9 +82,6 @@ _FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 )
 """Left out: forms that a phone, order or version number has too often (NHS, NPI, MBI), and what is no person's id."""
 
-COUNTRIES = frozenset(_FORMS) | {"us"}
-
-
 _LEAST_SCORE = 0.5
 """Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
 _WHOLE = proven(r"[^\W_]|[-_.](?=\w)")
@@ -96,7 +93,7 @@ _ANY_DIGIT = proven(r"\d")
 def recognisers_of(countries: Sequence[str]) -> list[FormatRecognizer]:
     """The recognisers of these countries."""
     found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
-    return found + [IdRecognizer(form) for country in countries for form in _FORMS.get(country, ())]
+    return found + [IdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
 
 
 class IdRecognizer(FormatRecognizer):

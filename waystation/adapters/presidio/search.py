@@ -1,6 +1,6 @@
 """What Presidio finds in chunks of a text, without what must stay and without junk."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,14 +53,6 @@ class Finds(NamedTuple):
     def seen_in(self, view: View) -> "Finds":
         """The same, in places of the text that the view is of."""
         return Finds([_between(find, *view.back(find.start, find.end)) for find in self.finds], self.not_sought)
-
-
-def all_of(several: Iterable[Finds]) -> Finds:
-    """All of them together."""
-    together = list(several)
-    return Finds(
-        [find for one in together for find in one.finds], frozenset().union(*(one.not_sought for one in together))
-    )
 
 
 class PresidioSearch:
