@@ -21,7 +21,8 @@ def private_folder(path: Path) -> Path:
     may be shared on purpose, or not be ours. Raises OSError.
     """
     if not path.is_dir():
-        private_folder(path.parent)
+        if not path.parent.exists():
+            private_folder(path.parent)
         # 0700 also under a umask that takes more away, and whoever is first makes it.
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
     return path

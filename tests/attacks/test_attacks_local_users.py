@@ -55,9 +55,10 @@ async def server() -> AsyncIterator[Client]:
         yield client
 
 
-async def asks(counter: Counter) -> bool:
+async def both_ask(counter: Counter) -> bool:
+    """Each researcher of a tight task asks: from then on nothing changes by itself."""
     progress = await counter.task().query(TaskWorkflow.progress)
-    return any(approval.decision == "pending" for approval in progress.approvals)
+    return {one.agent for one in progress.approvals if one.decision == "pending"} == {"harbours", "tides"}
 
 
 async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
@@ -86,7 +87,7 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
     encrypted = await with_key(server)
     async with at_work(encrypted, tmp_path, PlainRedactor({}), Crew()) as counter:
         await counter.submit(request(), tight())
-        await until(lambda: asks(counter))
+        await until(lambda: both_ask(counter))
         before = await counter.task().query(TaskWorkflow.progress)
         stranger = server.get_workflow_handle(counter.task().id)
         for name, sent in PLAIN:

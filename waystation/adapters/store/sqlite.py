@@ -33,10 +33,7 @@ def sqlite_engine(url: URL) -> AsyncEngine:
     """Raises BadInput for a URL without a file, StoreError where its folder cannot be made."""
     if url.database in {None, "", ":memory:"}:
         raise BadInput("the store needs a database file, because several processes share it: name one in the URL")
-    try:
-        _private(Path(str(url.database)))
-    except OSError as error:
-        raise StoreError(f"the database cannot be made or opened: {error}") from error
+    _make_private(Path(str(url.database)))
     # isolation_level None: the driver must not begin transactions of its own, late and without the write lock.
     arguments = {"isolation_level": None, "timeout": BUSY_TIMEOUT_S}
     engine = create_async_engine(url, hide_parameters=True, connect_args=arguments)
@@ -45,13 +42,20 @@ def sqlite_engine(url: URL) -> AsyncEngine:
     return engine
 
 
-def _private(database: Path) -> None:
-    """Make the file for this user alone, or close it to others; SQLite makes its files beside it with the same mode."""
-    private_folder(database.parent)
-    if not str(database).startswith("file:"):
+def _make_private(database: Path) -> None:
+    """The file for this user alone, or closed to others; SQLite makes its files beside it with the same mode."""
+    try:
+        private_folder(database.parent)
+    except OSError as error:
+        raise StoreError(f"the folder of the database cannot be made: {error}") from error
+    if str(database).startswith("file:"):
+        return
+    try:
         private_file(database)
         for beside in ("-wal", "-shm", "-journal"):
             close_to_others(database.with_name(database.name + beside))
+    except OSError as error:
+        raise StoreError(f"the database cannot be made or opened: {error}") from error
 
 
 def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
