@@ -148,7 +148,7 @@ class Toolbox:
 
     async def _presentable(self, text: str, call: ToolUse, at: CallSite) -> str:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(redacted, of=_described(call)))
+        at.notices.extend(redaction_notes(redacted, of=call.name))
         if redacted.unredacted:
             return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
@@ -156,12 +156,6 @@ class Toolbox:
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(redacted.text)
         return preview(whole, await self.texts.put_text(whole))
-
-
-def _described(call: ToolUse) -> str:
-    """In the model's words, which were redacted when it said them."""
-    document = call.input.get("document")
-    return f"{call.name} of {document}" if isinstance(document, str) else call.name
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
