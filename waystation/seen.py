@@ -102,7 +102,7 @@ def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
-AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "unseen"]
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
 
 
 class Answer(Value):
@@ -110,7 +110,7 @@ class Answer(Value):
 
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
-    leg to end.
+    leg to end; `withdrawn`: one of all open requests, which an earlier answer of the same command has made needless.
     """
     reason: str = ""
 

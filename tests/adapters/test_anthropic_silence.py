@@ -1,6 +1,8 @@
 """Endpoints that take a call and fall silent: before the first byte, within a reply, with pings or without."""
 
 import asyncio
+import gc
+import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -91,6 +93,19 @@ async def test_pings_keep_a_reply_alive_however_long_it_takes() -> None:
     slow: Script = [HEADERS, REPLY[0], *([PING, 0.2] * 6), *REPLY[1:]]
     async with model_of(slow) as model:
         assert (await model.complete(REQUEST)).blocks == (Text(text="Fine."),)
+
+
+def halfway() -> set[int]:
+    """Iterators over bodies of replies that wait to be asked for more."""
+    found = (one for one in gc.get_objects() if inspect.isasyncgen(one) and inspect.isframe(one.ag_frame))
+    return {id(one) for one in found if one.__qualname__.startswith(("Response.", "Watched."))}
+
+
+async def test_what_follows_a_whole_reply_is_not_waited_for_and_leaves_no_iterator_halfway() -> None:
+    before = halfway()
+    async with model_of([HEADERS, *REPLY, FOR_EVER]) as model:
+        assert (await model.complete(REQUEST)).blocks == (Text(text="Fine."),)
+        assert halfway() <= before
 
 
 async def test_a_first_byte_is_waited_for_longer_than_any_later_one() -> None:

@@ -287,7 +287,7 @@ def test_no_file_beside_documents_is_executed(poisoned: Path, tmp_path: Path) ->
     in_poisoned(poisoned, tmp_path, "doctor")
     try:
         assert "Temporal UI" in in_poisoned(poisoned, tmp_path, "up")
-        in_poisoned(poisoned, tmp_path, "submit", "How deep is the bar?", "--docs", ".", "--budget", "20k")
+        in_poisoned(poisoned, tmp_path, "submit", "How deep is the bar?", "--docs", ".", "--detach")
         time.sleep(5)
         assert "children" in in_poisoned(poisoned, tmp_path, "doctor")
     finally:

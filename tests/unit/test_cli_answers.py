@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.answering import announced, meant_by
-from waystation.cli.answers import Typed, answered_before, too_little
+from waystation.cli.answers import Typed, answered_before, late, outcome_text, too_little
 from waystation.cli.main import run
 from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount
@@ -89,6 +89,16 @@ def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
         "approving 2 requests, what each asked for: 80,000 tokens in all"
     )
     assert announced(given, meant_by(given, OPEN)) == "approving 2 requests, 9,000 tokens each: 18,000 tokens in all"
+
+
+def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_named_one_is_refused() -> None:
+    refused = Answer(outcome="refused", reason="r1 was already withdrawn")
+    freed = view(ASKING.model_copy(update={"decision": "withdrawn", "note": "money came free", "answered_at": NOON}))
+    needless = late(approving(), refused, freed, "r1")
+    assert needless.outcome == "withdrawn"
+    assert outcome_text(needless).startswith("not needed any more: research-1 asked for 30,000 tokens after 7 calls; ")
+    assert late(approving("r1"), refused, freed, "r1").outcome == "refused"
+    assert late(approving(), refused, view(answered("r1", 3)), "r1").outcome == "refused"
 
 
 def test_several_denials_are_counted() -> None:

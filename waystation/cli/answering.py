@@ -78,7 +78,7 @@ async def answer_several(client: Client, typed: Typed, send: Send) -> list[Answe
     answers: list[Answered] = []
     for request_id in meant.request_ids:
         try:
-            answer = await send_answer(client, progress.task_id, request_id, send)
+            answer = await send_answer(client, typed, progress.task_id, request_id, send)
         except BadInput as ended:
             answer = Answer(outcome="refused", reason=str(ended))
         asked = meant.asked.get(request_id)

@@ -57,7 +57,7 @@ async def answer_request(client: Client, typed: Typed, send: Send) -> Answer:
     """
     progress = await open_task(client, typed)
     meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
-    answer = await send_answer(client, progress.task_id, meant, send)
+    answer = await send_answer(client, typed, progress.task_id, meant, send)
     tell_answer(answer)
     asked = next((one.approval for one in pending(progress) if one.approval.request_id == meant), None)
     if asked is not None and (short := too_little(typed.amount, asked, answer)):
@@ -74,13 +74,23 @@ async def open_task(client: Client, typed: Typed) -> TaskProgress:
     return progress
 
 
-async def send_answer(client: Client, task_id: str, request_id: str | None, send: Send) -> Answer:
+async def send_answer(client: Client, typed: Typed, task_id: str, request_id: str | None, send: Send) -> Answer:
     """Send one answer; a refusal names whoever answered before."""
     answer = await send(task_id, request_id)
     if answer.outcome != "refused":
         return answer
-    before = answered_before(await client.with_origins(await client.progress(task_id)), request_id)
-    return answer.model_copy(update={"reason": f"{answer.reason}: {before}"}) if before else answer
+    return late(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
+
+
+def late(typed: Typed, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
+    """A refusal with whoever answered before. Among all open requests, one that was withdrawn meanwhile fails nobody:
+    the money that an earlier answer freed was enough for it.
+    """
+    before = answered_before(view, request_id)
+    found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
+    if typed.every and "withdrawn" in found:
+        return Answer(outcome="withdrawn", reason=before)
+    return refused.model_copy(update={"reason": f"{refused.reason}: {before}"}) if before else refused
 
 
 def _only_one(typed: Typed, progress: TaskProgress) -> str | None:
@@ -134,16 +144,16 @@ def tell_answer(answer: Answer) -> None:
 def outcome_text(answer: Answer) -> str:
     """What became of an answer, in a line."""
     match answer.outcome:
-        case "approved":
-            return "approved"
-        case "denied":
-            return "denied"
+        case "approved" | "denied" as decided:
+            return decided
         case "done":
             return f"done: {answer.reason}" if answer.reason else "done"
         case "waiting":
             return "it waits for the agent's leg to end; `waystation show` tells what became of it"
         case "refused":
             return f"refused: {answer.reason}"
+        case "withdrawn":
+            return f"not needed any more: {answer.reason}"
         case "unseen":
             return f"sent; {answer.reason}"
 

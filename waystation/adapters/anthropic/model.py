@@ -73,9 +73,15 @@ class AnthropicModel:
         """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
         timeout = _timeout(self._patience.before(prompt))
         async with self._client.messages.stream(max_tokens=max_output, timeout=timeout, **prompt) as stream:
+            message: WireMessage | None = None
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
-                    return event.message
+                    message = event.message
+                    # Nobody waits for what may follow. Read on all the same: generators that are left halfway are found
+                    # by the garbage collector, perhaps in another thread while they run.
+                    await stream.close()
+            if message is not None:
+                return message
             if not stream.response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise ModelUnavailable("the endpoint answered with something else than an event stream; check its URL")
             raise ModelUnavailable("the model's reply was cut off")
@@ -87,11 +93,12 @@ class Watched(httpx2.AsyncByteStream):
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
         """Seconds that are left for the first piece, and that each later one may take."""
         self._request, self._body, self._first, self._later = request, body, first, later
+        self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces as they come."""
+        """The pieces as they come, until the body ends or is closed."""
         pieces, begun = aiter(self._body), False
-        while True:
+        while not self._closed:
             try:
                 async with asyncio.timeout(self._later if begun else self._first):
                     piece = await anext(pieces)
@@ -104,6 +111,7 @@ class Watched(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         """Close the body."""
+        self._closed = True
         await self._body.aclose()
 
 
