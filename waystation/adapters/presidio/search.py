@@ -12,6 +12,7 @@ from waystation.adapters.presidio.found import MASK, SECRET, Found, masked, with
 from waystation.adapters.presidio.kept import KeptStretches
 from waystation.adapters.presidio.languages import language_of
 from waystation.adapters.presidio.names import NameFilter
+from waystation.adapters.presidio.people import people
 from waystation.adapters.presidio.placeholders import SHORT_TYPES
 from waystation.adapters.presidio.places import known_places
 from waystation.adapters.presidio.rules import Rules
@@ -138,9 +139,11 @@ class PresidioSearch:
         answers = _analyse(self._name_engine(language), pieces)
         seen = (_moved(hit, start) for (start, _), hits in zip(chunks, answers, strict=True) for hit in hits)
         known = (place for start, end in chunks for place in known_places(searched.text, start, end))
-        people = (person for start, end in chunks for person in signed(searched.text, start, end))
-        candidates = (searched.names.name_in(find) for find in (*seen, *known, *people))
-        return [name for name in candidates if name and self._counts(searched, name)]
+        authors = (person for start, end in chunks for person in signed(searched.text, start, end))
+        candidates = [name for find in (*seen, *known, *authors) if (name := searched.names.name_in(find))]
+        persons = people(searched.text, (name for name in candidates if name.type == "PERSON"))
+        names = (*persons, *(name for name in candidates if name.type != "PERSON"))
+        return [name for name in names if self._counts(searched, name)]
 
     def _counts(self, searched: SearchedText, find: Found) -> bool:
         """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
