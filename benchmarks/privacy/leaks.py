@@ -275,6 +275,6 @@ def _shown(planted: Seeds, seen: Seen, how: str) -> int:
         share = f"{names.total()} of {len(planted.names)} ({names.total() / len(planted.names):.1%})"
         rows.append((place, f"{sum(map(len, seen.texts[place])):,}", found.total(), share))
     types = len(set(planted.values.values()))
-    title = f"{len(planted.values)} identifiers of {types} types, {made} compactions, {how}, seed {SEED}"
+    title = f"{len(planted.values)} generated identifiers of {types} types, {made} compactions, {how}, seed {SEED}"
     show(title, ("place", "characters", "secrets and identifiers", "names"), rows)
     return leaked

@@ -25,6 +25,25 @@ def redactor() -> Iterator[PresidioRedactor]:
         ("call-415-555-2671", "call-<PHONE>"),
         ("run-4111-1111-1111-1111", "run-<CARD>"),
         ("session-123-45-6789", "session-<SSN>"),
+        ("run_4111-1111-1111-1111", "run_<CARD>"),
+        ("run_4111-1111-1111-1111_run", "run_<CARD>_run"),
+        ("run-4111 1111 1111 1111", "run-<CARD>"),
+        ("file_4111_1111_1111_1111.txt", "file_<CARD>.txt"),
+        ("378282246310005_final", "<CARD>_final"),
+        ("note_212-555-0147", "note_<PHONE>"),
+        ("212-555-0147_note", "<PHONE>_note"),
+        ("abc1_(212) 555-0147", "abc1_<PHONE>"),
+        ("customer/212-555-0147", "customer/<PHONE>"),
+        ("tel#+4917012345678", "tel#<PHONE>"),
+        ("x_123-45-6789_x", "x_<SSN>_x"),
+        ("step_123_45_6789", "step_<SSN>"),
+        ("x:219-09-9999", "x:<SSN>"),
+        ("[run_219-09-9999]", "[run_<SSN>]"),
+        ("run_DE89370400440532013000_x", "run_<IBAN>_x"),
+        ("[DE89 3704 0044 0532 0130 00]", "[<IBAN>]"),
+        ("ada@example.org_run", "<EMAIL>_run"),
+        ("run_1:ada@example.org-run", "run_1:<EMAIL>-run"),
+        ("ada@example.org.note", "<EMAIL>.note"),
         ("[4111 1111 1111 1111]", "[<CARD>]"),
         ("[ada@example.org]", "[<EMAIL>]"),
         ("[pay to 4111 1111 1111 1111:12]", "[pay to <CARD>:12]"),
@@ -61,6 +80,11 @@ async def test_a_value_in_the_form_of_a_reference_goes(redactor: PresidioRedacto
         "task-0123456789abcdef/research-1",
         "call 1-3 of 20, call 4096 times, call 12345678901234567890",
         "order-212-555-0147",
+        "backup_20260115_103000, utf_8, item_1_of_20, run_0123456789abcdef",
+        "toolu_4111111111111111ab, call_9f4111111111111111",
+        "1_000_000_000_000_000 rows, log_1700000000000, x86_64-10_15",
+        "lib_10.0.0.12-py3-none-any.whl",
+        "a5f4e210-4111-1111-1111-111111111111",
     ],
 )
 async def test_a_reference_stays(redactor: PresidioRedactor, text: str) -> None:
@@ -72,3 +96,31 @@ async def test_however_an_address_is_encoded_it_has_one_placeholder(redactor: Pr
     texts = ["ada@example.org", "ada\\u0040example.org", "ada&#64;example&period;org", "ada%40example.org"]
     results = await redactor.redact(texts, Place.TOOL_RESULT, "t")
     assert len({result.text for result in results}) == 1
+
+
+VALUES = (
+    "4111-1111-1111-1111",
+    "378282246310005",
+    "212-555-0147",
+    "(212) 555-0147",
+    "+4917012345678",
+    "123-45-6789",
+    "DE89370400440532013000",
+    "ada@example.org",
+)
+
+
+@pytest.mark.parametrize("value", VALUES)
+async def test_whatever_a_value_is_joined_to_nothing_of_it_is_left(redactor: PresidioRedactor, value: str) -> None:
+    words = ("run", "note", "Session", "customer", "x", "abc1_y")
+    texts = [f"{word}{sign}{value}" for word in words for sign in "_-:#/"]
+    texts += [f"{value}{sign}{word}" for word in words for sign in "_-:#/"]
+    texts += [f"{word}_{value}_{word}" for word in words]
+    texts += [
+        f"see {left}{word}{value}{right}" for left, right in ("[]", "()", "``", '""') for word in ("", "run_", "run ")
+    ]
+    results = await redactor.redact(texts, Place.TOOL_RESULT, "t")
+    parts = re.findall(r"\w{3,}", value)
+    assert [
+        one.text for one in results if any(part in re.sub(r"<[A-Z]+_\w{12}>", "", one.text) for part in parts)
+    ] == []

@@ -1,10 +1,16 @@
 """The proof of what is found, on a smaller corpus, and that its scores see a miss and a mistake."""
 
+from contextlib import closing
+
 from benchmarks.privacy.corpus import Label, Sentence, sentences
 from benchmarks.privacy.finders import Find, Ours
 from benchmarks.privacy.found import NAMES
 from benchmarks.privacy.score import scored
+from benchmarks.privacy.structured import all_generated, measured, shown
+from tests.attacks.structures import STRUCTURES
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.privacy import Place
+from waystation.testing import PlainRedactor
 
 
 def test_every_identifier_is_found_and_nothing_else_is_touched() -> None:
@@ -25,3 +31,26 @@ def test_a_score_counts_leaks_misnomers_and_what_should_have_stayed() -> None:
     assert (half.recall("EMAIL"), half.precision("EMAIL"), half.f1("EMAIL")) == (0, 1, 0)
     misnamed = scored([sentence], [[Find("URL", 0, 5), Find("PHONE", 15, 19)]])
     assert (misnamed.recall("EMAIL"), misnamed.f1("EMAIL"), misnamed.wrongly_replaced) == (1, 0, 1)
+
+
+async def test_structured_files_are_measured_through_what_agents_call() -> None:
+    structures = [one for one in all_generated(seed=3) if one.name in {"csv", "next line"}]
+    presentations = {"plain", "numbered", "from a line on", "line by line", "small pages", "search", "SQL"}
+    with closing(PresidioRedactor(bytes(32))) as redactor:
+        there, leaked, _ = await measured(structures, redactor)
+    assert (set(there), leaked.total()) == (presentations, 0)
+    # Without redaction they show what they have, so that nothing shown above is no failed call.
+    _, leaked, _ = await measured(structures, PlainRedactor({}))
+    assert {how: leaked[how] for how in ("plain", "numbered", "line by line", "SQL")} == {
+        "plain": 3,
+        "numbered": 3,
+        "line by line": 3,
+        "SQL": 2,
+    }
+
+
+def test_generated_values_have_the_shape_of_those_planted_and_are_others() -> None:
+    for structure, known in zip(all_generated(seed=3), STRUCTURES, strict=True):
+        assert all(value in structure.text for value in structure.planted)
+        assert not set(structure.planted) & set(known.planted)
+    assert shown(["Abcdefghi"], ["ihgfedcbA"]) == shown(["Abcdefghi"], [b"Abcdefghi".hex()]) == ["Abcdefghi"]

@@ -74,6 +74,30 @@ def folded(value: str) -> str:
     return value if value.isascii() else value.translate(_FOLDED)
 
 
+_JOINT = proven(
+    r"""
+      (?<=[^\W_])_{1,3}(?=[(+]?\d(?:[ ._()/-]{0,2}\d){6})
+    | (?<=\d{4})_(?!\d)
+    | (?<=[a-z])[-./](?=(?:[2-9]\d\d([.-])\d{3}\1\d{4}|\(\d{3}\)\ ?\d{3}-\d{4}|\d{3}-\d\d-\d{4})(?!\w|[.-]\d))
+    """,
+    re.VERBOSE,
+)
+_GROUPS = proven(r"(?<!\d)(?<!\d[_-])(?:\d{4}_\d{4}_\d{4}_\d{4}|\d{4}_\d{6}_\d{5}|\d{3}_\d{2,3}_\d{4})(?!\d|_\d)")
+
+
+def parted(text: str) -> str:
+    """As long a text, without what joins a number to a word: `run_212-555-0147` is one word to a pattern."""
+    return _JOINT.sub(_blanks, _GROUPS.sub(_hyphened, text) if "_" in text else text)
+
+
+def _blanks(joint: re.Match[str]) -> str:
+    return " " * len(joint[0])
+
+
+def _hyphened(groups: re.Match[str]) -> str:
+    return groups[0].replace("_", "-")
+
+
 def without_unseen(value: str) -> str:
     """The value without characters that cannot be seen, and else as it is."""
     return value if value.isascii() else value.translate(_UNSEEN)

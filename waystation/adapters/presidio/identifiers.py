@@ -61,8 +61,10 @@ class EmailAddressRecognizer(FormatRecognizer):
     def hits(self, text: str) -> Iterator[Hit]:
         """Every address in the text; the same characters may be found more than once."""
         for start, end in _addresses(text):
-            if self._is_address(text[start:end]):
-                yield Hit("EMAIL_ADDRESS", start, end, 1.0)
+            for last in (end, *_without_glued(text, start, end)):
+                if self._is_address(text[start:last]):
+                    yield Hit("EMAIL_ADDRESS", start, last, 1.0)
+                    break
 
     def _is_address(self, value: str) -> bool:
         """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
@@ -74,6 +76,17 @@ class EmailAddressRecognizer(FormatRecognizer):
             return True
         # A look-up in the list takes as long as all that went before.
         return (last in self._top or last.startswith("xn--")) and bool(self._suffixes(domain).suffix)
+
+
+def _without_glued(text: str, start: int, end: int) -> Iterator[int]:
+    """Where an address may end to which a word is joined: `ada@example.org_run`, `ada@example.org-run.md`."""
+    domain = text.find("@", start, end)
+    if domain < 0:
+        return
+    for sign in "_-.":
+        joint = text.rfind(".", domain, end) if sign == "." else text.find(sign, domain, end)
+        if joint > domain:
+            yield joint
 
 
 def _addresses(text: str) -> Iterator[tuple[int, int]]:

@@ -15,8 +15,8 @@ _REFERENCES = proven(
       [^\[\]\n@]{1,200}:)\d{1,7}(?:-\d{1,7})?\]             # a citation, [name.md:12-18]
     | \b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b                                # a UUID
     | \b(?=\d*[a-f])[0-9a-f]{12,128}\b                                               # a hash
-    | \b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_]
-      (?!\d{3}-\d{2,3}-\d{4}(?![\w/])|\d[\d_-]{11,40}(?![\w/]))[\w/-]{1,100}
+    | (?P<id>\b(?:task|session|summary|turn|plan|run|step|call|toolu|msg|req|note)[-_]
+      (?!\d{3}[-_]\d{2,3}[-_]\d{4}(?![A-Za-z0-9/])|\d[\d_-]{11,40}(?![A-Za-z0-9/]))[\w/-]{1,100})
     | \b(?:19|20)\d\d-[01]\d-[0-3]\d(?:[T ][0-2]\d:[0-5]\d(?::[0-5]\d(?:[.,]\d{1,9})?)?(?:Z|[+-][0-2]\d:?[0-5]\d)?)?
     """,
     re.VERBOSE,
@@ -41,7 +41,9 @@ class KeptStretches:
         self._placeholders = _Stretches(match.span() for match in PLACEHOLDER.finditer(text))
         references = list(_REFERENCES.finditer(text))
         self._references = _Stretches(match.span() for match in references)
-        self._numbers = _Stretches((max(match.start(), match.end("citation")), match.end()) for match in references)
+        others = [match for match in references if match["id"] is None]
+        self._numbers = _Stretches((max(match.start(), match.end("citation")), match.end()) for match in others)
+        self._ids = _Stretches(match.span() for match in references if match["id"] is not None)
         self._text = text
 
     @cached_property
@@ -63,7 +65,7 @@ class KeptStretches:
             return False
         if find.type in NAME_TYPES:
             return self._references.touch(find) or self._code.touch(find)
-        return self._numbers.touch(find)
+        return self._numbers.touch(find) or self._ids.hold(find)
 
 
 class _Stretches:
@@ -75,6 +77,11 @@ class _Stretches:
         """The stretches that begin or end there."""
         first = max(0, bisect_right(self._starts, start) - 1)
         return [span for span in self._spans[first : bisect_right(self._starts, end - 1)] if span[1] > start]
+
+    def hold(self, find: Found) -> bool:
+        """Whether all of the find is within one of them."""
+        last = bisect_right(self._starts, find.start) - 1
+        return last >= 0 and self._spans[last][1] >= find.end
 
     def touch(self, find: Found) -> bool:
         last = bisect_right(self._starts, find.end - 1) - 1

@@ -1,0 +1,178 @@
+"""What is private by the lines around it: shown or not, however an agent asks for a document with it.
+
+The structures are those of the attack tests, so their forms are in-sample; the values are generated anew from the seed.
+"""
+
+import asyncio
+import string
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from benchmarks.budgets.tables import show
+from benchmarks.privacy.finders import KEY
+from benchmarks.privacy.values import PRIVATE, Values
+from tests.agents.office import NOON, MovingClock, Office, use
+from tests.attacks.structures import STRUCTURES, Structure
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.store import SqlStore
+from waystation.adapters.tables.engine import DuckDbTables
+from waystation.agents.columns import ColumnRedactor
+from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.tables import Tables
+from waystation.domain.privacy import Place
+from waystation.domain.task import SourceDocument
+from waystation.ports import Redactor
+
+SEED = 1
+SMALL_WINDOW = 60
+"""Tokens of a window in which a page is a few lines."""
+TABULATED = frozenset({"csv", "csv quoted", "csv semicolons", "tsv", "phones in csv", "phones in tsv"})
+"""Structures that can be queried."""
+QUERIES = (
+    "SELECT * FROM t",
+    "SELECT COLUMNS(*)::VARCHAR || '' FROM t",
+    "SELECT reverse(COLUMNS(*)::VARCHAR) FROM t",
+    "SELECT hex(COLUMNS(*)::VARCHAR) FROM t",
+)
+_ABOVE, _BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"
+_KEPT_DIGITS = 2
+"""At the beginning of a phone number: they say what it is."""
+
+
+def generated(structure: Structure, values: Values) -> Structure:
+    """The same structure with other values of the same shape."""
+    text, planted = structure.text, list[str]()
+    for old in structure.planted:
+        new = _like(structure.name, old, values)
+        text = text.replace(old, new)
+        planted.append(new)
+    return Structure(structure.name, text, tuple(planted))
+
+
+def all_generated(seed: int) -> list[Structure]:
+    """Every structure, with values of this seed."""
+    values = Values(seed)
+    return [generated(structure, values) for structure in STRUCTURES]
+
+
+def _like(name: str, old: str, values: Values) -> str:
+    if name == "card" or name.startswith("iban"):
+        compact = PRIVATE["CARD" if name == "card" else "IBAN"](values).replace(" ", "")
+        return " ".join(compact[start : start + 4] for start in range(0, len(compact), 4))
+    kept = _KEPT_DIGITS if name.startswith("phones") else 0
+    return old[:kept] + "".join(_sign_like(sign, values) for sign in old[kept:])
+
+
+def _sign_like(sign: str, values: Values) -> str:
+    for alphabet in (string.digits, string.ascii_lowercase, string.ascii_uppercase):
+        if sign in alphabet:
+            return values.drawn(alphabet, 1)
+    return sign
+
+
+def shown(values: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The values of which two thirds or more stand in one of the texts, as they are, reversed or in hexadecimal."""
+    folded = [text.casefold() for text in texts]
+    return [
+        value
+        for value in values
+        if any(form.casefold() in text for form in _forms(value[: len(value) * 2 // 3]) for text in folded)
+        or any(value[::-1][: len(value) * 2 // 3].casefold() in text for text in folded)
+    ]
+
+
+def _forms(value: str) -> tuple[str, str]:
+    return value, value.encode().hex()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """An agent that asks for one document in every way."""
+
+    office: Office
+    redactor: KeepingRedactor
+    structure: Structure
+
+    @property
+    def name(self) -> str:
+        """The document's."""
+        ending = "tsv" if "tsv" in self.structure.name else "csv"
+        return f"staff.{ending}" if self.structure.name in TABULATED else "notes.md"
+
+    @property
+    def text(self) -> str:
+        """Tables alone in their file; other structures between sentences."""
+        return self.structure.text if self.structure.name in TABULATED else _ABOVE + self.structure.text + _BELOW
+
+    async def presentations(self) -> Mapping[str, Sequence[str]]:
+        """What is shown, by how."""
+        numbers = range(1, len(self.text.splitlines()) + 1)
+        (plain,) = await self.redactor.redact([self.text], Place.TOOL_RESULT, "t")
+        read = "read_document"
+        seen: dict[str, Sequence[str]] = {
+            "plain": [plain.text],
+            "numbered": [await self._call(read)],
+            "from a line on": [await self._call(read, first_line=one) for one in numbers],
+            "line by line": [await self._call(read, first_line=one, last_line=one) for one in numbers],
+            "small pages": [await self._call(read, window=SMALL_WINDOW, first_line=one) for one in numbers],
+            "search": [
+                await self._call("search_documents", query=query, name=None)
+                for query in ("harbour bar end name password", self.structure.text[:400])
+            ],
+        }
+        if self.structure.name in TABULATED:
+            tables = {"t": self.name}
+            seen["SQL"] = [await self._call("query_table", name=None, sql=sql, tables=tables) for sql in QUERIES]
+        return seen
+
+    async def _call(self, tool: str, *, window: int = 20_000, **arguments: object) -> str:
+        desk = replace(
+            self.office.desk,
+            redactor=self.redactor,
+            redacted=RedactedDocuments(self.office.store, self.redactor),
+            tables=Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.office.clock),
+        )
+        given = {key: value for key, value in ({"name": self.name} | arguments).items() if value is not None}
+        site = await self.office.site(window=window)
+        result = await desk.toolbox("research").run(use(tool, "call", **given), site)
+        assert not result.is_error, result.content
+        return result.content
+
+
+async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple[Counter[str], Counter[str], set[str]]:
+    """By presentation: values that were there, values that were shown, and the structures of those."""
+    there, leaked, where = Counter[str](), Counter[str](), set[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        clock = MovingClock()
+        store = await SqlStore.open(f"sqlite+aiosqlite:///{Path(folder) / 'waystation.db'}", lambda: NOON)
+        keeping = KeepingRedactor(redactor, store.vault(Sealer(KEY, "vault")), partial(fingerprint, KEY), clock)
+        try:
+            for number, structure in enumerate(structures):
+                office = Office(store=store, clock=clock, store_id=await store.store_id(), task_id=f"task-{number}")
+                reader = Reader(office, keeping, structure)
+                await office.open_task([SourceDocument(name=reader.name, text=reader.text)])
+                for how, texts in (await reader.presentations()).items():
+                    found = shown(structure.planted, texts)
+                    there[how] += len(structure.planted)
+                    leaked[how] += len(found)
+                    where.update(f"{structure.name}, {how}" for _ in found)
+        finally:
+            await store.aclose()
+    return there, leaked, where
+
+
+def prove() -> None:
+    """Print the table. Raises AssertionError where a value was shown."""
+    with closing(PresidioRedactor(KEY)) as redactor:
+        there, leaked, where = asyncio.run(measured(all_generated(SEED), redactor))
+    title = f"{len(STRUCTURES)} structures with generated values, seed {SEED}"
+    show(title, ("presentation", "values", "of them shown"), [(how, there[how], leaked[how]) for how in there])
+    assert leaked.total() == 0, sorted(where)
