@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from tests.postgres import running_postgres
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest, SqlStore, migrate
+from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, Text
@@ -43,7 +44,7 @@ async def write(url: str, writer: str, how: str) -> None:
     start = time.perf_counter()
     for turn in range(TURNS):
         key = f"turn-{turn}"
-        await store.record_intent(fence, Intent(key=key, model="model", worst_case=1_000, at=now()))
+        await store.record_intent(fence, Intent(key=key, model="model", worst_case=Amount(tokens=1_000), at=now()))
         charge = Charge(key=key, kind="turn", model="model", usage=Usage(output=1), cost_micro_usd=1, at=now())
         await store.commit_reply(fence, turn, Message(id=key, role="assistant", blocks=(Text(text=REPLY),)), charge)
     print(time.perf_counter() - start)
