@@ -138,7 +138,8 @@ class Client:
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
         row = await self._own(task_id)
-        view = (await self._view(row)).model_copy(update={"procedures": row.request.procedures})
+        asked = {"procedures": row.request.procedures, "session": row.request.session}
+        view = (await self._view(row)).model_copy(update=asked)
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.

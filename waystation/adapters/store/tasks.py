@@ -132,6 +132,8 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
 def digest_of(request: TaskRequest, documents: Sequence[Document]) -> str:
     """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
     asked = request.model_dump(mode="json", exclude_defaults=True)
+    if asked.get("session") == "default":  # which was left out while every task without a session had this one
+        del asked["session"]
     content = [asked, [[document.name, document.blob] for document in documents]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
