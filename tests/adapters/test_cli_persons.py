@@ -11,9 +11,9 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.placeholders import fingerprint, placeholder
 from waystation.cli.failures import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
-from waystation.cli.privacy.erase import written
+from waystation.cli.privacy.erase import Wish, chosen, written
 from waystation.client.erase import Receipt
-from waystation.domain.persons import Whereabouts
+from waystation.domain.persons import NearValue, Whereabouts
 from waystation.domain.redaction import Original
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, tenant_hash
 from waystation.keyring import own_cipher, own_key
@@ -67,6 +67,24 @@ def test_nobody_found_is_an_exit_code_and_json_has_no_content(task_id: str, caps
     assert found["traces"][0] == {"place": "documents", "task_id": task_id, "count": 2}
 
 
+def test_what_may_be_the_same_persons_is_shown_where_that_is_asked_for(
+    task_id: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert task_id
+    asyncio.run(task_about(f"Reach {NAME} at ada.l@example.org, 212-555-0147, password=Tr0ub4dor&3."))
+    assert run(["privacy", "find", NAME, "--type", "PERSON"]) == OK
+    assert "212-555-0147" not in capsys.readouterr().out
+    assert run(["privacy", "find", NAME, "--type", "PERSON", "--near"]) == OK
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        "may be the same person's, too, and are values of their own for find and erase:",
+        "  ada.l@example.org (EMAIL, alike, on 1 line with it)",
+        "  212-555-0147 (PHONE, on 1 line with it)",
+    ]
+    assert run(["privacy", "find", NAME, "--type", "PERSON", "--near", "--json"]) == OK
+    near = json.loads(capsys.readouterr().out)["near"]
+    assert near[0] == {"text": "ada.l@example.org", "type": "EMAIL", "lines": 1, "alike": True}
+
+
 def test_originals_in_the_vault_that_have_the_value_lead_to_their_placeholders(
     task_id: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +127,7 @@ def test_another_tenant_has_nobody(
         (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
         (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),
         (["erase", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
+        (["erase", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
         (["erase", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
         (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
     ],
@@ -124,9 +143,13 @@ def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
 
 async def task_with(settings: Settings, kind: str, name: str) -> None:
     """A task with the name's placeholder, of which the vault has nothing."""
+    await task_about(f"Where is {placeholder(own_key(settings), tenant_hash(REQUEST.tenant), kind, name)}?")
+
+
+async def task_about(question: str) -> None:
+    settings = Settings()
     store = await opened_store(settings)
-    made = placeholder(own_key(settings), tenant_hash(REQUEST.tenant), kind, name)
-    request = REQUEST.model_copy(update={"question": f"Where is {made}?", "request_id": "r2"})
+    request = REQUEST.model_copy(update={"question": question, "request_id": "r2"})
     await store.register(await row_of(store, request, settings), ())
     await store.aclose()
 
@@ -139,6 +162,31 @@ def test_a_name_that_no_rule_recognises_alone_is_looked_for_by_the_placeholders_
     asyncio.run(task_with(Settings(), kind, "Qwrtzu Xyplk"))
     assert run(["privacy", "find", "Qwrtzu Xyplk"]) == OK
     assert "1  requests: task-" in capsys.readouterr().out
+
+
+NEAR = [
+    NearValue(text=text, type=kind, lines=2, alike=False) for text, kind in (("a@x.org", "EMAIL"), ("Bob", "PERSON"))
+]
+
+
+async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def answer(question: str) -> bool:
+        asked.append(question)
+        return "EMAIL" in question
+
+    monkeypatch.setattr("waystation.cli.privacy.erase.confirmed", answer)
+    assert await chosen(NEAR, Wish(histories=False, yes=False)) == ["a@x.org"]
+    assert asked == [
+        "Erase a@x.org (EMAIL, on 2 lines with it), too? [y/N]",
+        "Erase Bob (PERSON, on 2 lines with it), too? [y/N]",
+    ]
+
+
+async def test_other_values_are_told_where_nobody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await chosen(NEAR, Wish(histories=False, yes=True)) == []
+    assert "  a@x.org (EMAIL, on 2 lines with it)\n" in capsys.readouterr().err
 
 
 def test_a_receipt_of_an_order_that_found_nothing_in_the_store_says_so() -> None:
@@ -169,7 +217,5 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         "originals dropped from the vault: 1; files of reports written anew: 2; workflow histories deleted: 3\n"
         "placeholder (SHA-256) c654\n"
         "still there: 1 in names of sessions and requests\n"
-        "workflow histories that still have it: session-1\n"
-        "Backups of database, memory and Temporal keep what they had, and so do copies of reports elsewhere.\n"
-        "A later text may bring the person again, under the same placeholder."
+        "workflow histories that still have it: session-1"
     )

@@ -151,6 +151,8 @@ WITHOUT_READER = {
     "spent_by_agent": "amounts, which are added to a task that was shown",
 }
 """Reads that name nobody, and why they need not."""
+OF_A_TENANT = {"traces", "lines"}
+"""Looks for one person in all that a tenant has."""
 
 
 def covers(reader: Reader, kept: TaskRow) -> bool:
@@ -189,10 +191,11 @@ def test_every_read_of_the_store_names_who_asks() -> None:
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
     reads = {name for name, text in source.items() if re.match(r"\s*@reading\b", text) and not name.startswith("_")}
     ports = {"plan", "store_id"}
-    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | {"traces"}
+    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT
     for name in READS:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
-    assert "tenant" in inspect.signature(SqlStore.traces).parameters
+    for name in OF_A_TENANT:
+        assert "tenant" in inspect.signature(getattr(SqlStore, name)).parameters, name
 
 
 async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
@@ -204,6 +207,7 @@ async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
     with pytest.raises(TextMissing):
         await store.get_text(blob, OfTenant(tenant=thief.ref.tenant))
     assert await store.traces(thief.ref.tenant, Sought(value="lighthouse")) == ()
+    assert await store.lines(thief.ref.tenant, Sought(value="lighthouse")) == ()
     order = ForgetOrder(
         store_id=victim.ref.store_id, tenant=victim.ref.tenant, task_ids=(victim.ref.task_id,), everything=True
     )

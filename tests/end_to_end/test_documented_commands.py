@@ -50,7 +50,9 @@ ON_A_PLATFORM = (
     "waystation rewind TASK --agent research-1 --to m5",
     'waystation privacy find "Ada Lovelace"',
     "waystation privacy find - --type PERSON",
+    'waystation privacy find "Ada Lovelace" --near',
     'waystation privacy erase "Ada Lovelace" --yes',
+    'waystation privacy erase "Ada Lovelace" --also ada@example.com --yes',
     "waystation memory forget --before 2026-11-01",
     "waystation memory forget --session S",
     "waystation memory forget --session S --everything",
@@ -96,7 +98,9 @@ EXIT_CODES = {
     'waystation approve TASK --add 50k --note "go on"': ONE_OF_SEVERAL,
     "waystation deny TASK --finish partial": ONE_OF_SEVERAL,
     'waystation privacy find "Ada Lovelace"': {0, 1},  # 1: found nowhere
+    'waystation privacy find "Ada Lovelace" --near': {0, 1},
     "waystation privacy find - --type PERSON": {0, 1},
+    'waystation privacy erase "Ada Lovelace" --also ada@example.com --yes': {0, 1},
     "waystation memory forget --before 2026-11-01": {2},  # no task is as old
 }
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.persons import ERASED, Sought, Trace, Whereabouts, summed
+from waystation.domain.persons import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,56 @@ def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:
 def test_traces_are_added_up_by_place() -> None:
     traces = [Trace(place=Whereabouts.NOTE, task_id=task, count=2) for task in ("a", "b")]
     assert summed((*traces, Trace(place=Whereabouts.REQUEST, count=1))) == {Whereabouts.REQUEST: 1, Whereabouts.NOTE: 4}
+
+
+# ---------------------------------------------------------------------------------------------------- who else is meant
+
+FAR = "x" * 150
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("A list\nAda Lovelace | 212-555-0147\nBob | 1\n", ["Ada Lovelace | 212-555-0147"]),
+        ("a Ada Lovelace\r\nb ADA LOVELACE\x85c", ["a Ada Lovelace", "b ADA LOVELACE"]),
+        ("Ada\nLovelace, Oslo\nBob", ["Ada\nLovelace, Oslo"]),
+        (f"far {FAR} {FAR} near Ada Lovelace by {FAR} {FAR} far", [f"{FAR} near Ada Lovelace by {FAR}"]),
+        ("nobody", []),
+    ],
+)
+def test_what_stands_near_is_on_the_same_line_and_in_whole_words(text: str, lines: list[str]) -> None:
+    assert list(Sought("Ada Lovelace").lines(text)) == lines
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "like"),
+    [
+        ("Ada Lovelace", "A. Lovelace", True),
+        ("Ada Lovelace", "Countess LOVELACE", True),
+        ("Ada Lovelace", "alovelace@example.org", True),
+        ("ada.lovelace@example.org", "Ada King", True),
+        ("Ada Lovelace", "Adam Smith", False),
+        ("Ada Lovelace", "bob@lovelace.example", False),
+        ("Ada Lovelace", "212-555-0147", False),
+    ],
+)
+def test_names_and_addresses_are_alike_by_their_parts(value: str, other: str, like: bool) -> None:
+    assert Sought(value).is_like(other) is like
+    assert Sought(other).is_like(value) is like
+
+
+def test_what_is_alike_comes_first_then_what_stands_beside_it_most_and_the_value_itself_is_left_out() -> None:
+    beside = {
+        ("PERSON", "Bob Smith"): 1,
+        ("PHONE", "212-555-0147"): 3,
+        ("EMAIL", "Ada.Lovelace@x.org"): 1,
+        ("EMAIL", "ada.lovelace@x.org"): 1,
+        ("PERSON", "Dr. Ada Lovelace"): 9,
+    }
+    known = {"ada.lovelace@x.org": "EMAIL", "Lady Lovelace": "PERSON", "Eve": "PERSON"}
+    assert near_values(Sought("Ada Lovelace"), beside, known) == [
+        NearValue(text="Ada.Lovelace@x.org", type="EMAIL", lines=2, alike=True),
+        NearValue(text="Lady Lovelace", type="PERSON", lines=0, alike=True),
+        NearValue(text="212-555-0147", type="PHONE", lines=3, alike=False),
+        NearValue(text="Bob Smith", type="PERSON", lines=1, alike=False),
+    ]

@@ -13,6 +13,7 @@ from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
 from waystation.adapters.presidio.placeholders import fingerprint, placeholder
+from waystation.adapters.temporal.persons import STEPS
 from waystation.client import Client
 from waystation.client.erase import erase, require_at_rest
 from waystation.client.persons import searching
@@ -85,9 +86,11 @@ async def test_a_person_who_is_erased_is_nowhere_and_the_receipt_has_no_content(
             )
             assert NAME not in found.model_dump_json()
             await until(lambda: at_rest(client, settings))
-            receipt = await erase(search, found, histories=True)
+            steps: list[str] = []
+            receipt = await erase(search, found, histories=True, tell=steps.append)
 
         assert (receipt.left, receipt.originals, receipt.files) == ({}, 1, 1)
+        assert set(steps) <= set(STEPS.values())
         assert receipt.histories_deleted >= 1
         assert all(part not in receipt.model_dump_json() for part in (NAME, made))
         assert file.read_text(encoding="utf-8") == f"By {ERASED}.\n"

@@ -6,6 +6,7 @@ Whatever is printed passes here, so that no document, model or name of a file st
 import asyncio
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from pydantic import BaseModel, TypeAdapter
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -46,6 +47,11 @@ def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
 def print_exactly(text: str) -> None:
     """Print a text that is to be the same in a file; a terminal gets it as `print_text` has it, without a line end."""
     sys.stdout.write(plain(text) if sys.stdout.isatty() else text)
+
+
+def waiting(words: str) -> AbstractContextManager[object]:
+    """Show at a terminal that something goes on."""
+    return progress.status(words) if progress.is_terminal else nullcontext()
 
 
 def can_ask() -> bool:

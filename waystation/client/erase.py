@@ -1,6 +1,6 @@
 """One person is erased: that no task has them that runs, what the workers carry out, and the receipt."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 
@@ -77,15 +77,17 @@ async def require_at_rest(client: Client, settings: Settings, found: Found) -> N
         )
 
 
-async def erase(search: Search, found: Found, *, histories: bool) -> Receipt:
+async def erase(
+    search: Search, found: Found, *, histories: bool, tell: Callable[[str], None] = lambda _: None
+) -> Receipt:
     """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
 
-    Raises Unreachable without a server, BadInput, WrongKey.
+    `tell` gets a few words whenever another step is under way. Raises Unreachable without a server, BadInput, WrongKey.
     """
     temporal = await reached(search.settings)
     order = await order_for(search, found, histories=histories)
     async with _answering():
-        receipt = Receipt.of(await carry_out(temporal, order))
+        receipt = Receipt.of(await carry_out(temporal, order, tell))
     # The workers have done those of their home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is Whereabouts.REPORT_FILE]
     own_files = rewritten_reports(search.settings, in_files, search.sought)

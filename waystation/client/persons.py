@@ -1,6 +1,7 @@
 """One person, looked for in everything of the settings' tenant: what a value is taken for, and where it is."""
 
-from collections.abc import AsyncGenerator
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 
@@ -14,8 +15,19 @@ from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.persons import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
 from waystation.domain.ownership import OfTenant
-from waystation.domain.persons import WANTED, SeenHistory, Sought, Trace, Whereabouts, erasing_id, fingerprints
+from waystation.domain.persons import (
+    WANTED,
+    NearValue,
+    SeenHistory,
+    Sought,
+    Trace,
+    Whereabouts,
+    erasing_id,
+    fingerprints,
+    near_values,
+)
 from waystation.domain.privacy import Place, Policy
+from waystation.domain.redaction import PLACEHOLDER, type_of
 from waystation.domain.task import session_workflow_id, tenant_hash
 from waystation.domain.value import Value
 from waystation.keyring import other_key, own_cipher
@@ -25,6 +37,8 @@ from waystation.settings import Settings
 from waystation.stores import key_of, opened_store
 
 MOST_TASKS = 1_000_000
+SECRET = "SECRET"
+"""The type of passwords and keys."""
 NAMES = frozenset({"PERSON", "LOCATION"})
 """Types that depend on the sentence: a name alone is often none to a language model, or another one."""
 LEAST_CHARACTERS = 3
@@ -91,6 +105,26 @@ class Search:
             histories=histories,
             finding=finding,
         )
+
+    async def near(self) -> Sequence[NearValue]:
+        """Other values that may be the same person's: on the same lines, by the rules and by placeholders; and those of
+        the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
+        """
+        # See _recognised.
+        from waystation.redactors import redactor_of  # noqa: PLC0415
+
+        tenant = tenant_hash(self.settings.tenant)
+        lines = await self.store.lines(tenant, self.sought)
+        originals = await self.vault.everything(tenant)
+        with closing(redactor_of(self.settings, self.key, Policy.STRICT)) as redactor:
+            redacted = await redactor.redact(lines, Place.COMPRESSED, tenant)
+        beside = Counter[tuple[str, str]]()
+        for line, found in zip(lines, redacted, strict=True):
+            values = {(span.type, line[span.start : span.end]) for span in found.spans}
+            values |= {(type_of(one), originals[one]) for one in PLACEHOLDER.findall(line) if one in originals}
+            beside.update(one for one in values if one[0] != SECRET)
+        known = {text: kind for one, text in originals.items() if (kind := type_of(one)) not in {WANTED, SECRET}}
+        return near_values(self.sought, beside, known)
 
     async def _histories(self, own: set[str]) -> tuple[tuple[SeenHistory, ...], str]:
         try:

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -41,6 +42,11 @@ _BETWEEN_DIGITS = r"[ \t\u00a0./()-]{0,2}"
 _BEGINS = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 _ENDS = r"(?![^\W_])"
 _LINE_ENDS = proven(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_BESIDE = 200
+"""Characters to either side that are near a person, where their line goes on for longer."""
+_PART_OF_A_NAME = proven(r"[^\W\d_]{3,}+")
+_UNMISTAKABLE = 5
+"""Letters of a part that is looked for within words, too: *lovelace* in `alovelace@x.org`, but no *ada* in Adam."""
 _WITHOUT_SPACES = "\u2e80"
 """From this character on scripts part no words."""
 
@@ -136,6 +142,17 @@ class Erasure(Value):
     histories_deleted: int
 
 
+class NearValue(Value):
+    """Another value that may be the same person's, to be looked at by whoever erases them."""
+
+    text: str
+    type: str
+    lines: int
+    """Different lines that have both; 0: it is alike only."""
+    alike: bool
+    """Whether a part of one name is in the other."""
+
+
 @dataclass(frozen=True)
 class Sought:
     """A value, and the placeholders that stand for it."""
@@ -152,6 +169,22 @@ class Sought:
         them, since one at the very end of a text begins no line.
         """
         return self._pattern.sub(lambda found: "".join(_LINE_ENDS.findall(found[0])) + ERASED, text)
+
+    def lines(self, text: str) -> Iterator[str]:
+        """The line around each place that has it; of a long one 200 characters to either side, in whole words."""
+        for found in self._pattern.finditer(text):
+            before = text[max(0, found.start() - _BESIDE) : found.start()]
+            behind = text[found.end() : found.end() + _BESIDE]
+            if len(before) == _BESIDE and not _LINE_ENDS.search(before):
+                before = before.partition(" ")[2]
+            if len(behind) == _BESIDE and not _LINE_ENDS.search(behind):
+                behind = behind.rpartition(" ")[0]
+            yield _LINE_ENDS.split(before)[-1] + found[0] + _LINE_ENDS.split(behind)[0]
+
+    def is_like(self, other: str) -> bool:
+        """Whether a part of one is a part of the other: names among names and in addresses."""
+        own, others = _parts(self.value), _parts(other)
+        return any(_is_part(one, others) for one in own) or any(_is_part(one, own) for one in others)
 
     def in_names(self, body: JsonValue) -> int:
         """How often fields that stay have it."""
@@ -196,10 +229,38 @@ def fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
     return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
 
 
+def near_values(sought: Sought, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]) -> list[NearValue]:
+    """Other values that may be the same person's, those that are alike first, then those that stand beside it most.
+
+    `beside` counts lines by type and value, `known` has the types of all values that are kept; those that are neither
+    alike nor beside it are left out, and so is what the value itself is in.
+    """
+    counts, spelled = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
+    for (kind, text), lines in [*beside.items(), *[((kind, text), 0) for text, kind in known.items()]]:
+        if not sought.count(text) and (lines or sought.is_like(text)):
+            same = (kind, " ".join(text.casefold().split()))
+            spelled.setdefault(same, text)
+            counts[same] += lines
+    near = [
+        NearValue(text=spelled[one], type=one[0], lines=lines, alike=sought.is_like(one[1]))
+        for one, lines in counts.items()
+    ]
+    return sorted(near, key=lambda one: (not one.alike, -one.lines, one.text))
+
+
 def summed(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:
     """How often each kind of place has it, in the order of `Whereabouts`; those without it are left out."""
     counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in Whereabouts}
     return {place: count for place, count in counts.items() if count}
+
+
+def _parts(value: str) -> set[str]:
+    """Parts of a name, or of an e-mail address before its domain."""
+    return set(_PART_OF_A_NAME.findall(value.partition("@")[0].casefold()))
+
+
+def _is_part(one: str, others: set[str]) -> bool:
+    return one in others or (len(one) >= _UNMISTAKABLE and any(one in other for other in others))
 
 
 def _written(value: str) -> str:

@@ -59,6 +59,11 @@ def unredacted(text: str, fingerprint: str, *, put_aside: bool = False) -> Redac
     return Redacted(text=placeholder, spans=(span,), put_aside=put_aside)
 
 
+def type_of(placeholder: str) -> str:
+    """What a placeholder calls the value that it stands for, like `PERSON`."""
+    return placeholder[1:].rpartition("_")[0]
+
+
 def cut(text: str, characters: int, mark: str = "") -> str:
     """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
     if len(text) <= characters:

@@ -6,7 +6,7 @@ that has the same document keeps it, and the document as it was may be handed in
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import Table, and_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,10 +18,10 @@ from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, passages, text_owners
 from waystation.adapters.store.sealed import bound
 from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown
-from waystation.domain.json_texts import mapped
+from waystation.domain.json_texts import mapped, strings
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask
-from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts
+from waystation.domain.persons import IDENTIFYING, PersonOrder, Sought, Trace, Whereabouts
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 
@@ -45,6 +45,17 @@ class SqlPersons(StorePart):
             for (task_id, place), count in sorted(counts.items())
             if count
         )
+
+    @reading
+    async def lines(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[str, ...]:
+        """The different lines that have it in what the tenant's tasks have. Raises WrongKey."""
+        found = set[str]()
+        async for cell in cells(connection, tenant):
+            for text in _words(cell):
+                found.update(sought.lines(text))
+        async for content in contents(connection, tenant):
+            found.update(sought.lines(content.text))
+        return tuple(sorted(found))
 
     async def erase(self, order: PersonOrder, sought: Sought) -> None:
         """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
@@ -107,6 +118,15 @@ def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:
         return {cell.source.place: sought.count(cell.text)}
     body = json.loads(cell.text)
     return {cell.source.place: sought.in_words(body), Whereabouts.IDENTIFIER: sought.in_names(body)}
+
+
+def _words(cell: Cell) -> Iterator[str]:
+    if not cell.source.is_json:
+        yield cell.text
+        return
+    for key, text in strings(json.loads(cell.text)):
+        if key not in IDENTIFYING:
+            yield text
 
 
 def _may_change(content: Content, sought: Sought) -> bool:

@@ -1,6 +1,8 @@
 """One person over a Temporal server: the order as a workflow, and what closed and open histories have of them."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from contextlib import suppress
 from typing import cast
 
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -9,6 +11,7 @@ from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
     WorkflowFailureError,
+    WorkflowHandle,
 )
 from temporalio.client import WorkflowExecution as ListedExecution
 from temporalio.common import WorkflowIDConflictPolicy
@@ -19,24 +22,52 @@ from waystation.adapters.temporal.forgetting import delete_history, refused
 from waystation.domain.names import ERASE_WORKFLOW, WORKFLOWS_QUEUE
 from waystation.domain.persons import Erasure, PersonOrder, SeenHistory
 
+LOOK_SECONDS = 1.0
+STEPS = {
+    "FindPerson": "looking through what the store has",
+    "EraseFromStore": "taking it out of the store",
+    "RewritePassages": "writing changed passages over what memory has",
+    "RewriteReports": "writing files of reports anew",
+    "DeleteHistories": "deleting closed workflow histories",
+    "DropOriginals": "taking originals out of the vault",
+}
+"""By activity, what is going on."""
 
-async def carry_out(client: Client, order: PersonOrder) -> Erasure:
+
+async def carry_out(client: Client, order: PersonOrder, tell: Callable[[str], None]) -> Erasure:
     """Have the workers carry the order out, and wait for it. The same order while it runs is the same workflow.
 
-    Raises BadInput where they refuse it.
+    `tell` gets a few words whenever another step is under way. Raises BadInput where they refuse it.
     """
+    handle = await client.start_workflow(
+        ERASE_WORKFLOW,
+        order,
+        id=order.workflow_id,
+        task_queue=WORKFLOWS_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        result_type=Erasure,
+        static_summary="erase one person",
+    )
+    telling = asyncio.create_task(_tell_steps(handle, tell))
     try:
-        return await client.execute_workflow(
-            ERASE_WORKFLOW,
-            order,
-            id=order.workflow_id,
-            task_queue=WORKFLOWS_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            result_type=Erasure,
-            static_summary="erase one person",
-        )
+        return await handle.result()
     except WorkflowFailureError as error:
         raise refused(error, "erase") from error
+    finally:
+        telling.cancel()
+
+
+async def _tell_steps(handle: WorkflowHandle[object, Erasure], tell: Callable[[str], None]) -> None:
+    """Tell each step once, until this is cancelled, or the server gives no answer: whoever waits for the end hears."""
+    told = ""
+    with suppress(RPCError):
+        while True:
+            pending = (await handle.describe()).raw_description.pending_activities
+            step = next((STEPS[one.activity_type.name] for one in pending if one.activity_type.name in STEPS), told)
+            if step != told:
+                tell(step)
+                told = step
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:

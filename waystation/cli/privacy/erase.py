@@ -1,21 +1,31 @@
 """`waystation privacy erase`: one person is taken out of everything, with a receipt that has no content."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from waystation.cli.console import confirmed, print_json, print_text, say
+from waystation.cli.console import confirmed, print_json, print_text, say, waiting
 from waystation.cli.failures import WORK_FAILED
 from waystation.cli.options import JsonOption
-from waystation.cli.privacy.find import TypeOption, ValueArgument, given, say_limits, told
+from waystation.cli.privacy.find import (
+    MOST_NEAR,
+    TypeOption,
+    ValueArgument,
+    described,
+    given,
+    say_limits,
+    told,
+    told_near,
+)
 from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
 from waystation.client.erase import Receipt, erase, last_receipt, require_at_rest, under_way
 from waystation.client.persons import Search, searching
-from waystation.domain.errors import Unreachable
-from waystation.domain.persons import ERASED, Whereabouts
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.persons import ERASED, NearValue, Whereabouts
 from waystation.settings import Settings
 
 STILL = (
@@ -41,41 +51,82 @@ def erase_person(
             help="Erase nothing: print the receipt of the last order for this value; one under way is waited for.",
         ),
     ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Another value of the same person, erased after it; may be given several times."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take one person out of everything that this tenant has: `<ERASED>` stands in their place. It cannot be undone.
 
-    Tasks, citations and costs stay. Workflow histories cannot be changed: they are named, or deleted as a whole. Exit
-    code 1: the person is nowhere, or was not erased.
+    What may be the same person's, too, is offered at a terminal, and told elsewhere: a name and an address are two
+    values. Tasks, citations and costs stay. Workflow histories cannot be changed: they are named, or deleted as a
+    whole. Exit code 1: the person is nowhere, or was not erased.
     """
-    order = _printed_again(given(value), kind) if again else _erase(given(value), kind, histories=histories, yes=yes)
-    receipt = asyncio.run(order)
-    if receipt is None:
+    if again and also:
+        raise BadInput("--receipt and --also exclude each other: ask for the receipt of one value")
+    if again:
+        receipt = asyncio.run(_printed_again(given(value), kind))
+        receipts = [receipt] if receipt is not None else []
+    else:
+        receipts = asyncio.run(_erase_all(given(value), kind, also or [], Wish(histories, yes)))
+    if not receipts:
         raise typer.Exit(WORK_FAILED)
     if as_json:
-        print_json(receipt)
+        print_json(receipts if also or len(receipts) > 1 else receipts[0])
     else:
-        print_text(written(receipt))
+        print_text("\n\n".join([*map(written, receipts), STILL]))
 
 
-async def _erase(value: str, kind: str | None, *, histories: bool, yes: bool) -> Receipt | None:
+class Wish(NamedTuple):
+    """How to erase."""
+
+    histories: bool
+    yes: bool
+    """Nobody is asked."""
+
+
+async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
+    """Erase the value, then those that were named with it and those that a person at a terminal adds."""
+    others = list(also)
+    receipts = [await _erase(value, kind, wish, others)]
+    receipts += [await _erase(one, None, wish._replace(yes=True)) for one in others]
+    return [one for one in receipts if one is not None]
+
+
+async def _erase(value: str, kind: str | None, wish: Wish, others: list[str] | None = None) -> Receipt | None:
+    """Erase one value; None where it is nowhere. `others` gets those that the person says are the same person's."""
     settings = Settings()
     async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
-        found = await search.found()
+        with waiting("looking for it"):
+            found = await search.found()
+            near = await search.near() if others is not None and found.traces else ()
         say_limits(found)
         if not found.traces:
-            say("found nowhere: there is nothing to erase")
+            say(f"found nowhere: there is nothing to erase{f' ({value})' if others is None else ''}")
             await _say_earlier(search)
             return None
         await require_at_rest(client, settings, found)
         await _say_earlier(search)
         say(told(found))
-        if not yes and not await confirmed(f"Put {ERASED} in place of all this? It cannot be undone. [y/N]"):
+        if not wish.yes and not await confirmed(f"Put {ERASED} in place of all this? It cannot be undone. [y/N]"):
             say("nothing was erased")
-            return None
+            raise typer.Exit(WORK_FAILED)
+        if others is not None:
+            others += await chosen([one for one in near if one.text not in others], wish)
         await require_workers(client)
-        return await erase(search, found, histories=histories)
+        return await erase(search, found, histories=wish.histories, tell=say)
+
+
+async def chosen(near: Sequence[NearValue], wish: Wish) -> list[str]:
+    """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
+    if not wish.yes:
+        offered = near[:MOST_NEAR]
+        return [one.text for one in offered if await confirmed(f"Erase {described(one)}, too? [y/N]")]
+    if near:
+        say("\n".join(told_near(near)))
+    return []
 
 
 async def _printed_again(value: str, kind: str | None) -> Receipt | None:
@@ -115,7 +166,7 @@ def written(receipt: Receipt) -> str:
         lines.append(f"still there: {_counts(receipt.left)}")
     if receipt.histories_left:
         lines.append(f"workflow histories that still have it: {', '.join(receipt.histories_left)}")
-    return "\n".join((*lines, STILL))
+    return "\n".join(lines)
 
 
 def _erased(receipt: Receipt) -> str:
