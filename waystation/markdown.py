@@ -1,11 +1,11 @@
 """Markdown of reports: made inert before it is stored, whatever documents and models put into it.
 
 Nothing is fetched when somebody opens it, nothing runs, and a link is not other than it looks: HTML, images and links
-lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code to whoever
-reads Markdown by the rules of CommonMark.
+lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code by the rules of
+CommonMark and also where tables are known, whose cells and rows end code.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
@@ -17,6 +17,7 @@ from waystation.domain.redaction import PLACEHOLDER
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _NOT_IN_ADDRESSES = frozenset("<\"`'\\")
 _LONGEST_ADDRESS = 2_000
+_ENDING_CELLS = frozenset("|\n")
 _ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
 _AUTOMATIC = "autolink"
 """`<https://…>` shows its target, and is left."""
@@ -30,7 +31,7 @@ def inert(markdown: str) -> str:
     text = plain(markdown)
     tokens, defines = _parsed(text)
     once = _cleaned(text, _stretches(text, tokens), "(:[" if defines else "(")
-    if not any(map(_is_active, _all(_parsed(once)[0]))):
+    if not any(_is_active(token) for tables in (False, True) for token in _all(_parsed(once, tables=tables)[0])):
         return once
     # What was harmless before, such as an address that was none, may have come to mean something.
     return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
@@ -44,10 +45,11 @@ class _Stretch(NamedTuple):
     code: bool
 
 
-def _parsed(text: str) -> tuple[Sequence[Token], bool]:
+def _parsed(text: str, *, tables: bool = False) -> tuple[Sequence[Token], bool]:
     """Its blocks, and whether it defines links apart from where they stand."""
     found: dict[str, object] = {}
-    return MarkdownIt("commonmark").parse(text, found), bool(found.get("references"))
+    reader = MarkdownIt("commonmark")
+    return (reader.enable("table") if tables else reader).parse(text, found), bool(found.get("references"))
 
 
 def _all(tokens: Iterable[Token]) -> Iterator[Token]:
@@ -83,12 +85,19 @@ def _cleaned(text: str, stretches: Iterable[_Stretch], linking: str) -> str:
     parts = (
         ("\n".join(lines[stretch.first : max(stretch.end, stretch.first + 1)]), stretch.code) for stretch in stretches
     )
-    return "\n".join(part if code else "".join(_pieces(part, linking)) for part, code in parts)
+    return "\n".join(part if code else _harmless(part, linking) for part, code in parts)
 
 
-def _pieces(text: str, linking: str) -> Iterator[str]:
-    """A stretch without code blocks, from left to right, so that what comes out is read as it was here."""
-    closing = _closing_runs(text)
+def _harmless(text: str, linking: str) -> str:
+    """A stretch without code blocks. Where what is code to one reader ends at a cell to another, nothing is code."""
+    pieces = list(_pieces(text, linking, _closing_runs(text)))
+    if _may_have_cells(text) and any(piece[0] == "`" and not _ENDING_CELLS.isdisjoint(piece) for piece in pieces):
+        pieces = list(_pieces(text, linking, {}))
+    return "".join(pieces)
+
+
+def _pieces(text: str, linking: str, closing: Mapping[int, int]) -> Iterator[str]:
+    """The stretch from left to right, so that what comes out is read as it was here."""
     place = 0
     while place < len(text):
         sign = text[place]
@@ -104,6 +113,10 @@ def _pieces(text: str, linking: str) -> Iterator[str]:
             end = place + 1
             yield _without_effect(sign, text[end : end + 1], linking)
         place = end
+
+
+def _may_have_cells(text: str) -> bool:
+    return any(sign in text for sign in ("|", ":-", "-:"))
 
 
 def _without_effect(sign: str, after: str, linking: str) -> str:

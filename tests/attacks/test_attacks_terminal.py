@@ -104,6 +104,11 @@ def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> Non
         ("as [facts.md:1-3] (page 4) and [a.md:2-2]: so", "as [facts.md:1-3] (page 4) and [a.md:2-2]: so"),
         ("`List<String>` and\n\n```java\nList<String> a;\n```", "`List<String>` and\n\n```java\nList<String> a;\n```"),
         ("<https://a.example/b>, 1 < 2, a <- b", "<https://a.example/b>, 1 < 2, a <- b"),
+        ("| a |\n|---|\n| `x | <img src=y> ` |", "| a |\n|---|\n| `x | &lt;img src=y> ` |"),
+        ("| a |\n|---|\n| `x\n<img src=y>` |", "| a |\n|---|\n| `x\n&lt;img src=y>` |"),
+        ("a\n:-:\n`x\n<img src=y>`", "a\n:-:\n`x\n&lt;img src=y>`"),
+        ("Either `a | b` or `List<String>`\nor", "Either `a | b` or `List&lt;String>`\nor"),
+        ("| `a` | `List<String>` |", "| `a` | `List<String>` |"),
         (PLACEHOLDERS, PLACEHOLDERS),
     ],
 )
@@ -119,7 +124,8 @@ def test_words_in_the_temporal_ui_are_no_markdown_and_placeholders_stay() -> Non
 
 def active(markdown: str) -> list[str]:
     """What of it does something where it is opened. An address in angle brackets shows where it leads."""
-    tokens = MarkdownIt("commonmark").parse(markdown)
+    readers = (MarkdownIt("commonmark"), MarkdownIt("commonmark").enable("table"))
+    tokens = [token for reader in readers for token in reader.parse(markdown)]
     children = [child for token in tokens for child in token.children or ()]
     kinds = {"html_block", "html_inline", "image", "link_open"}
     return [token.type for token in (*tokens, *children) if token.type in kinds and token.markup != "autolink"]
