@@ -19,7 +19,7 @@ class ForkActivities:
     async def take_over(self, ref: TaskRef) -> TaskState:
         """The state that was stored with the task when it was forked: the steps themselves are in the store, too."""
         with reported():
-            row = await self._tasks.task(ref.task_id)
+            row = await self._tasks.task(ref.task_id, ref.reader)
             if row.progress is None or row.progress.state is None:
                 raise StoreError(f"{ref.task_id} was forked, but the store has no state for it to begin with")
-            return TaskState.model_validate_json(await self._texts.get_text(row.progress.state))
+            return TaskState.model_validate_json(await self._texts.get_text(row.progress.state, ref.reader))

@@ -6,6 +6,7 @@ from activities.failures import reported
 from activities.heartbeats import beating
 from waystation.agents.archive import Archive
 from waystation.domain.errors import BadInput
+from waystation.domain.ownership import OfTenant
 from waystation.domain.persons import PersonOrder, Sought, Traces
 from waystation.ports import Outside, Persons, TaskStore, Vault
 
@@ -44,7 +45,7 @@ class PersonActivities:
         """Take the person out of files of reports; how many had them."""
         async with beating():
             with reported():
-                rows = await self._tasks.tasks(limit=MOST_TASKS, tenant=order.tenant)
+                rows = await self._tasks.tasks(OfTenant(tenant=order.tenant), MOST_TASKS)
                 task_ids = [row.ref.task_id for row in rows]
                 return self._outside.rewrite_reports(task_ids, await self._sought(order))
 

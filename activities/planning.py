@@ -48,7 +48,7 @@ class PlanningActivities:
             store_id = await self._tasks.store_id()
             if store_id != ref.store_id:
                 raise WrongStore(ref.store_id, store_id)
-            row = await self._tasks.task(ref.task_id)
+            row = await self._tasks.task(ref.task_id, ref.reader)
             title = row.title or await self._title(row.request.question, ref.tenant)
             await self._tasks.admit(ref.task_id, title)
             ended = row.progress if row.progress is not None and row.progress.phase.over else None
@@ -56,7 +56,7 @@ class PlanningActivities:
                 ref=ref,
                 terms=row.terms,
                 title=title,
-                documents=len(await self._documents.documents(ref.task_id)),
+                documents=len(await self._documents.documents(ref.task_id, ref.reader)),
                 finished=ended is not None,
                 forked=row.request.forked_from is not None,
                 budget=ended.budget if ended is not None else None,

@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.failures import reported
 from waystation.domain.forgetting import Due, orders_of
+from waystation.domain.ownership import Installation
 from waystation.ports import Clock, TaskStore
 
 MOST_TASKS = 5_000
@@ -31,6 +32,6 @@ class RetentionActivities:
             return Due(days=None)
         with reported():
             before = self.clock() - timedelta(days=self.days)
-            rows = await self.tasks.tasks(limit=MOST_TASKS, ended_before=before)
+            rows = await self.tasks.tasks(Installation(), MOST_TASKS, ended_before=before)
             over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
             return Due(days=self.days, orders=orders_of(over))

@@ -6,6 +6,7 @@ from temporalio import activity
 
 from activities.failures import reported
 from waystation.domain.amount import Amount
+from waystation.domain.ownership import Installation
 from waystation.domain.session import Settlement
 from waystation.domain.value import Value
 from waystation.ports import TranscriptStore
@@ -41,7 +42,10 @@ class SessionActivities:
 
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
-        return sum([await self._last_spending(run) for run in await self._transcripts.run_ids(task_id)], Amount())
+        return sum(
+            [await self._last_spending(run) for run in await self._transcripts.run_ids(task_id, Installation())],
+            Amount(),
+        )
 
     async def _last_spending(self, run_id: str) -> Amount:
         await self._transcripts.take_fence(run_id)

@@ -4,6 +4,7 @@ from temporalio import activity
 
 from activities.failures import reported
 from waystation.domain.errors import TextMissing
+from waystation.domain.ownership import Installation, OfTask
 from waystation.domain.telling import MAX_TELLING, Telling
 from waystation.domain.told import Words
 from waystation.domain.value import Value
@@ -39,19 +40,20 @@ class TellingActivities:
         """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
         telling, words = request.words.telling, request.words
         with reported():
+            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
             if words.text is not None:
-                blob = await self._texts.put_text(words.text)
+                blob = await self._texts.put_text(words.text, task)
             else:
                 blob = words.message or ""
-                if reason := await self._fault(blob):
+                if reason := await self._fault(blob, task):
                     return Kept(telling=telling, reason=reason)
             kept = telling.model_copy(update={"text": blob})
             await self._tasks.audit(request.task_id, kept)
         return Kept(telling=kept)
 
-    async def _fault(self, blob: str) -> str:
+    async def _fault(self, blob: str, task: OfTask) -> str:
         try:
-            text = await self._texts.get_text(blob)
+            text = await self._texts.get_text(blob, task)
         except TextMissing:
             return UNKNOWN
         if len(text) > MAX_TELLING:

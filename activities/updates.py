@@ -6,6 +6,7 @@ from temporalio import activity
 from activities.failures import reported
 from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
 from waystation.domain.errors import TextMissing
+from waystation.domain.ownership import Installation, OfTask
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, TaskStore
 
@@ -39,18 +40,19 @@ class UpdateActivities:
     async def update(self, request: UpdateRequest) -> Updated:
         """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
         with reported():
-            given = await self._given(request.update.given)
+            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
+            given = await self._given(request.update.given, task)
             if given is None:
                 return Updated(update=request.update, reason=UNKNOWN)
             kept = await self._tasks.update_documents(request.task_id, request.update, given)
         return Updated(update=kept.counted)
 
-    async def _given(self, blob: str) -> DocumentSet | None:
+    async def _given(self, blob: str, task: OfTask) -> DocumentSet | None:
         """None where it, or a text that it names, is not there."""
         try:
-            given = DocumentSet.model_validate_json(await self._texts.get_text(blob))
+            given = DocumentSet.model_validate_json(await self._texts.get_text(blob, task))
             for document in given.documents:
-                await self._texts.get_text(document.blob)
+                await self._texts.get_text(document.blob, task)
         except (TextMissing, ValidationError):
             return None
         return given

@@ -36,11 +36,11 @@ async def keep_ended_task(settings: Settings) -> str:
     """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await row_of(store, TaskRequest(question="Which?", request_id="r1"), settings)
+    row = await row_of(store, TaskRequest(question="Which?", session="default", request_id="r1"), settings)
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
     steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)
     over = as_stored(row, TaskPhase.PARTIAL).model_copy(
-        update={"steps": steps, "report": await store.put_text("# Report")}
+        update={"steps": steps, "report": await store.put_text("# Report", row.ref.reader)}
     )
     await store.finish(row.ref.task_id, over)
     await store.aclose()

@@ -17,6 +17,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
 
 from tests.crew import terms
+from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.choice import best_embedder
@@ -251,7 +252,7 @@ class Counter:
 
     async def edit(self, edit: EditInput, request_id: str = "first") -> Answer:
         """Have a finished task go on. Raises as the client does."""
-        row = await self.store.task(task_id_of(request(request_id)))
+        row = await self.store.task(task_id_of(request(request_id)), ANYONE)
         return await edit_finished(self.store, self._tasks, row, edit)
 
     async def limit(self, limit: Limit) -> None:

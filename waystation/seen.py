@@ -68,6 +68,8 @@ class TaskView(Value):
     """What its tools were given of the vault, by placeholder. Only where it was asked for."""
     procedures: tuple[GivenProcedure, ...] = ()
     """What its agents were told to follow."""
+    session: str = ""
+    """By which later tasks go on with what it found. Only where it was asked for."""
 
 
 class Draft(Value):

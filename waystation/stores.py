@@ -1,13 +1,19 @@
 """The store of these settings: which database, and with which key its texts are encrypted."""
 
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from pathlib import Path
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.key import key_check
 from waystation.adapters.store import AtRest, SqlStore
 from waystation.adapters.store.administration import is_there
+from waystation.adapters.store.engine import Database, to_its_end
+from waystation.adapters.store.errors import translated
+from waystation.adapters.store.resealing import reseal
 from waystation.domain.errors import StoreError
+from waystation.domain.task import short_hash
 from waystation.keyring import first_key, foreign_key, lost_key, other_key, own_cipher, present_cipher, present_key
+from waystation.private_files import private_file, private_folder
 from waystation.settings import Settings
 
 
@@ -15,8 +21,33 @@ async def opened_store(settings: Settings) -> SqlStore:
     """Open it; whoever asks closes it.
 
     Raises as `SqlStore.open` does; and BadInput where texts are to be encrypted with another key than the workers of
-    this store have, since nobody could read what was written then.
+    this store have, since nobody could read what was written then; StoreError where everything in it was encrypted
+    when this machine last saw it, and the database does not say so any more.
     """
+    store = await _opened(settings)
+    seen_sealed = _seen_sealed(settings, await store.store_id())
+    if store.sealed:
+        with suppress(OSError):  # on a machine that keeps nothing the database is believed
+            private_file(private_folder(settings.home) / seen_sealed.name)
+    elif seen_sealed.exists():
+        await store.aclose()
+        raise StoreError(
+            "everything in this store was encrypted, and the database does not say so any more: something else than "
+            "Waystation has changed it, or encryption was turned off from another machine. Restore the database from a "
+            "backup; `waystation store reseal` takes it as it is"
+        )
+    return store
+
+
+def _seen_sealed(settings: Settings, store_id: str) -> Path:
+    """An empty file by which this machine knows that everything in the store is encrypted.
+
+    The database says it in the clear, and whoever can write plain rows into it could take that away.
+    """
+    return settings.home / f"sealed-{short_hash(store_id)}"
+
+
+async def _opened(settings: Settings) -> SqlStore:
     seals = settings.encrypts_at_rest
     cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
     store = await SqlStore.open(settings.database_url, utc_now, at_rest=AtRest(cipher, seals))
@@ -24,6 +55,24 @@ async def opened_store(settings: Settings) -> SqlStore:
         await store.aclose()
         raise other_key(settings)
     return store
+
+
+async def resealed(settings: Settings) -> int:
+    """Write every text of the store as these settings have it: sealed with the key, or plain; how many there were.
+
+    Raises as `opened_store` does, and WrongKey where a text cannot be read.
+    """
+    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
+        store_id = await store.store_id()
+    seals = settings.encrypts_at_rest
+    cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
+    with translated():
+        async with aclosing(Database(settings.database_url, None, AtRest(cipher, seals))) as database:
+            count = await to_its_end(reseal(database, utc_now, seals=seals))
+            await to_its_end(database.empty_log())
+    if not seals:
+        _seen_sealed(settings, store_id).unlink(missing_ok=True)
+    return count
 
 
 async def key_of(store: SqlStore, settings: Settings) -> bytes:

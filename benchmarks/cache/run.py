@@ -19,6 +19,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegRequest, TurnLimit
+from waystation.domain.ownership import Installation
 from waystation.domain.team import Teammate
 from waystation.ports import ModelReply
 
@@ -91,7 +92,7 @@ class _Run:
     async def measured(self) -> Measured:
         compactions = await self._legs()
         await self._model.model.aclose()
-        (turns,) = [line for line in (await self._office.store.bill(TASK)).lines if line.kind == "turn"]
+        (turns,) = [line for line in (await self._office.store.bill(TASK, Installation())).lines if line.kind == "turn"]
         breaks = [broken for broken in self._server.cache.breaks if broken.model == MODEL]
         return Measured(turns.calls, turns.usage, breaks, compactions)
 

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from benchmarks.chaos.model import ANYBODY, Call, CallId
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import charges, runs
+from waystation.domain.ownership import Installation
 from waystation.domain.transcript import Transcript
 
 Key = tuple[int, str, str]
@@ -57,10 +58,10 @@ async def account_of(store: SqlStore, task_ids: Sequence[str]) -> Account:
             mine = select(charges.c.run_id, charges.c.key, charges.c.at).join(runs).where(runs.c.task_id == task_id)
             paid = (await connection.execute(mine)).all()
         account.charges |= {(task, run_id.removeprefix(f"{task_id}/"), key): at for run_id, key, at in paid}
-        for unanswered in (await store.bill(task_id)).possibly_billed:
+        for unanswered in (await store.bill(task_id, Installation())).possibly_billed:
             account.intents.append(((task, unanswered.agent, unanswered.intent.key), unanswered.intent.at))
         for agent in agents:
-            account.transcripts[task, agent] = await store.load(f"{task_id}/{agent}")
+            account.transcripts[task, agent] = await store.load(f"{task_id}/{agent}", Installation())
     return account
 
 

@@ -25,6 +25,7 @@ from tests.running import Watched, dev_server, request, working
 from tests.webhook_server import running_webhook
 from tests.workflows_live.encrypted import payloads
 from waystation.domain.amount import Limit
+from waystation.domain.ownership import Installation
 from waystation.domain.privacy import Policy
 from waystation.domain.task import SourceDocument, TaskProgress, TaskRequest, TaskTerms
 from waystation.domain.transcript import Summarised, SummaryPart
@@ -228,16 +229,16 @@ async def _on_server(client: Client, settings: Settings, seen: Seen) -> None:
 
 async def _in_store(parts: Parts, seen: Seen, task_id: str) -> None:
     """What agents wrote and were told, and the report. Requests, documents and vault are there as handed in."""
-    plan = await parts.store.plan(task_id)
+    plan = await parts.store.plan(task_id, Installation())
     assert plan is not None
     for step in ("plan", *(step.id for step in plan.steps)):
-        transcript = await parts.store.load(f"{task_id}/{step}")
+        transcript = await parts.store.load(f"{task_id}/{step}", Installation())
         summaries = [one for one in transcript.records if isinstance(one, Summarised | SummaryPart)]
         seen.add("summaries", *(one.model_dump_json() for one in summaries))
         seen.add("transcripts", *(message.model_dump_json() for message in transcript.messages))
     assert seen.progress is not None
     assert seen.progress.report is not None
-    seen.add("reports", await parts.store.get_text(seen.progress.report))
+    seen.add("reports", await parts.store.get_text(seen.progress.report, Installation()))
 
 
 def _points(memory: Path) -> Iterator[str]:

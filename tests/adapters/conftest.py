@@ -41,7 +41,9 @@ def shared_database(postgres: PostgresServer, migrated: str) -> str:
 @pytest.fixture
 def emptied_url(postgres: PostgresServer, shared_database: str) -> str:
     rows = [table.name for table in reversed(metadata.sorted_tables) if table.name != "identity"]
-    emptying = "; ".join(["UPDATE identity SET key_check = NULL", *(f"DELETE FROM {name}" for name in rows)])
+    emptying = "; ".join(
+        ["UPDATE identity SET key_check = NULL, sealed_since = NULL", *(f"DELETE FROM {name}" for name in rows)]
+    )
     postgres.run(emptying, shared_database.rpartition("/")[2])
     return Settings(store_url=shared_database).database_url
 

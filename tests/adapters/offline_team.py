@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import httpx2
 from pydantic import JsonValue
 
+from tests.readers import of_task
 from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.offline.transport import offline_transport
@@ -14,6 +15,7 @@ from waystation.adapters.offline.wire import OFFLINE_MODEL
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
 from waystation.domain.messages import Message, ToolResult, ToolUse, user_text
+from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, Step
 from waystation.domain.work import Analysis, Findings, ReportDraft, Section
 from waystation.ports import ModelRequest, StopReason, ToolSpec
@@ -40,13 +42,13 @@ class World:
         self.handed_in: dict[str, Findings | Analysis] = {}
         self.report = ReportDraft()
 
-    async def put_text(self, text: str) -> str:
+    async def put_text(self, text: str, owner: OfTask) -> str:
         raise NotImplementedError
 
-    async def get_text(self, blob: str) -> str:
+    async def get_text(self, blob: str, reader: Reader) -> str:
         return self.texts[blob]
 
-    async def documents(self, task_id: str) -> tuple[Document, ...]:
+    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
         return tuple(
             Document(name=name, blob=name, lines=len(text.splitlines()), characters=len(text))
             for name, text in self.texts.items()
@@ -81,7 +83,7 @@ class World:
     async def _run(self, step: Step, tool: str, given: dict[str, JsonValue]) -> str:
         match tool, given:
             case "search_documents", {"query": str(query), "limit": int(limit)}:
-                found = await self.search.search("t", query, limit)
+                found = await self.search.search(of_task("t"), query, limit)
                 blocks = [f"[{hit.name}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in found]
                 return "\n".join(blocks)[:12_000] or "No passage matches. Try other words, or list_documents."
             case "read_document", {"name": str(name), "first_line": int(first), "last_line": int(last)}:

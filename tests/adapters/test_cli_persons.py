@@ -39,7 +39,7 @@ async def keep_task(settings: Settings) -> str:
         type="PERSON", placeholder=made, fingerprint=fingerprint(key, tenant, "PERSON", titled), text=titled
     )
     await store.vault(own_cipher(settings, "vault")).keep(tenant, [original])
-    await store.put_text("unrelated")
+    await store.put_text("unrelated", row.ref.reader)
     await store.aclose()
     return row.ref.task_id
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.ended_tasks import keep_ended_task
+from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
@@ -18,13 +19,14 @@ from waystation.settings import Settings
 async def _rewound(settings: Settings, *, cancelled: bool) -> str:
     task_id = await keep_ended_task(settings)
     store = await SqlStore.open(settings.database_url, utc_now)
-    ended = (await store.task(task_id)).progress
+    row = await store.task(task_id, ANYONE)
+    ended = row.progress
     assert ended is not None
     (first,) = ended.versions
     goes_on = ended.model_copy(update={"phase": TaskPhase.WORKING, "reports": (first,)})
     await store.finish(task_id, goes_on)
     if cancelled:
-        rest = await store.put_text("> **Partial.** nothing")
+        rest = await store.put_text("> **Partial.** nothing", row.ref.reader)
         second = ReportVersion(number=2, report=rest, phase=TaskPhase.CANCELLED, stored_at=utc_now())
         last = {"phase": TaskPhase.CANCELLED, "report": rest, "reports": (first, second)}
         await store.finish(task_id, goes_on.model_copy(update=last))

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.readers import of_task
 from waystation.adapters.documents import search as search_module
 from waystation.adapters.documents.installed import write_installed
 from waystation.adapters.documents.loading import load_documents
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.domain.documents import Document, DocumentHit
+from waystation.domain.ownership import OfTask, Reader
 from waystation.ports import DocumentSearch
 
 
@@ -19,14 +21,14 @@ class Shelf:
         self.texts = texts
         self.read: list[str] = []
 
-    async def put_text(self, text: str) -> str:
+    async def put_text(self, text: str, owner: OfTask) -> str:
         raise NotImplementedError
 
-    async def get_text(self, blob: str) -> str:
+    async def get_text(self, blob: str, reader: Reader) -> str:
         self.read.append(blob)
         return self.texts[blob]
 
-    async def documents(self, task_id: str) -> tuple[Document, ...]:
+    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
         await asyncio.sleep(0)
         return tuple(
             Document(name=name, blob=name, lines=len(text.splitlines()), characters=len(text))
@@ -36,7 +38,7 @@ class Shelf:
 
 async def found(texts: dict[str, str], query: str, limit: int = 10) -> tuple[DocumentHit, ...]:
     search: DocumentSearch = Bm25DocumentSearch(Shelf(texts))
-    return await search.search("task-1", query, limit)
+    return await search.search(of_task("task-1"), query, limit)
 
 
 def places(hits: tuple[DocumentHit, ...]) -> list[tuple[str, int, int]]:
@@ -94,7 +96,7 @@ async def test_equal_scores_are_ordered_by_name_and_line() -> None:
 async def test_agents_that_start_together_share_one_index() -> None:
     shelf = Shelf({"a.md": "budget"})
     search = Bm25DocumentSearch(shelf)
-    await asyncio.gather(*(search.search("task-1", "budget", 5) for _ in range(8)))
+    await asyncio.gather(*(search.search(of_task("task-1"), "budget", 5) for _ in range(8)))
     assert shelf.read == ["a.md"]
 
 
@@ -103,9 +105,9 @@ async def test_the_index_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyP
     shelf = Shelf({"a.md": "budget"})
     search = Bm25DocumentSearch(shelf)
     for task in ("one", "two", "one", "three", "one"):
-        await search.search(task, "budget", 5)
+        await search.search(of_task(task), "budget", 5)
     assert list(search.indexed) == ["three", "one"]
-    await search.search("two", "budget", 5)
+    await search.search(of_task("two"), "budget", 5)
     assert list(search.indexed) == ["one", "two"]
 
 

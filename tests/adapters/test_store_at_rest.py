@@ -6,6 +6,7 @@ import pytest
 
 from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_forgetting import everything_in
+from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import NOON, TERMS, note, opened_run, passage, question, request, row, summary
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest, SqlStore, store_status
@@ -58,19 +59,19 @@ async def everything_said(store: SqlStore, request_id: str) -> TaskRow:
 async def require_everything(store: SqlStore, kept: TaskRow, request_id: str) -> None:
     """What was written is read again, to the letter."""
     task_id, run_id = kept.ref.task_id, f"task-1/{request_id}"
-    found = await store.task(task_id)
+    found = await store.task(task_id, ANYONE)
     assert (found.request, found.terms, found.title) == (kept.request, TERMS, SAID)
-    assert await store.plan(task_id) == PLAN
-    assert [version.reason for version in await store.plan_versions(task_id)] == ["", SAID]
-    (document,) = await store.documents(task_id)
-    assert (document.name, await store.get_text(document.blob)) == (f"{SAID}.md", f"{request_id}: {DOCUMENT}")
-    assert [entry.reason for entry in await store.audit_trail(task_id) if isinstance(entry, Refusal)] == [SAID]
-    assert (await store.load(run_id)).messages == (MESSAGE,)
-    assert [record.model_dump()["summary"]["id"] for record in (await store.load(run_id)).records] == ["s"]
+    assert await store.plan(task_id, ANYONE) == PLAN
+    assert [version.reason for version in await store.plan_versions(task_id, ANYONE)] == ["", SAID]
+    (document,) = await store.documents(task_id, ANYONE)
+    assert (document.name, await store.get_text(document.blob, ANYONE)) == (f"{SAID}.md", f"{request_id}: {DOCUMENT}")
+    assert [entry.reason for entry in await store.audit_trail(task_id, ANYONE) if isinstance(entry, Refusal)] == [SAID]
+    assert (await store.load(run_id, ANYONE)).messages == (MESSAGE,)
+    assert [record.model_dump()["summary"]["id"] for record in (await store.load(run_id, ANYONE)).records] == ["s"]
     assert SAID in {waiting.text for waiting in await store.waiting(10, run_id)}
-    assert [one.text for one in await store.notes("task-1", run_id)] == [SAID]
-    assert await store.deliverable(run_id) == Findings(findings=(), open_questions=(SAID,))
-    assert await store.outcome(run_id, 1) is not None
+    assert [one.text for one in await store.notes("task-1", ANYONE, run_id)] == [SAID]
+    assert await store.deliverable(run_id, ANYONE) == Findings(findings=(), open_questions=(SAID,))
+    assert await store.outcome(run_id, 1, ANYONE) is not None
 
 
 async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url: str) -> None:
@@ -104,13 +105,13 @@ async def test_without_its_key_an_encrypted_text_is_refused_and_a_plain_one_is_r
     store_url: str, at_rest: AtRest, reason: str
 ) -> None:
     async with aclosing(await opened(store_url, READING)) as store:
-        plain = await store.put_text("plain")
+        plain = await store.put_text("plain", TASK_1)
     async with aclosing(await opened(store_url, SEALING)) as store:
-        sealed = await store.put_text(SAID)
+        sealed = await store.put_text(SAID, TASK_1)
     async with aclosing(await opened(store_url, at_rest)) as store:
-        assert await store.get_text(plain) == "plain"
+        assert await store.get_text(plain, ANYONE) == "plain"
         with pytest.raises(WrongKey, match=reason) as no:
-            await store.get_text(sealed)
+            await store.get_text(sealed, ANYONE)
     assert "set WAYSTATION_KEY" in str(no.value)
 
 
@@ -120,7 +121,7 @@ async def test_a_text_that_was_moved_to_another_column_does_not_open(store_url: 
         async with store.database.write() as connection:
             await connection.exec_driver_sql("UPDATE tasks SET title = plan")
         with pytest.raises(WrongKey, match="belongs elsewhere"):
-            await store.task(kept.ref.task_id)
+            await store.task(kept.ref.task_id, ANYONE)
 
 
 async def test_encrypted_tasks_are_forgotten_too(store_url: str) -> None:
@@ -130,7 +131,7 @@ async def test_encrypted_tasks_are_forgotten_too(store_url: str) -> None:
         order = ForgetOrder(store_id=store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=True)
         forgotten = await store.forget(order)
         assert (forgotten.tasks, forgotten.documents, forgotten.texts, forgotten.audits) == (1, 1, 1, 1)
-        assert (await store.task(ref.task_id)).title == "(forgotten)"
+        assert (await store.task(ref.task_id, ANYONE)).title == "(forgotten)"
 
 
 async def test_the_first_message_of_a_transcript_may_begin_like_something_encrypted(store_url: str) -> None:
@@ -138,7 +139,7 @@ async def test_the_first_message_of_a_transcript_may_begin_like_something_encryp
         kept = row(request("first"))
         await store.register(kept, [])
         await store.admit(kept.ref.task_id, "\x01 title\x00")
-        assert (await store.task(kept.ref.task_id)).title == "\ufffd title\ufffd"
+        assert (await store.task(kept.ref.task_id, ANYONE)).title == "\ufffd title\ufffd"
         fence = await opened_run(store)
         await store.commit_message(fence, 0, question(1))
-        assert len((await store.load(fence.run_id)).messages) == 1
+        assert len((await store.load(fence.run_id, ANYONE)).messages) == 1

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_persons import kept_task
+from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, passage, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.belongings import cells
@@ -52,7 +53,7 @@ async def test_a_transaction_that_was_undone_for_a_deadlock_is_repeated(store: S
     crossing, met = Crossing(store.database, store_clock, "store"), asyncio.Barrier(2)
     await asyncio.gather(crossing.advance(one, two, met), crossing.advance(two, one, met))
     assert crossing.attempts == 3
-    assert [(await store.load(run_id)).version for run_id in (one, two)] == [2, 2]
+    assert [(await store.load(run_id, ANYONE)).version for run_id in (one, two)] == [2, 2]
 
 
 async def test_a_transaction_that_never_gets_its_turn_is_given_up(store: SqlStore) -> None:

@@ -1,17 +1,20 @@
 """What is left in the store of a task that is forgotten, on both databases."""
 
 import pytest
+from sqlalchemy import text
 
+from tests.readers import ANYONE
 from tests.store_contract.values import passage, question, request, row, summary
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.texts import content_hash
+from waystation.adapters.store.texts import content_hash, shown_row
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.errors import WrongStore
+from waystation.domain.errors import StoreError, WrongStore
 from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import user_text
+from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import Treatment
 from waystation.domain.redaction import Original, ShownKey, ShownText
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRow
@@ -30,14 +33,14 @@ async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     await store.open_run(run)
     fence = await store.take_fence(run.run_id)
     said = " and ".join(mentioned)
-    offloaded = await store.put_text(f"A long result of {name}")
+    offloaded = await store.put_text(f"A long result of {name}", kept.ref.reader)
     await store.commit_message(fence, 0, user_text("question-1", f"{said}, see {offloaded}"))
     await store.commit_message(fence, 1, question(2))
     memory = passage(f"passage-{name}", run.run_id, kept.ref.task_id)
     await store.commit_compaction(fence, 2, summary(), [memory.model_copy(update={"text": said})], None)
     await store.stored([memory.id])
     await store.add_note(fence, kept.ref.task_id, note(run.run_id, said))
-    report = await store.put_text(f"# Report of {name}\nBy {said}.")
+    report = await store.put_text(f"# Report of {name}\nBy {said}.", kept.ref.reader)
     await store.finish(kept.ref.task_id, ended(kept, report))
     originals = [
         Original(type="PERSON", placeholder=one, fingerprint=one, text=f"the original of {one}") for one in mentioned
@@ -79,10 +82,10 @@ async def everything_in(store: SqlStore) -> str:
 async def test_by_default_only_what_memory_could_find_is_forgotten(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
     assert await store.forget(order(kept, everything=False)) == Forgotten(tasks=1, passages=1)
-    assert await store.passages_of(kept.ref.task_id) == ()
+    assert await store.passages_of(kept.ref.task_id, ANYONE) == ()
     assert await store.taken_back(10) == ("passage-first",)
     assert await store.count_waiting() == 0
-    assert (await store.task(kept.ref.task_id)).request == kept.request
+    assert (await store.task(kept.ref.task_id, ANYONE)).request == kept.request
     vault = store.vault(Sealer(bytes(32), "vault"))
     assert len(await vault.originals(kept.ref.tenant, [ADA])) == 1, "the transcript still mentions it"
 
@@ -95,9 +98,12 @@ async def test_of_everything_nothing_is_left_but_what_others_have_too(store: Sql
     left = await everything_in(store)
     for gone in ("What of first", "Only first", "A long result of first", "Report of first", "A title of first", ADA):
         assert gone not in left
-    assert (await store.documents(other.ref.task_id))[0].name == "shared.md"
-    assert await store.get_text((await store.documents(other.ref.task_id))[1].blob) == "Only second has read this."
-    assert await store.get_text((await store.documents(other.ref.task_id))[0].blob) == SHARED.text
+    assert (await store.documents(other.ref.task_id, ANYONE))[0].name == "shared.md"
+    assert (
+        await store.get_text((await store.documents(other.ref.task_id, ANYONE))[1].blob, ANYONE)
+        == "Only second has read this."
+    )
+    assert await store.get_text((await store.documents(other.ref.task_id, ANYONE))[0].blob, ANYONE) == SHARED.text
     vault = store.vault(Sealer(bytes(32), "vault"))
     assert set(await vault.originals(kept.ref.tenant, [ADA, BOB])) == {BOB}
     assert await store.taken_back(10) == ("passage-first",)
@@ -106,7 +112,7 @@ async def test_of_everything_nothing_is_left_but_what_others_have_too(store: Sql
 async def test_a_forgotten_task_is_listed_without_a_word_and_its_request_id_is_not_used_again(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
     await store.forget(order(kept, everything=True))
-    found = await store.task(kept.ref.task_id)
+    found = await store.task(kept.ref.task_id, ANYONE)
     assert (found.request.question, found.title, found.request.session) == (FORGOTTEN, FORGOTTEN, "first")
     assert found.progress is not None
     assert (found.progress.phase, found.progress.report) == (TaskPhase.DONE, None)
@@ -130,7 +136,7 @@ async def test_another_tenant_or_store_forgets_nothing(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
     theirs = order(kept, everything=True).model_copy(update={"tenant": "another"})
     assert await store.forget(theirs) == Forgotten(tasks=0, passages=0)
-    assert (await store.task(kept.ref.task_id)).request == kept.request
+    assert (await store.task(kept.ref.task_id, ANYONE)).request == kept.request
     with pytest.raises(WrongStore):
         await store.forget(theirs.model_copy(update={"store_id": "elsewhere"}))
 
@@ -152,13 +158,13 @@ async def test_what_was_shown_of_a_document_goes_with_the_last_task_of_its_tenan
     for key in (own, shared, others):
         await store.keep_shown(key, ShownText(text=f"Only {ADA}\n{unread}" if key == own else f"By {BOB}"))
     gone = await store.forget(order(first, everything=True))
-    assert await store.shown(own) is None
-    assert await store.shown(shared) is not None
+    assert await store.shown(own, OfTenant(tenant=own.tenant)) is None
+    assert await store.shown(shared, OfTenant(tenant=shared.tenant)) is not None
     assert gone.originals == 2  # the one that only the document had, too
     assert unread not in await everything_in(store)
     await store.forget(order(second, everything=True))
     assert own.blob not in await everything_in(store)
-    assert await store.shown(shared) is None
+    assert await store.shown(shared, OfTenant(tenant=shared.tenant)) is None
 
 
 async def test_nothing_is_kept_of_a_document_that_was_forgotten_while_it_was_redacted(store: SqlStore) -> None:
@@ -166,7 +172,7 @@ async def test_nothing_is_kept_of_a_document_that_was_forgotten_while_it_was_red
     key = shown_key(kept, "Only first has read this.")
     await store.forget(order(kept, everything=True))
     await store.keep_shown(key, ShownText(text="Only first"))
-    assert await store.shown(key) is None
+    assert await store.shown(key, OfTenant(tenant=key.tenant)) is None
     assert "Only first" not in await everything_in(store)
 
 
@@ -174,4 +180,18 @@ async def test_of_two_workers_that_keep_what_is_shown_the_first_is_kept(store: S
     key = shown_key(await kept_task(store, "first"), SHARED.text)
     await store.keep_shown(key, ShownText(text="one"))
     await store.keep_shown(key, ShownText(text="other"))
-    assert await store.shown(key) == ShownText(text="one")
+    assert await store.shown(key, OfTenant(tenant=key.tenant)) == ShownText(text="one")
+
+
+async def test_what_is_shown_of_a_text_is_bound_to_its_row(store: SqlStore) -> None:
+    kept = await kept_task(store, "first")
+    one, other = shown_key(kept, SHARED.text), shown_key(kept, "Only first has read this.")
+    for key in (one, other):
+        await store.keep_shown(key, ShownText(text=f"of {key.blob}"))
+    rows = {"one": shown_row(one), "other": shown_row(other)}
+    async with store.database.write() as connection:
+        moved = "UPDATE texts SET content = (SELECT content FROM texts WHERE blob = :one) WHERE blob = :other"
+        await connection.execute(text(moved), rows)
+    assert await store.shown(one, kept.ref.reader) == ShownText(text=f"of {one.blob}")
+    with pytest.raises(StoreError, match="something else than Waystation has changed it"):
+        await store.shown(other, kept.ref.reader)

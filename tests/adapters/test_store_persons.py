@@ -3,6 +3,7 @@
 import pytest
 
 from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
+from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.belongings import SOURCES
@@ -12,6 +13,7 @@ from waystation.domain.documents import Document
 from waystation.domain.errors import WrongStore
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import Message, Text, Thinking, user_text
+from waystation.domain.ownership import OfTenant
 from waystation.domain.persons import ERASED, PersonOrder, Sought, Whereabouts, summed
 from waystation.domain.plan import standard_plan
 from waystation.domain.plan_change import PlanVersion
@@ -39,7 +41,7 @@ async def kept_task(store: SqlStore, name: str, tenant: str = "default", person:
     run = RunRef(**kept.ref.model_dump(), step_id="research-1", role="research")
     await store.open_run(run)
     fence = await store.take_fence(run.run_id)
-    long = await store.put_text(f"A long result about {person} for {name}")
+    long = await store.put_text(f"A long result about {person} for {name}", kept.ref.reader)
     thought = Message(id="a", role="assistant", blocks=(Thinking(thinking=person, signature="s"), Text(text="Yes.")))
     await store.commit_message(fence, 0, user_text("question-1", f"{person}, see {long}"))
     await store.commit_message(fence, 1, thought.model_copy(update={"id": "answer-1"}))
@@ -53,7 +55,7 @@ async def kept_task(store: SqlStore, name: str, tenant: str = "default", person:
         kept.ref.task_id,
         Note(id="n", run_id=run.run_id, document=letter.name, first_line=1, last_line=1, text=person),
     )
-    report = await store.put_text(f"# By {ADA}\n{person} writes, in {long}.")
+    report = await store.put_text(f"# By {ADA}\n{person} writes, in {long}.", kept.ref.reader)
     await store.finish(kept.ref.task_id, ended(kept, report))
     return kept
 
@@ -96,30 +98,30 @@ async def test_what_is_erased_is_nowhere_and_everything_that_is_left_is_read_as_
     assert await store.traces(kept.ref.tenant, SOUGHT) == ()
     left = await everything_in(store)
     assert [word for word in ("Ada", "Lovelace", "LOVELACE", "aaaaaaaaaaaa") if word in left] == []
-    after = await store.task(kept.ref.task_id)
+    after = await store.task(kept.ref.task_id, ANYONE)
     assert after.request.question == f"What does {ERASED} say?"
-    said = (await store.load(f"{kept.ref.task_id}/research-1")).messages
-    revised = (await store.plan_versions(kept.ref.task_id))[1]
+    said = (await store.load(f"{kept.ref.task_id}/research-1", ANYONE)).messages
+    revised = (await store.plan_versions(kept.ref.task_id, ANYONE))[1]
     assert (revised.made_by, revised.reason) == ("revision-1", f"{ERASED} knows.")
     assert revised.plan == standard_plan(f"Ask {ERASED}")
     long = said[0].text.removeprefix(f"{ERASED}, see ")
-    assert await store.get_text(long) == f"A long result about {ERASED} for first"
+    assert await store.get_text(long, ANYONE) == f"A long result about {ERASED} for first"
     assert said[1].blocks == (Text(text=ERASED), Text(text="Yes."))
     assert after.progress is not None
     assert after.progress.report is not None
-    assert await store.get_text(after.progress.report) == f"# By {ERASED}\n{ERASED} writes, in {long}."
+    assert await store.get_text(after.progress.report, ANYONE) == f"# By {ERASED}\n{ERASED} writes, in {long}."
 
 
 async def test_a_document_keeps_its_lines_so_that_citations_still_check(store: SqlStore) -> None:
     kept = await kept_task(store, "first")
-    before = await store.documents(kept.ref.task_id)
+    before = await store.documents(kept.ref.task_id, ANYONE)
     await store.erase(order(kept), SOUGHT)
     text = f"Dear sir,\n\n{ERASED} writes.\n{ERASED}\n"
-    letter, tides = await store.documents(kept.ref.task_id)
+    letter, tides = await store.documents(kept.ref.task_id, ANYONE)
     assert letter == Document(
         name=f"Letter of {ERASED}.md", blob=letter.blob, lines=before[0].lines, characters=len(text)
     )
-    assert await store.get_text(letter.blob) == text
+    assert await store.get_text(letter.blob, ANYONE) == text
     assert len(text.splitlines()) == before[0].lines
     assert tides == before[1]
 
@@ -137,7 +139,7 @@ async def test_another_tenant_keeps_the_same_document_and_every_word(store: SqlS
     before = await store.traces(theirs.ref.tenant, SOUGHT)
     await store.erase(order(kept), SOUGHT)
     assert await store.traces(theirs.ref.tenant, SOUGHT) == before
-    assert await store.get_text((await store.documents(theirs.ref.task_id))[0].blob) == LETTER.text
+    assert await store.get_text((await store.documents(theirs.ref.task_id, ANYONE))[0].blob, ANYONE) == LETTER.text
 
 
 async def test_the_same_task_is_known_again_and_a_new_one_gets_the_document_as_it_is_given(store: SqlStore) -> None:
@@ -146,7 +148,7 @@ async def test_the_same_task_is_known_again_and_a_new_one_gets_the_document_as_i
     assert not await store.register(kept, [LETTER, OTHER])
     again = row(request("later", question="And?", session="first"))
     await store.register(again, [LETTER])
-    assert await store.get_text((await store.documents(again.ref.task_id))[0].blob) == LETTER.text
+    assert await store.get_text((await store.documents(again.ref.task_id, ANYONE))[0].blob, ANYONE) == LETTER.text
 
 
 async def test_an_order_is_carried_out_twice_and_refused_by_another_store(store: SqlStore) -> None:
@@ -165,5 +167,5 @@ async def test_what_was_shown_of_documents_is_made_anew_after_a_person_was_erase
     for key in keys:
         await store.keep_shown(key, ShownText(text=f"{ADA} writes."))
     await store.erase(order(kept), SOUGHT)
-    assert [await store.shown(key) for key in keys] == [None, None]
+    assert [await store.shown(key, OfTenant(tenant=key.tenant)) for key in keys] == [None, None]
     assert ADA not in await everything_in(store)

@@ -1,5 +1,6 @@
 import pytest
 
+from tests.readers import ANYONE
 from tests.store_contract.values import request, row
 from waystation.adapters.store import SqlStore
 from waystation.domain.errors import UnknownTask
@@ -15,13 +16,13 @@ async def test_every_plan_is_kept_and_the_newest_holds(store: SqlStore) -> None:
     task = row(request())
     await store.register(task, [])
     task_id = task.ref.task_id
-    assert await store.plan_versions(task_id) == ()
+    assert await store.plan_versions(task_id, ANYONE) == ()
     await store.save_plan(task_id, standard_plan("first"))
     for version in (SECOND, THIRD, SECOND.model_copy(update={"reason": "Late."})):
         await store.save_revision(task_id, version)
     first = PlanVersion(number=1, plan=standard_plan("first"), made_by="plan")
-    assert await store.plan_versions(task_id) == (first, SECOND, THIRD)
-    assert await store.plan(task_id) == THIRD.plan
+    assert await store.plan_versions(task_id, ANYONE) == (first, SECOND, THIRD)
+    assert await store.plan(task_id, ANYONE) == THIRD.plan
 
 
 async def test_a_revision_of_an_unknown_task_is_refused(store: SqlStore) -> None:
@@ -38,7 +39,7 @@ async def test_plans_are_forgotten_with_their_task(store: SqlStore) -> None:
         store_id=await store.store_id(), tenant=task.ref.tenant, task_ids=(task.ref.task_id,), everything=True
     )
     await store.forget(order)
-    assert await store.plan_versions(task.ref.task_id) == ()
+    assert await store.plan_versions(task.ref.task_id, ANYONE) == ()
     async with store.database.read() as connection:
         left = await connection.exec_driver_sql("SELECT count(*) FROM plan_revisions")
         assert left.scalar_one() == 0

@@ -7,6 +7,7 @@ from sqlalchemy import text, update
 
 from tests.adapters.conftest import store_clock
 from tests.postgres import PASSWORD, PostgresServer
+from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, question
 from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.adapters.store.engine import Database
@@ -129,13 +130,15 @@ async def test_several_can_migrate_at_once_and_one_of_them_does(postgres: Postgr
 async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
-    postgres.run("ALTER TABLE identity DROP COLUMN key_check", name_of(postgres_url))
+    undone = "ALTER TABLE identity DROP COLUMN key_check, DROP COLUMN owned_since, DROP COLUMN sealed_since"
+    postgres.run(undone, name_of(postgres_url))
+    postgres.run("ALTER TABLE runs DROP COLUMN tenant, DROP COLUMN session", name_of(postgres_url))
     postgres.run("ALTER TABLE intents DROP COLUMN worst_case_micro_usd", name_of(postgres_url))
     postgres.run("ALTER TABLE passages DROP COLUMN gone_at, DROP COLUMN refused_at", name_of(postgres_url))
     postgres.run("ALTER TABLE charges DROP COLUMN searches", name_of(postgres_url))
     postgres.run("ALTER TABLE tasks DROP COLUMN ended_at, DROP COLUMN forgotten_at", name_of(postgres_url))
     postgres.run("ALTER TABLE documents DROP COLUMN source, DROP COLUMN removed", name_of(postgres_url))
-    postgres.run("DROP TABLE vault, vault_sessions, plan_revisions", name_of(postgres_url))
+    postgres.run("DROP TABLE vault, vault_sessions, plan_revisions, text_owners", name_of(postgres_url))
     postgres.run("UPDATE alembic_version SET version_num = '0001'", name_of(postgres_url))
     with pytest.raises(
         StoreError, match=r"has schema 0001, this version of Waystation needs .*`waystation store migrate`"
@@ -162,7 +165,7 @@ async def test_a_connection_that_was_lost_meanwhile_is_replaced_unseen(
     fence = await opened_run(store)
     disconnect(postgres, postgres_url)
     await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id)).version == 1
+    assert (await store.load(fence.run_id, ANYONE)).version == 1
     await store.aclose()
 
 
@@ -183,7 +186,7 @@ async def test_a_connection_that_is_lost_in_a_transaction_is_worth_another_try(
     for lost in (write("UPDATE runs SET role = 'writing'"), write()):  # before the commit, and in it
         with pytest.raises(StoreUnavailable, match="the connection was lost"):
             await lost
-    assert (await store.load(fence.run_id)).version == 0
+    assert (await store.load(fence.run_id, ANYONE)).version == 0
     await store.aclose()
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 import pytest
 
 from tests.adapters.conftest import store_clock
+from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import (
     NOON,
     charge,
@@ -85,7 +86,7 @@ async def test_one_commit_at_a_version_of_the_transcript_wins(store: SqlStore, o
     results = await outcomes([(store, other)[n % 2].commit_message(fence, 0, question(n)) for n in range(WRITERS)])
     assert results.count(None) == 1
     assert kinds(results) == [type(None), VersionConflict]
-    transcript = await store.load(fence.run_id)
+    transcript = await store.load(fence.run_id, ANYONE)
     assert (transcript.version, transcript.messages) == (1, (question(results.index(None)),))
 
 
@@ -95,7 +96,7 @@ async def test_the_same_reply_twice_at_once_is_one_reply_and_one_charge(store: S
         await store.record_intent(fence, intent("turn-1"))
     commits = [(store, other)[n % 2].commit_reply(fence, 0, reply(1), charge("turn-1")) for n in range(WRITERS)]
     assert kinds(await outcomes(commits)) == [type(None)]
-    assert (await store.load(fence.run_id)).messages == (reply(1),)
+    assert (await store.load(fence.run_id, ANYONE)).messages == (reply(1),)
     totals = await store.totals(fence.run_id)
     assert (totals.turns, totals.possibly_billed) == (1, 1_000)
 
@@ -108,7 +109,7 @@ async def test_the_same_compaction_twice_at_once_happens_once(store: SqlStore, o
         for n in range(WRITERS)
     ]
     assert kinds(await outcomes(commits)) == [type(None)]
-    assert (await store.load(fence.run_id)).records == (summary(after=0),)
+    assert (await store.load(fence.run_id, ANYONE)).records == (summary(after=0),)
     assert await store.waiting(10) == tuple(passages)
     assert (await store.totals(fence.run_id)).usage == charge("summary-1").usage
 
@@ -131,15 +132,15 @@ async def test_what_may_be_said_once_is_said_once(store: SqlStore, other: SqlSto
         said.append(writer.hand_in(fence, "task-1", Findings(findings=(Finding(claim=f"claim {n}", citations=()),))))
         said.append(writer.commit_outcome(fence, 1, ends[n % 2]))
         said.append(writer.save_plan(task.ref.task_id, standard_plan(f"plan {n}")))
-        said.append(writer.put_text("the same"))
+        said.append(writer.put_text("the same", TASK_1))
     assert kinds(await outcomes(said)) == [type(None), str]
-    assert await store.audit_trail(task.ref.task_id) == (approval,)
-    assert await store.notes("task-1") == (note("note-1", fence.run_id),)
-    assert await store.deliverable(fence.run_id) is not None
-    assert await store.outcome(fence.run_id, 1) in ends
-    first = await store.plan(task.ref.task_id)
+    assert await store.audit_trail(task.ref.task_id, ANYONE) == (approval,)
+    assert await store.notes("task-1", ANYONE) == (note("note-1", fence.run_id),)
+    assert await store.deliverable(fence.run_id, ANYONE) is not None
+    assert await store.outcome(fence.run_id, 1, ANYONE) in ends
+    first = await store.plan(task.ref.task_id, ANYONE)
     await store.save_plan(task.ref.task_id, standard_plan("late"))
-    assert await store.plan(task.ref.task_id) == first
+    assert await store.plan(task.ref.task_id, ANYONE) == first
 
 
 async def test_the_same_request_at_once_is_one_task(store: SqlStore, other: SqlStore) -> None:
@@ -147,14 +148,14 @@ async def test_the_same_request_at_once_is_one_task(store: SqlStore, other: SqlS
     task = row(request())
     registered = await outcomes([(store, other)[n % 2].register(task, documents) for n in range(WRITERS)])
     assert (registered.count(True), registered.count(False)) == (1, WRITERS - 1)
-    assert len(await store.documents(task.ref.task_id)) == 20
+    assert len(await store.documents(task.ref.task_id, ANYONE)) == 20
 
 
 async def test_of_two_contents_of_a_request_one_is_refused(store: SqlStore, other: SqlStore) -> None:
     asked = [row(request("first", question=f"Question {n}")) for n in range(WRITERS)]
     results = await outcomes([(store, other)[n % 2].register(task, []) for n, task in enumerate(asked)])
     assert (results.count(True), kinds(results)) == (1, [RequestConflict, bool])
-    assert await store.tasks() == (asked[results.index(True)],)
+    assert await store.tasks(ANYONE) == (asked[results.index(True)],)
 
 
 async def test_tasks_and_workers_that_write_the_same_rows_in_other_orders_do_not_stop_each_other(

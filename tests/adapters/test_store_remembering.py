@@ -2,6 +2,7 @@
 
 from sqlalchemy import select
 
+from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import passages
@@ -29,8 +30,8 @@ async def task(store: SqlStore, name: str, session: str = "autumn", document: So
 
 async def passage_of(store: SqlStore, ref: TaskRef) -> Passage:
     """All of its document, as it is now."""
-    (document,) = await store.documents(ref.task_id)
-    cut = DocumentPassage(document.name, "", 1, 1, await store.get_text(document.blob))
+    (document,) = await store.documents(ref.task_id, ANYONE)
+    cut = DocumentPassage(document.name, "", 1, 1, await store.get_text(document.blob, ANYONE))
     return document_passage(ref, cut, document.blob, 0, NOON)
 
 
@@ -46,15 +47,15 @@ async def remembered(store: SqlStore, ref: TaskRef) -> Passage:
 async def given(store: SqlStore, ref: TaskRef, number: int, *documents: SourceDocument) -> None:
     """The task's documents are these from now on."""
     for one in documents:
-        await store.put_text(one.text)
+        await store.put_text(one.text, ref.reader)
     listed = DocumentSet(documents=tuple(map(described, documents)), missing=() if documents else (SHARED.name,))
-    blob = await store.put_text(listed.model_dump_json())
+    blob = await store.put_text(listed.model_dump_json(), ref.reader)
     await store.update_documents(ref.task_id, DocumentsUpdate(number=number, given=blob, updated_at=NOON), listed)
 
 
 async def in_memory(store: SqlStore, *refs: TaskRef) -> list[tuple[str, str]]:
     """Of these tasks: whose, and what."""
-    return [(one.task_id, one.blob) for ref in refs for one in await store.passages_of(ref.task_id)]
+    return [(one.task_id, one.blob) for ref in refs for one in await store.passages_of(ref.task_id, ANYONE)]
 
 
 async def forget(store: SqlStore, *refs: TaskRef, everything: bool = False) -> int:
@@ -67,7 +68,7 @@ async def test_a_document_that_another_remembered_task_has_stays_and_is_that_tas
     first, second = await task(store, "first"), await task(store, "second")
     made, again = await remembered(store, first), await remembered(store, second)
     assert made.id == again.id
-    assert [passage.task_id for passage in await store.passages_of(first.task_id)] == [first.task_id]
+    assert [passage.task_id for passage in await store.passages_of(first.task_id, ANYONE)] == [first.task_id]
     assert await forget(store, first, everything=True) == 0
     assert await store.taken_back(10) == ()
     (inherited,) = await store.waiting(10)
@@ -96,9 +97,9 @@ async def test_it_stays_for_no_task_that_is_forgotten_or_never_remembered_or_of_
     await remembered(store, elsewhere)
     await forget(store, gone)
     await remembered(store, first)
-    assert [ref.task_id for ref in (never,) if await store.passages_of(ref.task_id)] == []
+    assert [ref.task_id for ref in (never,) if await store.passages_of(ref.task_id, ANYONE)] == []
     assert await forget(store, first) == 1
-    assert len(await store.passages_of(elsewhere.task_id)) == 1
+    assert len(await store.passages_of(elsewhere.task_id, ANYONE)) == 1
 
 
 async def test_a_document_that_was_forgotten_can_be_handed_in_again(store: SqlStore) -> None:
@@ -108,7 +109,7 @@ async def test_a_document_that_was_forgotten_can_be_handed_in_again(store: SqlSt
     await store.forgotten([made.id])
     second = await task(store, "second")
     await remembered(store, second)
-    assert [passage.id for passage in await store.passages_of(second.task_id)] == [made.id]
+    assert [passage.id for passage in await store.passages_of(second.task_id, ANYONE)] == [made.id]
     assert await store.passage_ids() == {made.id}
 
 
@@ -194,5 +195,5 @@ async def test_after_a_person_was_erased_a_document_is_in_memory_once(store: Sql
     await store.erase(order, Sought("Ada Lovelace", ()))
     after = await remembered(store, first)
     assert before.id != after.id
-    assert [one.text for one in await store.passages_of(first.task_id)] == [after.text]
+    assert [one.text for one in await store.passages_of(first.task_id, ANYONE)] == [after.text]
     assert after.text.endswith(f"{ERASED} keeps the bar.")

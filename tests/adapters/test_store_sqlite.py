@@ -12,6 +12,7 @@ from alembic.config import Config
 from sqlalchemy import create_engine
 
 from tests.adapters.conftest import store_clock
+from tests.readers import ANYONE
 from tests.store_contract.values import NOON, opened_run, question, request, row
 from waystation.adapters.store import SqlStore, migrations, store_status
 from waystation.adapters.store.schema import REVISION
@@ -49,7 +50,7 @@ async def test_a_process_that_died_in_a_transaction_left_nothing(store: SqlStore
     )
     assert await (await asyncio.create_subprocess_exec(sys.executable, "-c", dying)).wait() == 1
     await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id)).version == 1
+    assert (await store.load(fence.run_id, ANYONE)).version == 1
 
 
 async def test_a_store_keeps_its_id_and_its_content_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ async def test_a_store_keeps_its_id_and_its_content_when_it_is_opened_again(tmp_
     await first.aclose()
     second = await SqlStore.open(url, store_clock, lambda: "never-used")
     assert await second.store_id() == "made-at-first"
-    assert await second.tasks() == (row(request()),)
+    assert await second.tasks(ANYONE) == (row(request()),)
     await second.aclose()
 
 

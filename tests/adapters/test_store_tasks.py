@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
+from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.domain.amount import Amount, Limit
@@ -26,7 +27,7 @@ def progress(phase: TaskPhase) -> TaskProgress:
 async def test_a_registered_task_comes_back_as_it_was_given(store: SqlStore) -> None:
     task = row(request(instructions="Only physics", accept=("two sources",), window=50_000))
     assert await store.register(task, [SKY])
-    assert await store.task(task.ref.task_id) == task
+    assert await store.task(task.ref.task_id, ANYONE) == task
 
 
 async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it(store: SqlStore) -> None:
@@ -34,7 +35,7 @@ async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it
     newer = task.model_copy(update={"terms": task.terms.model_copy(update={"plan_model": "newer"})})
     assert await store.register(task, [SKY])
     assert not await store.register(newer, [SKY])
-    assert await store.tasks() == (task,)
+    assert await store.tasks(ANYONE) == (task,)
 
 
 @pytest.mark.parametrize(
@@ -62,15 +63,15 @@ async def test_a_request_id_with_other_documents_is_refused_and_leaves_no_trace(
     for documents in ([], [SKY, SKY], [SKY.model_copy(update={"text": "Green"})]):
         with pytest.raises(RequestConflict):
             await store.register(task, documents)
-    assert [document.name for document in await store.documents(task.ref.task_id)] == ["sky.md"]
+    assert [document.name for document in await store.documents(task.ref.task_id, ANYONE)] == ["sky.md"]
 
 
 async def test_the_same_request_id_in_another_session_is_another_task(store: SqlStore) -> None:
     here, there = row(request()), row(request(session="elsewhere", question="What else?"))
     assert await store.register(here, [])
     assert await store.register(there, [])
-    assert await store.tasks(here.ref.session) == (here,)
-    assert await store.tasks(there.ref.session) == (there,)
+    assert await store.tasks(here.ref.reader.recalling("session")) == (here,)
+    assert await store.tasks(there.ref.reader.recalling("session")) == (there,)
 
 
 async def test_documents_are_listed_as_given_with_their_lines_and_characters(store: SqlStore) -> None:
@@ -82,7 +83,7 @@ async def test_documents_are_listed_as_given_with_their_lines_and_characters(sto
     ]
     task = row(request())
     await store.register(task, given)
-    listed = await store.documents(task.ref.task_id)
+    listed = await store.documents(task.ref.task_id, ANYONE)
     assert [(d.name, d.lines, d.characters) for d in listed] == [
         ("sky.md", 2, 26),
         ("empty.md", 1, 0),
@@ -90,7 +91,7 @@ async def test_documents_are_listed_as_given_with_their_lines_and_characters(sto
         ("a.md", 2, 10),
     ]
     assert listed[0].blob == listed[2].blob
-    assert [await store.get_text(document.blob) for document in listed] == [document.text for document in given]
+    assert [await store.get_text(document.blob, ANYONE) for document in listed] == [document.text for document in given]
 
 
 async def test_five_hundred_documents_and_five_megabytes_are_one_task(store: SqlStore) -> None:
@@ -98,21 +99,21 @@ async def test_five_hundred_documents_and_five_megabytes_are_one_task(store: Sql
     given.append(SourceDocument(name="large.md", text="x" * 5_000_000))
     task = row(request())
     await store.register(task, given)
-    listed = await store.documents(task.ref.task_id)
+    listed = await store.documents(task.ref.task_id, ANYONE)
     assert [document.name for document in listed] == [document.name for document in given]
     assert listed[-1] == Document(name="large.md", blob=listed[-1].blob, lines=1, characters=5_000_000)
-    assert await store.get_text(listed[-1].blob) == given[-1].text
+    assert await store.get_text(listed[-1].blob, ANYONE) == given[-1].text
 
 
 async def test_tasks_come_newest_first_and_are_found_by_the_start_of_their_id(store: SqlStore) -> None:
     tasks = [row(request(f"request-{n}")) for n in range(3)]
     for task in tasks:
         await store.register(task, [])
-    assert await store.tasks() == tuple(reversed(tasks))
-    assert await store.tasks(limit=2) == (tasks[2], tasks[1])
-    assert await store.find_tasks(tasks[0].ref.task_id[:12]) == (tasks[0].ref.task_id,)
-    assert len(await store.find_tasks("task-")) == 3
-    assert await store.find_tasks("TASK-") == await store.find_tasks("task%") == ()
+    assert await store.tasks(ANYONE) == tuple(reversed(tasks))
+    assert await store.tasks(ANYONE, limit=2) == (tasks[2], tasks[1])
+    assert await store.find_tasks(tasks[0].ref.task_id[:12], ANYONE) == (tasks[0].ref.task_id,)
+    assert len(await store.find_tasks("task-", ANYONE)) == 3
+    assert await store.find_tasks("TASK-", ANYONE) == await store.find_tasks("task%", ANYONE) == ()
 
 
 async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) -> None:
@@ -121,7 +122,7 @@ async def test_title_and_end_are_kept_and_the_newest_end_stays(store: SqlStore) 
     await store.admit(task.ref.task_id, "Sky <PERSON_1>")
     await store.finish(task.ref.task_id, progress(TaskPhase.PARTIAL))
     await store.finish(task.ref.task_id, progress(TaskPhase.DONE))
-    found = await store.task(task.ref.task_id)
+    found = await store.task(task.ref.task_id, ANYONE)
     ended = {"title": "Sky <PERSON_1>", "progress": progress(TaskPhase.DONE), "ended_at": found.ended_at}
     assert found == task.model_copy(update=ended)
 
@@ -132,21 +133,21 @@ async def test_tasks_are_found_by_when_they_ended_else_by_when_they_were_submitt
     for task in (ended, begun):
         await store.register(task, [])
     await store.finish(ended.ref.task_id, progress(TaskPhase.DONE))
-    assert (await store.task(ended.ref.task_id)).ended_at == NOON
-    assert await store.tasks(ended_before=NOON - hour) == ()
-    assert await store.tasks(ended_before=NOON) == (begun,)
-    assert len(await store.tasks(ended_before=NOON + hour)) == 2
+    assert (await store.task(ended.ref.task_id, ANYONE)).ended_at == NOON
+    assert await store.tasks(ANYONE, ended_before=NOON - hour) == ()
+    assert await store.tasks(ANYONE, ended_before=NOON) == (begun,)
+    assert len(await store.tasks(ANYONE, ended_before=NOON + hour)) == 2
     await store.finish(ended.ref.task_id, progress(TaskPhase.WORKING))
-    assert (await store.task(ended.ref.task_id)).ended_at is None
+    assert (await store.task(ended.ref.task_id, ANYONE)).ended_at is None
 
 
 async def test_the_first_plan_stays(store: SqlStore) -> None:
     task = row(request())
     await store.register(task, [])
-    assert await store.plan(task.ref.task_id) is None
+    assert await store.plan(task.ref.task_id, ANYONE) is None
     await store.save_plan(task.ref.task_id, standard_plan("first"))
     await store.save_plan(task.ref.task_id, standard_plan("second"))
-    assert await store.plan(task.ref.task_id) == standard_plan("first")
+    assert await store.plan(task.ref.task_id, ANYONE) == standard_plan("first")
 
 
 async def test_the_audit_keeps_the_order_and_each_entry_once(store: SqlStore) -> None:
@@ -156,12 +157,12 @@ async def test_the_audit_keeps_the_order_and_each_entry_once(store: SqlStore) ->
     same_moment = LATE.model_copy(update={"at": NOON.astimezone(timezone(timedelta(hours=2)))})
     for entry in (PENDING, LATE, GRANTED, PENDING, same_moment, later):
         await store.audit(task.ref.task_id, entry)
-    assert await store.audit_trail(task.ref.task_id) == (PENDING, LATE, GRANTED, later)
+    assert await store.audit_trail(task.ref.task_id, ANYONE) == (PENDING, LATE, GRANTED, later)
 
 
 async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
     for attempt in (
-        store.task("task-0"),
+        store.task("task-0", ANYONE),
         store.admit("task-0", "Title"),
         store.save_plan("task-0", standard_plan("Why?")),
         store.audit("task-0", LATE),
@@ -169,13 +170,13 @@ async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
     ):
         with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: list the tasks to see which there are$"):
             await attempt
-    assert await store.plan("task-0") is None
-    assert await store.audit_trail("task-0") == await store.documents("task-0") == ()
+    assert await store.plan("task-0", ANYONE) is None
+    assert await store.audit_trail("task-0", ANYONE) == await store.documents("task-0", ANYONE) == ()
 
 
 async def test_a_moment_keeps_its_time_zone(store: SqlStore) -> None:
     moment = datetime(2026, 11, 21, 23, 30, 15, 123_456, tzinfo=timezone(timedelta(hours=-5)))
     task = row(request()).model_copy(update={"submitted_at": moment})
     await store.register(task, [])
-    found = (await store.task(task.ref.task_id)).submitted_at
+    found = (await store.task(task.ref.task_id, ANYONE)).submitted_at
     assert (found, found.tzinfo) == (moment, UTC)

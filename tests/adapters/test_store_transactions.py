@@ -12,6 +12,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from tests.adapters.conftest import store_clock
+from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, opened_run, question, reply, request, row
 from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.adapters.store.schema import REVISION, metadata, tasks
@@ -46,10 +47,10 @@ async def test_three_processes_that_write_to_one_run_lose_nothing(store: SqlStor
     tally, fence, turns = await opened_run(store, "tally"), await opened_run(store), 20
     arguments = (store_url, tally.run_id, fence.run_id)
     await all_at_once([await started("write_turns.py", *arguments, writer, str(turns)) for writer in "abc"])
-    transcript, totals = await store.load(fence.run_id), await store.totals(fence.run_id)
+    transcript, totals = await store.load(fence.run_id, ANYONE), await store.totals(fence.run_id)
     assert {message.id for message in transcript.messages} == {f"{w}-{turn}" for w in "abc" for turn in range(turns)}
     assert (transcript.version, totals.turns, totals.usage.output) == (3 * turns, 3 * turns, 3 * turns)
-    assert (await store.load(tally.run_id)).version == 3 * turns
+    assert (await store.load(tally.run_id, ANYONE)).version == 3 * turns
 
 
 async def test_two_processes_can_open_a_new_file_at_once(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ async def test_a_transaction_that_was_abandoned_left_nothing(store: SqlStore) ->
     with pytest.raises(ConnectionResetError):
         await die_between()
     await store.commit_message(fence, 0, question(1))
-    assert (await store.load(fence.run_id)).version == 1
+    assert (await store.load(fence.run_id, ANYONE)).version == 1
 
 
 @pytest.mark.timeout(25)  # Under the busy time-out: a lock that stayed behind would be waited for until then.
@@ -84,7 +85,7 @@ async def test_a_cancelled_commit_is_whole_or_absent_and_holds_nobody_up(store: 
             await asyncio.sleep(0.0001)
         commit.cancel()
         await asyncio.wait([commit])
-        version = (await store.load(fence.run_id)).version
+        version = (await store.load(fence.run_id, ANYONE)).version
         assert (await store.totals(fence.run_id)).turns == version
         await store.record_intent(fence, intent("probe"))
     assert version > 0
@@ -154,16 +155,16 @@ async def test_an_error_of_the_database_prints_no_text_of_the_conversation(damag
         await damaged.register(row(request(question="whispered")), [SourceDocument(name="secret.md", text="murmured")])
     said = f"{failure.value!r} {failure.value.__cause__!r}"
     assert not [word for word in ("whispered", "secret.md", "murmured", "INSERT") if word in said]
-    assert await damaged.tasks() == ()
+    assert await damaged.tasks(ANYONE) == ()
 
 
 async def test_titles_and_names_may_hold_what_postgresql_refuses(store: SqlStore) -> None:
     task = row(request("a\x00b")).model_copy(update={"title": "Sky\x00"})
     assert await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
     assert not await store.register(task, [SourceDocument(name="a\x00.md", text="x\x00y")])
-    (document,) = await store.documents(task.ref.task_id)
-    assert (document.name, await store.get_text(document.blob)) == ("a\ufffd.md", "x\x00y")
-    assert (await store.task(task.ref.task_id)).title == "Sky\ufffd"
+    (document,) = await store.documents(task.ref.task_id, ANYONE)
+    assert (document.name, await store.get_text(document.blob, ANYONE)) == ("a\ufffd.md", "x\x00y")
+    assert (await store.task(task.ref.task_id, ANYONE)).title == "Sky\ufffd"
 
 
 async def test_the_first_key_that_is_claimed_is_the_key_of_the_store(store: SqlStore) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from tests.readers import ANYONE
 from tests.store_contract.values import charge, intent, note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
 from waystation.domain.budget import RunTotals, Usage
@@ -34,12 +35,12 @@ FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
 
 async def everything(store: SqlStore, run_id: str) -> tuple[object, ...]:
     return (
-        await store.load(run_id),
+        await store.load(run_id, ANYONE),
         await store.totals(run_id),
-        await store.outcome(run_id, 1),
+        await store.outcome(run_id, 1, ANYONE),
         await store.waiting(10),
-        await store.notes("task-1"),
-        await store.deliverable(run_id),
+        await store.notes("task-1", ANYONE),
+        await store.deliverable(run_id, ANYONE),
     )
 
 
@@ -81,7 +82,7 @@ async def test_opening_a_run_again_keeps_what_it_has(store: SqlStore) -> None:
     await store.commit_message(first, 0, question(1))
     second = await opened_run(store)
     assert second.number == first.number + 1
-    assert (await store.load(first.run_id)).messages == (question(1),)
+    assert (await store.load(first.run_id, ANYONE)).messages == (question(1),)
 
 
 async def test_a_run_that_was_never_opened_has_no_fence_to_take(store: SqlStore) -> None:
@@ -90,7 +91,7 @@ async def test_a_run_that_was_never_opened_has_no_fence_to_take(store: SqlStore)
 
 
 async def test_an_unknown_run_loads_empty(store: SqlStore) -> None:
-    assert await store.load("task-1/none") == Transcript(run_id="task-1/none")
+    assert await store.load("task-1/none", ANYONE) == Transcript(run_id="task-1/none")
 
 
 async def test_messages_and_records_come_back_in_the_order_of_their_commits(store: SqlStore) -> None:
@@ -106,7 +107,7 @@ async def test_messages_and_records_come_back_in_the_order_of_their_commits(stor
         await store.commit_compaction(fence, version, record, [], None)
     await store.commit_message(fence, 5, question(2))
     placed = tuple(record.model_copy(update={"after": 2}) for record in records)
-    assert await store.load(fence.run_id) == Transcript(
+    assert await store.load(fence.run_id, ANYONE) == Transcript(
         run_id=fence.run_id, version=6, messages=(question(1), reply(1), question(2)), records=placed
     )
 
@@ -117,7 +118,7 @@ async def test_runs_do_not_see_each_other(store: SqlStore) -> None:
         await store.record_intent(fence, intent("turn-1"))
         await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
     await store.commit_message(two, 1, question(1))
-    assert (await store.load(one.run_id)).messages == (reply(1),)
+    assert (await store.load(one.run_id, ANYONE)).messages == (reply(1),)
     assert (await store.totals(one.run_id)).usage == charge("turn-1").usage
 
 
@@ -164,12 +165,12 @@ async def test_a_tool_that_must_not_be_repeated_is_announced_once(store: SqlStor
 async def test_the_first_outcome_of_a_leg_stays(store: SqlStore) -> None:
     fence = await opened_run(store)
     first = Finished(standing=Standing(totals=RunTotals(turns=3)), partial=True, reason="the model refused")
-    assert await store.outcome(fence.run_id, 1) is None
+    assert await store.outcome(fence.run_id, 1, ANYONE) is None
     await store.commit_outcome(fence, 1, first)
     await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
     await store.commit_outcome(fence, 2, TurnLimit(standing=Standing(totals=RunTotals())))
-    assert await store.outcome(fence.run_id, 1) == first
-    assert await store.outcome(fence.run_id, 2) == TurnLimit(standing=Standing(totals=RunTotals()))
+    assert await store.outcome(fence.run_id, 1, ANYONE) == first
+    assert await store.outcome(fence.run_id, 2, ANYONE) == TurnLimit(standing=Standing(totals=RunTotals()))
 
 
 async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:
@@ -177,7 +178,9 @@ async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(s
     await store.record_intent(fence, intent("summary-1"))
     for version in (0, 0, 1):
         await store.commit_compaction(fence, version, summary(), [passage("p-1"), passage("p-2")], charge("summary-1"))
-    assert await store.load(fence.run_id) == Transcript(run_id=fence.run_id, version=1, records=(summary(after=0),))
+    assert await store.load(fence.run_id, ANYONE) == Transcript(
+        run_id=fence.run_id, version=1, records=(summary(after=0),)
+    )
     assert await store.waiting(10) == (passage("p-1"), passage("p-2"))
     totals = await store.totals(fence.run_id)
     assert (totals.usage, totals.possibly_billed, totals.turns) == (charge("summary-1").usage, 0, 0)

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from tests.adapters.test_store_forgetting import ended
+from tests.readers import ANYONE
 from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import texts
@@ -33,9 +34,9 @@ async def given(
 ) -> KeptUpdate:
     """As the client and the task's workflow do it."""
     for one in documents:
-        await store.put_text(one.text)
+        await store.put_text(one.text, task.ref.reader)
     listed = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
-    blob = await store.put_text(listed.model_dump_json())
+    blob = await store.put_text(listed.model_dump_json(), task.ref.reader)
     update = DocumentsUpdate(number=number, given=blob, by="Ada", updated_at=NOON + timedelta(minutes=number))
     return await store.update_documents(task.ref.task_id, update, listed)
 
@@ -50,13 +51,13 @@ async def test_new_versions_take_the_places_of_old_ones_new_documents_come_last_
     task = await begun(store)
     new = SourceDocument(name="0.md", text="New.")
     kept = await given(store, task, 1, NEWER, new, missing=("b.md",))
-    documents = await store.documents(task.ref.task_id)
+    documents = await store.documents(task.ref.task_id, ANYONE)
     blobs = [described(one).blob[:4] for one in (NEWER, B, new)]
     assert seen(documents) == [("a.md", blobs[0], False), ("b.md", blobs[1], True), ("0.md", blobs[2], False)]
     assert documents[0].source == NEWER.source
     assert (kept.changed, kept.added, kept.removed, kept.text) == (1, 1, 1, "1 changed, 1 added, 1 removed")
-    assert await store.document_updates(task.ref.task_id) == (kept,)
-    assert await store.audit_trail(task.ref.task_id) == (kept,)
+    assert await store.document_updates(task.ref.task_id, ANYONE) == (kept,)
+    assert await store.audit_trail(task.ref.task_id, ANYONE) == (kept,)
 
 
 async def test_an_update_that_is_carried_out_twice_is_carried_out_once(store: SqlStore) -> None:
@@ -64,14 +65,14 @@ async def test_an_update_that_is_carried_out_twice_is_carried_out_once(store: Sq
     first = await given(store, task, 1, NEWER)
     await given(store, task, 2, A)
     assert await given(store, task, 1, NEWER) == first
-    assert [one.number for one in await store.document_updates(task.ref.task_id)] == [1, 2]
-    assert (await store.documents(task.ref.task_id))[0].blob == described(A).blob
+    assert [one.number for one in await store.document_updates(task.ref.task_id, ANYONE)] == [1, 2]
+    assert (await store.documents(task.ref.task_id, ANYONE))[0].blob == described(A).blob
 
 
 async def test_other_tasks_keep_their_documents(store: SqlStore) -> None:
     task, other = await begun(store), await begun(store, "other")
     await given(store, task, 1, NEWER, missing=("b.md",))
-    assert await store.documents(other.ref.task_id) == (described(A), described(B))
+    assert await store.documents(other.ref.task_id, ANYONE) == (described(A), described(B))
 
 
 async def test_documents_of_an_unknown_task_are_not_updated(store: SqlStore) -> None:
@@ -87,15 +88,18 @@ async def test_a_forgotten_task_takes_its_earlier_versions_along_but_not_those_o
     last = SourceDocument(name="a.md", text="Ada Lovelace wrote nothing.")
     await given(store, task, 2, last)
     other = await begun(store, "other")
-    await store.finish(task.ref.task_id, ended(task, await store.put_text("# Report")))
+    await store.finish(task.ref.task_id, ended(task, await store.put_text("# Report", task.ref.reader)))
     order = ForgetOrder(
         store_id=task.ref.store_id, tenant=task.ref.tenant, task_ids=(task.ref.task_id,), everything=True
     )
     await store.forget(order)
     for gone in (NEWER, last):
         with pytest.raises(StoreError):
-            await store.get_text(described(gone).blob)
-    assert [await store.get_text(one.blob) for one in await store.documents(other.ref.task_id)] == [A.text, B.text]
+            await store.get_text(described(gone).blob, ANYONE)
+    assert [await store.get_text(one.blob, ANYONE) for one in await store.documents(other.ref.task_id, ANYONE)] == [
+        A.text,
+        B.text,
+    ]
     async with store.database.read() as connection:
         left = (await connection.execute(texts.select())).all()
     assert len(left) == 2, "nor is the list left of what was given"
@@ -108,14 +112,14 @@ async def test_a_person_is_erased_from_versions_before_as_well_and_the_file_is_r
     await given(store, task, 1, NEWER)
     order = PersonOrder(store_id=task.ref.store_id, tenant=task.ref.tenant, wanted="", placeholders=())
     await store.erase(order, Sought("Ada Lovelace", ()))
-    (update,) = await store.document_updates(task.ref.task_id)
+    (update,) = await store.document_updates(task.ref.task_id, ANYONE)
     (change,) = update.changes
-    assert [await store.get_text(blob) for blob in (change.before, change.after)] == [
+    assert [await store.get_text(blob, ANYONE) for blob in (change.before, change.after)] == [
         f"{ERASED} wrote this.",
         f"{ERASED} wrote more.",
     ]
-    newest = (await store.documents(task.ref.task_id))[0]
+    newest = (await store.documents(task.ref.task_id, ANYONE))[0]
     assert (newest.blob, newest.source) == (change.after, "")
     for gone in (A, NEWER):
         with pytest.raises(StoreError):
-            await store.get_text(described(gone).blob)
+            await store.get_text(described(gone).blob, ANYONE)

@@ -4,6 +4,7 @@ import hashlib
 
 import pytest
 
+from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
 from waystation.domain.errors import TextMissing, VersionConflict
@@ -14,14 +15,14 @@ from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Sec
 
 async def test_a_text_is_found_by_its_content_hash_and_kept_once(store: SqlStore) -> None:
     text = "Zeile\r\n\x00\u2028Ende"
-    blob = await store.put_text(text)
-    assert blob == hashlib.sha256(text.encode()).hexdigest() == await store.put_text(text)
-    assert await store.get_text(blob) == text
+    blob = await store.put_text(text, TASK_1)
+    assert blob == hashlib.sha256(text.encode()).hexdigest() == await store.put_text(text, TASK_1)
+    assert await store.get_text(blob, ANYONE) == text
 
 
 async def test_a_missing_text_is_an_error_that_names_its_hash(store: SqlStore) -> None:
     with pytest.raises(TextMissing, match=r"^no text with the content hash abc in this store$"):
-        await store.get_text("abc")
+        await store.get_text("abc", ANYONE)
 
 
 async def test_passages_wait_oldest_first_until_they_are_stored(store: SqlStore) -> None:
@@ -46,8 +47,8 @@ async def test_a_passage_that_was_stored_never_waits_again(store: SqlStore) -> N
     await store.stored(["p-1"])
     await store.commit_compaction(fence, 1, summary("b"), [passage("p-1"), passage("p-2")], None)
     assert await store.waiting(10) == (passage("p-2"),)
-    assert await store.passages_of("task-1") == (passage("p-1"), passage("p-2"))
-    assert await store.passages_of("task-2") == ()
+    assert await store.passages_of("task-1", ANYONE) == (passage("p-1"), passage("p-2"))
+    assert await store.passages_of("task-2", ANYONE) == ()
 
 
 async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) -> None:
@@ -55,19 +56,19 @@ async def test_notes_keep_their_order_and_each_id_once_a_run(store: SqlStore) ->
     taken = (note("b", one.run_id), note("a", one.run_id), note("b", two.run_id))
     for fence, kept in ((one, taken[0]), (one, taken[1]), (two, taken[2]), (one, taken[0])):
         await store.add_note(fence, "task-1", kept)
-    assert await store.notes("task-1") == taken
-    assert await store.notes("task-1", two.run_id) == (taken[2],)
-    assert await store.notes("task-2") == ()
+    assert await store.notes("task-1", ANYONE) == taken
+    assert await store.notes("task-1", ANYONE, two.run_id) == (taken[2],)
+    assert await store.notes("task-2", ANYONE) == ()
 
 
 async def test_a_later_hand_in_of_a_run_replaces_the_earlier_one(store: SqlStore) -> None:
     fence = await opened_run(store)
-    assert await store.deliverable(fence.run_id) is None
+    assert await store.deliverable(fence.run_id, ANYONE) is None
     finding = Finding(claim="Blue scatters most", citations=("[sky.md:1-2]",))
     report = ReportDraft(title="Sky", sections=(Section(heading="Why", markdown="Because."),))
     for deliverable in (Findings(findings=(finding,)), Analysis(conclusions=(finding,), gaps=("night",)), report):
         await store.hand_in(fence, "task-1", deliverable)
-        assert await store.deliverable(fence.run_id) == deliverable
+        assert await store.deliverable(fence.run_id, ANYONE) == deliverable
 
 
 async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(store: SqlStore) -> None:
@@ -87,13 +88,13 @@ async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(sto
     )
     with pytest.raises(VersionConflict):
         await store.commit_rewind(fence, 2, back)
-    assert len(await store.notes("task-1")) == 2
+    assert len(await store.notes("task-1", ANYONE)) == 2
     for _ in range(2):
         await store.commit_rewind(fence, 3, back)
-    assert [kept.id for kept in await store.notes("task-1")] == [f"{fence.run_id}/call-1"]
-    assert await store.deliverable(fence.run_id) == ReportDraft(title="Half")
-    assert (await store.waiting(10), await store.passages_of("task-1")) == ((), ())
+    assert [kept.id for kept in await store.notes("task-1", ANYONE)] == [f"{fence.run_id}/call-1"]
+    assert await store.deliverable(fence.run_id, ANYONE) == ReportDraft(title="Half")
+    assert (await store.waiting(10), await store.passages_of("task-1", ANYONE)) == ((), ())
     assert set(await store.taken_back(10)) == {"p-1", "p-2"}
     await store.forgotten(["p-1"])
     assert await store.taken_back(10) == ("p-2",)
-    assert (await store.load(fence.run_id)).version == 4
+    assert (await store.load(fence.run_id, ANYONE)).version == 4

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.readers import TASK_1
 from waystation.adapters.presidio.key import key_check
 from waystation.adapters.store import store_status
+from waystation.adapters.store.texts import content_hash
 from waystation.cli.main import run
-from waystation.domain.errors import BadInput, StoreUnavailable
+from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
 from waystation.keyring import own_key
 from waystation.settings import Settings
-from waystation.stores import opened_store, placeholder_key
+from waystation.stores import opened_store, placeholder_key, resealed
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 
@@ -32,7 +34,7 @@ async def test_texts_are_encrypted_where_a_key_is_set_or_it_is_asked_for(
 ) -> None:
     settings = Settings.model_validate({"home": tmp_path, **given})
     async with aclosing(await opened_store(settings)) as store:
-        await store.put_text("a text")
+        await store.put_text("a text", TASK_1)
     assert (await store_status(settings.database_url)).encrypted == encrypted
     assert settings.key_file.exists() == (given == {"encrypt_at_rest": True})
 
@@ -43,6 +45,35 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
         assert await store.claim_key(key_check(own_key(workers)))
     with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
         await opened_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
+
+
+async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tmp_path: Path) -> None:
+    """Whoever can write to the database clears the mark there, and puts plain rows into it."""
+    workers, blob = Settings.model_validate({"home": tmp_path, "key": KEY}), content_hash("a text")
+    for _ in range(2):
+        async with aclosing(await opened_store(workers)) as store:
+            assert store.sealed
+            assert await store.put_text("a text", TASK_1) == blob
+            async with store.database.write() as connection:
+                await connection.exec_driver_sql("UPDATE identity SET sealed_since = NULL")
+        with pytest.raises(StoreError, match="the database does not say so any more"):
+            await opened_store(workers)
+        assert await resealed(workers) == 1
+    async with aclosing(await opened_store(workers)) as store:
+        assert await store.get_text(blob, TASK_1) == "a text"
+
+
+async def test_encryption_is_turned_off_by_resealing(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        blob = await store.put_text("a text", TASK_1)
+    off = Settings.model_validate({"home": tmp_path, "key": KEY, "encrypt_at_rest": False})
+    assert await resealed(off) == 1
+    async with aclosing(await opened_store(off)) as store:
+        assert not store.sealed
+        assert await store.get_text(blob, TASK_1) == "a text"
+        await store.put_text("another", TASK_1)
+    assert (await store_status(off.database_url)).encrypted == 0
 
 
 def claimed(settings: Settings) -> None:

@@ -13,6 +13,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from tests.adapters.stand_ins import ASKING, StandInSession, StandInTask
+from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
@@ -181,7 +182,10 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
         submitted = await client.submit(asked(), DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
     over = (await client.progress(submitted.task_id)).progress.model_copy(
-        update={"phase": TaskPhase.PARTIAL, "report": await store.put_text("# Report")}
+        update={
+            "phase": TaskPhase.PARTIAL,
+            "report": await store.put_text("# Report", (await store.task(submitted.task_id, ANYONE)).ref.reader),
+        }
     )
     await store.finish(submitted.task_id, over)
     await store.aclose()

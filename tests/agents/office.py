@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from tests.readers import ANYONE
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.absent import NoEmbedder
 from waystation.adapters.store import SqlStore
@@ -239,7 +240,7 @@ class Office:
         return f"ERROR {result.content}" if result.is_error else result.content
 
     async def transcript(self, step_id: str = "research-1") -> Transcript:
-        return await self.store.load(f"{self.task_id}/{step_id}")
+        return await self.store.load(f"{self.task_id}/{step_id}", ANYONE)
 
     async def said(self, messages: Sequence[Message]) -> None:
         """Let the research agent have had this conversation, each of its replies at a small charge."""

@@ -3,6 +3,7 @@ from datetime import timedelta
 import pytest
 
 from tests.agents.office import NAME, SECRET, SECRET_PLACEHOLDER, TENANT, TERMS, Office, never, use
+from tests.readers import ANYONE
 from waystation.agents.loop import LEG_TIME
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
@@ -35,8 +36,8 @@ async def test_a_whole_leg_ends_with_what_the_agent_handed_in(office: Office) ->
     assert outcome.standing.totals.possibly_billed == 0
     assert outcome.standing.totals.cost_micro_usd == 3 * (100 * 2 + 20 * 10)
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    assert await office.store.deliverable("task-1/research-1") == Findings(findings=(finding,))
-    assert [note.text for note in await office.store.notes("task-1", "task-1/research-1")] == ["It silted up."]
+    assert await office.store.deliverable("task-1/research-1", ANYONE) == Findings(findings=(finding,))
+    assert [note.text for note in await office.store.notes("task-1", ANYONE, "task-1/research-1")] == ["It silted up."]
 
 
 async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the_calls(office: Office) -> None:

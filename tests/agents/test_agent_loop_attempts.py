@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.agents.office import TASK, TERMS, Office, never, use
+from tests.readers import ANYONE
 from waystation.adapters.store import SqlStore
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
@@ -67,7 +68,7 @@ async def test_the_next_attempt_makes_no_call_for_the_committed_turn_and_keeps_o
     assert isinstance(outcome, Finished)
     assert second.calls == 1
     assert outcome.standing.totals.turns == 2
-    assert len(await office.store.notes(TASK, RUN_ID)) == 1
+    assert len(await office.store.notes(TASK, ANYONE, RUN_ID)) == 1
     assert len((await office.transcript()).messages[2].tool_results) == 2
 
 
@@ -117,8 +118,8 @@ async def test_an_attempt_that_was_taken_over_writes_nothing_more(office: Office
     with pytest.raises(FenceLost):
         await office.leg(zombie)
     assert [message.role for message in (await office.transcript()).messages] == ["user"]
-    assert await office.store.notes(TASK, RUN_ID) == ()
-    assert await office.store.outcome(RUN_ID, 1) is None
+    assert await office.store.notes(TASK, ANYONE, RUN_ID) == ()
+    assert await office.store.outcome(RUN_ID, 1, ANYONE) is None
     totals = await office.store.totals(RUN_ID)
     assert totals.turns == 0
     assert totals.possibly_billed > 0

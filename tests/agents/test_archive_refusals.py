@@ -8,10 +8,12 @@ import pytest
 from tests.agents.office import TASK, TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import running_qdrant
+from tests.readers import ANYONE
 from waystation.adapters.qdrant.address import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import QdrantServerMemory
 from waystation.agents.archive import BATCH, Archive, Drained
+from waystation.domain.ownership import OfTenant
 from waystation.ports.knowledge import Use
 
 
@@ -38,7 +40,9 @@ async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office
     archive = await archive_of(office, tmp_path, "5", "40")
     assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
     assert await archive.memory.count(TENANT) == BATCH + 4
-    kept = [passage.id for passage in await office.store.passages_of(TASK) if passage.text.split()[0] in {"5", "40"}]
+    kept = [
+        passage.id for passage in await office.store.passages_of(TASK, ANYONE) if passage.text.split()[0] in {"5", "40"}
+    ]
     assert list(await office.store.refused()) == list(await office.store.refused(TASK)) == kept
     assert await office.store.refused("task-2") == ()
     assert await archive.drain() == Drained(stored=0, waiting=0)
@@ -77,8 +81,8 @@ async def test_a_refused_passage_is_taken_back_like_any_other(office: Office, tm
     archive = await archive_of(office, tmp_path, "1")
     await archive.drain()
     (refused,) = await office.store.refused()
-    assert refused in {passage.id for passage in await office.store.passages_of(TASK)}
-    assert [passage.id for passage in await office.store.passages_named(TENANT, refused[:8])] == [refused]
-    assert await office.store.passages_named("other", refused[:8]) == ()
-    assert await office.store.passages_named(TENANT, "%") == ()
+    assert refused in {passage.id for passage in await office.store.passages_of(TASK, ANYONE)}
+    assert [passage.id for passage in await office.store.passages_named(refused[:8], office.ref.reader)] == [refused]
+    assert await office.store.passages_named(refused[:8], OfTenant(tenant="other")) == ()
+    assert await office.store.passages_named("%", office.ref.reader) == ()
     await archive.memory.aclose()

@@ -3,6 +3,7 @@
 from tests.agents.audited import DEMAND, talked, told
 from tests.agents.full_context import compressed, passages_of
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
+from tests.readers import ANYONE
 from tests.unit.histories import research
 from waystation.agents.auditor import Auditor
 from waystation.domain.compaction.audit import CONSTRAINTS, Audit
@@ -15,7 +16,7 @@ URL = "https://harbour.example/logs/1811"
 
 
 async def audited(office: Office, *, with_memory: bool = True) -> tuple[Audit, ...]:
-    passages = await office.store.passages_of(office.task_id)
+    passages = await office.store.passages_of(office.task_id, ANYONE)
     recollection = office.recollection if with_memory else None
     auditor = Auditor(redactor=office.redactor, passages=passages, recollection=recollection)
     return await auditor.audit(office.ref, await office.transcript())

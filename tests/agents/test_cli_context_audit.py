@@ -13,6 +13,7 @@ from tests.agents.audited import talked, told
 from tests.agents.conftest import opened
 from tests.agents.full_context import compressed
 from tests.agents.office import NAME
+from tests.readers import ANYONE
 from waystation.adapters.embeddings.choice import best_embedder
 from waystation.cli.main import run
 from waystation.domain.compaction.view import view
@@ -61,8 +62,8 @@ async def delegated(store: Path) -> None:
         await office.store.open_run(run)
         fence = await office.store.take_fence(run.run_id)
         for message in log.messages:
-            await office.store.commit_message(fence, (await office.store.load(run.run_id)).version, message)
-        version = (await office.store.load(run.run_id)).version
+            await office.store.commit_message(fence, (await office.store.load(run.run_id, ANYONE)).version, message)
+        version = (await office.store.load(run.run_id, ANYONE)).version
         await office.store.commit_compaction(fence, version, log.compactions[0], (), None)
 
 
@@ -80,7 +81,7 @@ async def remembered(settings: Settings) -> None:
     """Bring the passages into embedded memory, as a worker does."""
     embedder = best_embedder()
     async with opened(settings.home / "waystation.db") as office, opened_memory(settings, embedder) as memory:
-        passages = await office.store.passages_of("task-1")
+        passages = await office.store.passages_of("task-1", ANYONE)
         vectors = await embedder.embed([passage.text for passage in passages])
         embedded = zip(passages, vectors, strict=True)
         await memory.upsert([EmbeddedPassage(passage=passage, dense=dense) for passage, dense in embedded])

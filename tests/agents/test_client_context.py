@@ -5,6 +5,7 @@ from inline_snapshot import snapshot
 
 from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import TASK, Office, use
+from tests.readers import ANYONE
 from tests.unit.histories import prose
 from waystation.agents.rewinder import Rewinder
 from waystation.cli.render_context import context_text
@@ -44,7 +45,7 @@ def progress(legs: int) -> TaskProgress:
 
 
 async def context_of(office: Office, legs: int = 1) -> AgentContext:
-    row = await office.store.task(TASK)
+    row = await office.store.task(TASK, ANYONE)
     (found,) = await contexts(office.store, row, progress(legs), "research-1", ToolPolicy())
     return found
 
@@ -97,7 +98,7 @@ async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare
     await worked(bare_office)
     found = await context_of(bare_office, legs=0)
     (estimated,) = (row.asked for row in found.allocation.rows if row.layer is Layer.SYSTEM)
-    ended = await bare_office.store.outcome(bare_office.run_ref().run_id, 1)
+    ended = await bare_office.store.outcome(bare_office.run_ref().run_id, 1, ANYONE)
     assert ended is not None
     assert not found.system_known
     assert estimated == ended.standing.fixed
@@ -105,12 +106,12 @@ async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare
 
 
 async def test_an_agent_that_has_not_begun_has_no_context(office: Office) -> None:
-    assert await contexts(office.store, await office.store.task(TASK), progress(0), None, ToolPolicy()) == ()
+    assert await contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), None, ToolPolicy()) == ()
 
 
 async def test_an_unknown_agent_is_refused_with_those_that_there_are(office: Office) -> None:
     with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
-        await contexts(office.store, await office.store.task(TASK), progress(0), "cook", ToolPolicy())
+        await contexts(office.store, await office.store.task(TASK, ANYONE), progress(0), "cook", ToolPolicy())
 
 
 async def test_the_table_names_share_and_rule_of_each_layer(office: Office) -> None:

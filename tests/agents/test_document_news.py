@@ -4,6 +4,7 @@ from tests.agents.office import DOCUMENTS, NOON, SECRET, SECRET_PLACEHOLDER, TAS
 from tests.agents.test_agent_loop import READ, SUBMIT
 from tests.agents.test_librarian import Shelf, shelf
 from tests.agents.test_publisher import hand_in, published
+from tests.readers import ANYONE
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.store.texts import described
 from waystation.agents.recollection import Recollection
@@ -26,7 +27,7 @@ QUOTED = ReportDraft(
 
 async def update(office: Office, number: int, *documents: SourceDocument, missing: tuple[str, ...] = ()) -> None:
     for one in documents:
-        await office.store.put_text(one.text)
+        await office.store.put_text(one.text, office.ref.reader)
     given = DocumentSet(documents=tuple(map(described, documents)), missing=missing)
     asked = DocumentsUpdate(number=number, given="0" * 64, updated_at=NOON)
     await office.store.update_documents(TASK, asked, given)
@@ -74,8 +75,8 @@ async def test_an_update_that_changed_nothing_or_was_undone_says_nothing(office:
 
 
 async def first_text(office: Office) -> str:
-    (update, *_) = await office.store.document_updates(TASK)
-    return await office.store.get_text(update.changes[0].before)
+    (update, *_) = await office.store.document_updates(TASK, ANYONE)
+    return await office.store.get_text(update.changes[0].before, ANYONE)
 
 
 async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -> None:
@@ -103,12 +104,12 @@ async def test_numbers_stay_where_documents_are_removed_and_tools_say_so(office:
 
 async def test_an_index_that_is_there_follows_the_documents(office: Office) -> None:
     search = Bm25DocumentSearch(office.store)
-    assert [hit.name for hit in await search.search(TASK, "silted key", 9)] == ["harbour.md", "keeper.md"]
+    assert [hit.name for hit in await search.search(office.ref.reader, "silted key", 9)] == ["harbour.md", "keeper.md"]
     lamp = SourceDocument(name="lamp.md", text="The lamp was lit.\n")
     await update(office, 1, NEWER, lamp, missing=("keeper.md",))
-    assert await search.search(TASK, "key", 9) == ()
-    assert [hit.name for hit in await search.search(TASK, "dredged", 9)] == ["harbour.md"]
-    assert [hit.name for hit in await search.search(TASK, "lamp", 9, range(3, 4))] == ["lamp.md"]
+    assert await search.search(office.ref.reader, "key", 9) == ()
+    assert [hit.name for hit in await search.search(office.ref.reader, "dredged", 9)] == ["harbour.md"]
+    assert [hit.name for hit in await search.search(office.ref.reader, "lamp", 9, range(3, 4))] == ["lamp.md"]
 
 
 async def test_a_citation_that_held_in_the_version_before_is_said_to_be_outdated_and_not_invented(

@@ -39,7 +39,7 @@ async def edited(office: Office, request: EditRequest, *replies: str) -> EditOut
 async def test_a_context_that_is_not_full_is_summarised_with_redacted_instructions(office: Office) -> None:
     await office.said(conversation()[:13])
     assert await request_size(office) < office.terms.trigger
-    wish = await office.store.put_text(f"Keep what {NAME} did.")
+    wish = await office.store.put_text(f"Keep what {NAME} did.", office.ref.reader)
     outcome = await edited(office, asking(office, action="compact", instructions=wish), "It silted up.")
     (request,) = office.model.requests
     sent = request.messages[0].text
@@ -108,7 +108,7 @@ async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody
 
 
 async def test_instructions_that_are_too_long_are_refused_before_anybody_is_asked(full: Office) -> None:
-    blob = await full.store.put_text("x" * (MAX_INSTRUCTIONS + 1))
+    blob = await full.store.put_text("x" * (MAX_INSTRUCTIONS + 1), full.ref.reader)
     outcome = await edited(full, asking(full, action="compact", instructions=blob), "It silted up.")
     assert (outcome.state, full.model.calls) == ("refused", 0)
     assert outcome.reason == "its instructions have 4,001 characters; they may have 4,000"

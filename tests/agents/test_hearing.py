@@ -15,7 +15,7 @@ DEMAND, WISH = "Never cite the almanac of 1790.", "Look at the eastern basin, to
 
 
 async def tell(office: Office, number: int, words: str) -> None:
-    telling = Telling(number=number, text=await office.store.put_text(words), by="Ada", told_at=NOON)
+    telling = Telling(number=number, text=await office.store.put_text(words, office.ref.reader), by="Ada", told_at=NOON)
     await office.store.audit(TASK, telling)
 
 
@@ -69,8 +69,8 @@ async def test_a_compaction_keeps_the_words_as_the_users_own(office: Office) -> 
 
 
 async def test_who_is_asked_only_once_reads_all_of_it(office: Office) -> None:
-    assert await told_part(office.store, office.store, TASK) == ""
+    assert await told_part(office.store, office.store, office.ref.reader) == ""
     await tell(office, 1, DEMAND)
     await tell(office, 2, WISH)
-    part = await told_part(office.store, office.store, TASK)
+    part = await told_part(office.store, office.store, office.ref.reader)
     assert part == f"<told_meanwhile>\n{DEMAND}\n{WISH}\n</told_meanwhile>"

@@ -1,6 +1,7 @@
 """What a model writes of its own accord is kept as everything else is: without private values."""
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.agents.replies import redacted_reply
 from waystation.domain.leg import Finished
 from waystation.domain.messages import Message, RedactedThinking, Text, Thinking, ToolUse
@@ -16,9 +17,9 @@ async def test_words_and_arguments_are_kept_without_private_values(office: Offic
     transcript = await office.transcript()
     assert SECRET not in transcript.model_dump_json()
     assert f"I know {SECRET_PLACEHOLDER}." in transcript.model_dump_json()
-    (note,) = await office.store.notes(TASK)
+    (note,) = await office.store.notes(TASK, ANYONE)
     assert (note.text, note.document) == (f"Her key is {SECRET_PLACEHOLDER}.", "keeper.md")
-    deliverable = await office.store.deliverable(f"{TASK}/research-1")
+    deliverable = await office.store.deliverable(f"{TASK}/research-1", ANYONE)
     assert deliverable is not None
     assert f"It is {SECRET_PLACEHOLDER}." in deliverable.model_dump_json()
 

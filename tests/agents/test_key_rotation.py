@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.readers import ANYONE, TASK_1
 from waystation.adapters.presidio.key import key_check
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Place
@@ -34,15 +35,15 @@ async def placeholder(under: Settings) -> str:
 async def test_a_new_key_reads_what_the_old_one_wrote_and_keeps_its_placeholders(tmp_path: Path) -> None:
     old, new = settings(tmp_path, OLD), settings(tmp_path, NEW, OLD)
     async with aclosing(await opened_store(old)) as store:
-        blob = await store.put_text("What was said before.")
+        blob = await store.put_text("What was said before.", TASK_1)
         assert await store.claim_key(key_check(first_key(old)))
     async with aclosing(await opened_store(new)) as store:
-        assert await store.get_text(blob) == "What was said before."
+        assert await store.get_text(blob, ANYONE) == "What was said before."
         assert await store.claim_key(key_check(first_key(new)))
         await require_key_of(store, new)
-        since = await store.put_text("What is said since.")
+        since = await store.put_text("What is said since.", TASK_1)
     async with aclosing(await opened_store(settings(tmp_path, OTHER, NEW, OLD))) as store:
-        assert await store.get_text(since) == "What is said since."
+        assert await store.get_text(since, ANYONE) == "What is said since."
     assert own_cipher(new, "rest").seal(b"x", b"y")[:5] != own_cipher(old, "rest").seal(b"x", b"y")[:5]
     assert await placeholder(new) == await placeholder(old)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
+from tests.readers import ANYONE
 from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.store.texts import described
 from waystation.agents.librarian import Librarian
@@ -84,11 +85,11 @@ async def change(shelf: Shelf, *documents: SourceDocument) -> None:
     """These take the places of the task's documents of their names."""
     store, task_id = shelf.office.store, shelf.office.task_id
     for one in documents:
-        await store.put_text(one.text)
+        await store.put_text(one.text, shelf.office.ref.reader)
     given = DocumentSet(documents=tuple(map(described, documents)))
     update = DocumentsUpdate(
-        number=1 + len(await store.document_updates(task_id)),
-        given=await store.put_text(given.model_dump_json()),
+        number=1 + len(await store.document_updates(task_id, ANYONE)),
+        given=await store.put_text(given.model_dump_json(), shelf.office.ref.reader),
         updated_at=shelf.office.clock(),
     )
     await store.update_documents(task_id, update, given)

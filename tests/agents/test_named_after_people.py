@@ -12,6 +12,7 @@ import pytest
 
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import DRAFT, PROGRESS
+from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -111,10 +112,10 @@ async def test_a_name_that_no_document_has_is_refused_without_the_names_of_other
 async def test_notes_and_citations_by_placeholder_hold(strict: NamedOffice) -> None:
     name = (await shown_names(strict))[0]
     await strict.call("take_note", text="She wrote notes.", document=name, first_line=2, last_line=2)
-    (note,) = await strict.office.store.notes(TASK)
+    (note,) = await strict.office.store.notes(TASK, ANYONE)
     assert note.document == DOCUMENTS[0].name
     publisher = strict.publisher
-    report = await strict.office.store.get_text((await publisher.publish(strict.office.ref, PROGRESS)).report)
+    report = await strict.office.store.get_text((await publisher.publish(strict.office.ref, PROGRESS)).report, ANYONE)
     assert f"She wrote notes. [{name}:2-2]" in report
     assert ADA not in report
     draft = DRAFT.model_copy(update={"summary": f'It says "She wrote notes." [{name}:2-2]', "sections": ()})

@@ -8,6 +8,7 @@ import pytest
 from tests.agents.full_context import conversation, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, SECRET, SECRET_PLACEHOLDER, Office, never, use
 from tests.letters import SendLetter
+from tests.readers import ANYONE
 from waystation.agents.editor import Editor
 from waystation.agents.permissions import EXPIRED, GO_ON, NOBODY, UNSHOWN
 from waystation.domain.actions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
@@ -76,7 +77,7 @@ async def test_a_reply_with_a_call_that_asks_ends_the_leg_before_any_of_its_call
     assert (question.call_id, question.tool, question.hidden) == ("c2", "send_letter", 0)
     assert question.text == "Send this letter to the keeper?\nIs it true?"
     assert letters.tool.sent == []
-    assert await letters.office.store.notes("task-1", "task-1/research-1") == ()
+    assert await letters.office.store.notes("task-1", ANYONE, "task-1/research-1") == ()
 
 
 async def test_an_allowed_call_is_carried_out_once_and_the_agent_goes_on(letters: LettersOffice) -> None:
@@ -85,7 +86,7 @@ async def test_an_allowed_call_is_carried_out_once_and_the_agent_goes_on(letters
     assert isinstance(outcome, Finished)
     assert letters.tool.sent == ["the keeper"]
     assert [result.is_error for result in await letters.results()] == [False, False]
-    assert len(await letters.office.store.notes("task-1", "task-1/research-1")) == 1
+    assert len(await letters.office.store.notes("task-1", ANYONE, "task-1/research-1")) == 1
 
 
 async def test_a_refused_call_is_an_error_with_the_note_of_whoever_refused_it(letters: LettersOffice) -> None:

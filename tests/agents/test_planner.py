@@ -2,6 +2,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.agents.planner import PlanMade
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.legality import violations
@@ -36,7 +37,7 @@ async def unplanned(bare_office: Office) -> Office:
 
 
 async def stored_plan(office: Office) -> Plan:
-    plan = await office.store.plan(TASK)
+    plan = await office.store.plan(TASK, ANYONE)
     assert plan is not None
     return plan
 
@@ -130,7 +131,7 @@ async def test_a_retry_after_a_crash_with_a_committed_plan_makes_no_call(unplann
 
     with pytest.raises(RedactionFailed):
         await made(unplanned, ScriptedModel(answer))
-    assert await unplanned.store.plan(TASK) is None
+    assert await unplanned.store.plan(TASK, ANYONE) is None
     unplanned.redactor.failing_at = frozenset()
     again = ScriptedModel([])
     assert (await made(unplanned, again)).plan == PLAN.without_goals()

@@ -4,6 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.agents.publisher import Published
 from waystation.agents.titling import NO_TITLE, TitlingRedactor
 from waystation.domain.amount import Amount, Limit
@@ -36,7 +37,7 @@ DRAFT = ReportDraft(
 
 async def published(office: Office, progress: TaskProgress = PROGRESS) -> tuple[Published, str]:
     outcome = await office.publisher.publish(office.ref, progress)
-    return outcome, await office.store.get_text(outcome.report)
+    return outcome, await office.store.get_text(outcome.report, ANYONE)
 
 
 async def hand_in(office: Office, step_id: str, work: Findings | Analysis | ReportDraft) -> None:
@@ -62,7 +63,7 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
 async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)
-    assert (await office.store.task(TASK)).progress == PROGRESS.model_copy(
+    assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.model_copy(
         update={"report": outcome.report, "reports": (outcome.version,)}
     )
 
@@ -141,7 +142,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(b
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
     await hand_in(bare_office, "writing", DRAFT.model_copy(update={"summary": summary, "sections": ()}))
     publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
-    report = await bare_office.store.get_text((await publisher.publish(bare_office.ref, PROGRESS)).report)
+    report = await bare_office.store.get_text((await publisher.publish(bare_office.ref, PROGRESS)).report, ANYONE)
     assert report.split("## Sources")[1].split("## Citations")[0] == snapshot("""\
 
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TENANT, Office, use
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import of_task
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.domain.errors import TextMissing
 from waystation.domain.privacy import Place, Policy
@@ -26,6 +27,7 @@ from waystation.domain.redaction import (
 from waystation.domain.task import SourceDocument
 from waystation.testing import PlainRedactor
 
+READER = of_task(TASK)
 KEY = f"before\r\n{SECRET}\nafter {NAME}\n"
 
 
@@ -54,77 +56,105 @@ async def test_a_text_is_redacted_once_for_a_tenant_and_rules_and_never_again(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
     store = bare_office.store
-    blob = await store.put_text(KEY)
-    shown = await RedactedDocuments(store, redactor).text(blob, TENANT)
+    blob = await store.put_text(KEY, READER)
+    shown = await RedactedDocuments(store, redactor).text(blob, READER)
     assert shown.lines == ["before", SECRET_PLACEHOLDER, f"after {NAME}"]
-    assert await RedactedDocuments(store, redactor).text(blob, TENANT) == shown
+    assert await RedactedDocuments(store, redactor).text(blob, READER) == shown
     assert len(redactor.texts) == 1
-    await RedactedDocuments(store, redactor).text(blob, "another tenant")
-    await RedactedDocuments(store, redactor, RedactionRules(version="1")).text(blob, TENANT)
+    other = READER.model_copy(update={"tenant": "another tenant", "task_id": "task-another"})
+    with pytest.raises(TextMissing):
+        await RedactedDocuments(store, redactor).text(blob, other)
+    await store.put_text(KEY, other)
+    await RedactedDocuments(store, redactor).text(blob, other)
+    await RedactedDocuments(store, redactor, RedactionRules(version="1")).text(blob, READER)
     assert len(redactor.texts) == 3
-    assert await store.get_text(blob) == KEY
+    assert await store.get_text(blob, READER) == KEY
+
+
+async def test_what_is_kept_is_shown_to_nobody_who_does_not_have_the_original(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    store, other = bare_office.store, READER.model_copy(update={"session": "another", "task_id": "task-another"})
+    blob = await store.put_text(KEY, READER)
+    shown = await RedactedDocuments(store, redactor).text(blob, READER)
+    with pytest.raises(TextMissing):
+        await RedactedDocuments(store, redactor).text(blob, other)
+    await store.put_text(KEY, other)
+    assert await RedactedDocuments(store, redactor).text(blob, other) == shown
+    assert len(redactor.texts) == 1
+
+
+async def test_what_cannot_be_redacted_tells_nobody_else_that_it_is_there(
+    bare_office: Office, redactor: CountedRedactor
+) -> None:
+    blob = await bare_office.store.put_text(KEY, READER)
+    documents = RedactedDocuments(bare_office.store, redactor)
+    redactor.gives_up = True
+    assert (await documents.text(blob, READER)).withheld
+    with pytest.raises(TextMissing):
+        await documents.text(blob, READER.model_copy(update={"task_id": "task-another"}))
 
 
 async def test_each_treatment_has_its_text_and_places_of_the_same_one_share_it(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    blob = await bare_office.store.put_text(KEY)
+    blob = await bare_office.store.put_text(KEY, READER)
     documents = RedactedDocuments(bare_office.store, redactor)
-    assert NAME in (await documents.text(blob, TENANT, Place.REPORT)).text
-    assert NAME in (await documents.text(blob, TENANT)).text
-    assert NAME_PLACEHOLDER in (await documents.text(blob, TENANT, Place.COMPRESSED)).text
+    assert NAME in (await documents.text(blob, READER, Place.REPORT)).text
+    assert NAME in (await documents.text(blob, READER)).text
+    assert NAME_PLACEHOLDER in (await documents.text(blob, READER, Place.COMPRESSED)).text
     assert len(redactor.texts) == 2
     strict = RedactedDocuments(bare_office.store, redactor, RedactionRules(policy=Policy.STRICT))
-    await strict.text(blob, TENANT)
-    await strict.text(blob, TENANT, Place.COMPRESSED)
+    await strict.text(blob, READER)
+    await strict.text(blob, READER, Place.COMPRESSED)
     assert len(redactor.texts) == 2  # of the same treatment as memory's under the policy before
 
 
 async def test_agents_that_ask_for_the_same_text_at_once_wait_for_one_redaction(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    blob = await bare_office.store.put_text(KEY)
+    blob = await bare_office.store.put_text(KEY, READER)
     documents = RedactedDocuments(bare_office.store, redactor)
-    found = await asyncio.gather(*(documents.text(blob, TENANT) for _ in range(8)))
+    found = await asyncio.gather(*(documents.text(blob, READER) for _ in range(8)))
     assert len(set(found)) == len(redactor.texts) == 1
 
 
 async def test_two_workers_that_redact_the_same_text_at_once_keep_one(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    blob = await bare_office.store.put_text(KEY)
+    blob = await bare_office.store.put_text(KEY, READER)
     both = [RedactedDocuments(bare_office.store, redactor) for _ in range(2)]
-    one, other = await asyncio.gather(*(documents.text(blob, TENANT) for documents in both))
+    one, other = await asyncio.gather(*(documents.text(blob, READER) for documents in both))
     assert one == other
 
 
 async def test_a_text_that_cannot_be_redacted_is_put_aside_and_not_tried_again(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    blob = await bare_office.store.put_text(KEY)
+    blob = await bare_office.store.put_text(KEY, READER)
     documents = RedactedDocuments(bare_office.store, redactor)
     redactor.gives_up = True
-    shown = await documents.text(blob, TENANT)
+    shown = await documents.text(blob, READER)
     assert shown.withheld
     assert shown.lines == ["", "", ""]
-    assert await documents.text(blob, TENANT) == shown
+    assert await documents.text(blob, READER) == shown
     assert len(redactor.texts) == 1
     redactor.gives_up = False  # as after a restart of the worker: it is not held against the text for ever
-    assert not (await RedactedDocuments(bare_office.store, redactor).text(blob, TENANT)).withheld
+    assert not (await RedactedDocuments(bare_office.store, redactor).text(blob, READER)).withheld
 
 
 async def test_nothing_is_kept_where_what_is_replaced_goes_into_no_vault(
     bare_office: Office, redactor: CountedRedactor
 ) -> None:
-    blob = await bare_office.store.put_text(KEY)
+    blob = await bare_office.store.put_text(KEY, READER)
     documents = RedactedDocuments(bare_office.store, redactor, keeps=False)
-    assert await documents.text(blob, TENANT) == await documents.text(blob, TENANT)
+    assert await documents.text(blob, READER) == await documents.text(blob, READER)
     assert len(redactor.texts) == 2
 
 
 async def test_a_text_that_is_not_kept_any_more_is_missing(bare_office: Office, redactor: CountedRedactor) -> None:
     with pytest.raises(TextMissing):
-        await RedactedDocuments(bare_office.store, redactor).text("0" * 64, TENANT)
+        await RedactedDocuments(bare_office.store, redactor).text("0" * 64, READER)
 
 
 @given(st.text(st.sampled_from("ab \n\r\x0b\x0c\x1c\x85\u2028é"), max_size=40), st.data())
@@ -155,10 +185,10 @@ async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_offic
     await bare_office.open_task(
         [SourceDocument(name="slow.md", text=KEY), SourceDocument(name="other.md", text="Tide.")]
     )
-    slow = (await bare_office.store.documents(bare_office.task_id))[0]
+    slow = (await bare_office.store.documents(bare_office.task_id, READER))[0]
     documents = RedactedDocuments(bare_office.store, redactor)
     redactor.gives_up = True
-    await documents.text(slow.blob, TENANT)
+    await documents.text(slow.blob, READER)
     redactor.gives_up = False
     site = await bare_office.site()
     box = replace(bare_office.desk, redactor=redactor, redacted=documents).toolbox("research")

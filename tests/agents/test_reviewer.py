@@ -1,6 +1,7 @@
 import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.agents.reviewer import Reviewer
 from waystation.domain.amount import Limit
 from waystation.domain.errors import RedactionFailed
@@ -57,9 +58,9 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     opening = model.requests[0].messages[0].text
     assert "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings" in opening
     assert SECRET not in opening
-    kept = Faults.model_validate_json(await drafted.store.get_text(str(made.review.found)))
+    kept = Faults.model_validate_json(await drafted.store.get_text(str(made.review.found), ANYONE))
     assert [fault.kind for fault in kept.faults] == ["citation", "unsupported", "unsupported"]
-    totals = await drafted.store.bill(TASK)
+    totals = await drafted.store.bill(TASK, ANYONE)
     assert [(line.agent, line.kind, line.calls) for line in totals.lines] == [("review-1", "review", 1)]
 
 

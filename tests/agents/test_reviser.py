@@ -2,6 +2,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.agents.reviser import REASON_CHARACTERS, Reviser
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
@@ -48,11 +49,11 @@ async def test_it_sees_plan_findings_and_what_stayed_open_and_its_change_is_a_ne
     assert "- analysis (analysis, not begun needs research-1, research-2) The analysis: Do the analysis." in told.text
     assert SECRET not in told.text
     assert (revised.revision.version, revised.revision.added, revised.revision.changed) == (2, ("fog",), ("analysis",))
-    first, second = await office.store.plan_versions(TASK)
+    first, second = await office.store.plan_versions(TASK, ANYONE)
     assert first.plan == PLAN
     assert revised.plan == second.plan.without_goals()
     assert (second.reason, second.plan.step("fog").title) == (f"Ask {NAME_PLACEHOLDER}.", f"Fog of {NAME_PLACEHOLDER}")
-    assert await office.store.plan(TASK) == second.plan
+    assert await office.store.plan(TASK, ANYONE) == second.plan
 
 
 async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_without_the_name(
@@ -62,7 +63,7 @@ async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_wi
     await bare_office.open_task((*DOCUMENTS, SourceDocument(name=name, text="Fog.")))
     read: JsonValue = {"id": "fog", "role": "research", "title": f"Read {name}", "goal": "Read about fog."}
     await made(bare_office, ScriptedModel([revision(reason=f"Nobody read {name}.", add=[read], change=[USED])]))
-    version = (await bare_office.store.plan_versions(TASK))[-1]
+    version = (await bare_office.store.plan_versions(TASK, ANYONE))[-1]
     called = f"talk_with_{NAME_PLACEHOLDER}.md"
     assert version.reason == f"Nobody read {called}."
     assert version.plan.step("fog").title == f"Read {called}"
@@ -71,7 +72,7 @@ async def test_titles_and_reason_call_a_document_that_is_named_after_a_person_wi
 async def test_a_long_reason_is_cut_before_a_placeholder_and_not_within(office: Office) -> None:
     words = "x" * (REASON_CHARACTERS - 5)
     await made(office, ScriptedModel([revision(reason=f"{words} {NAME}.", add=[FOG], change=[USED])]))
-    assert (await office.store.plan_versions(TASK))[-1].reason == words
+    assert (await office.store.plan_versions(TASK, ANYONE))[-1].reason == words
 
 
 async def test_a_revision_that_was_made_is_given_again_without_a_call(office: Office) -> None:
@@ -108,7 +109,7 @@ async def test_without_room_for_new_steps_none_is_taken(office: Office) -> None:
         "A revision of the plan could not be run, also after one repair; the plan was kept as it was.",
     )
     assert "There is budget for 0 new steps." in model.requests[0].messages[0].text
-    assert await office.store.plan(TASK) == PLAN
+    assert await office.store.plan(TASK, ANYONE) == PLAN
 
 
 async def test_too_little_money_means_no_call(office: Office) -> None:

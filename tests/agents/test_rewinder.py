@@ -6,6 +6,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import NOON, TASK, Office
+from tests.readers import ANYONE
 from tests.unit.histories import prose
 from waystation.agents.rewinder import Rewinder
 from waystation.agents.tools.hand_ins import handed_in_by
@@ -88,15 +89,15 @@ async def test_notes_sections_and_passages_go_with_their_messages_and_the_rest_s
     await written(office)
     run = office.run_ref("writing")
     await rewinder(office).rewind(run, "m3", "edit-1", keep=True)
-    transcript = await office.store.load(run.run_id)
+    transcript = await office.store.load(run.run_id, ANYONE)
     assert [message.id for message in view(transcript)] == ["m1", "m2", "m3"]
     assert len(transcript.messages) == 7
-    assert [note.id for note in await office.store.notes(TASK)] == [f"{run.run_id}/call-1"]
-    draft = await office.store.deliverable(run.run_id)
+    assert [note.id for note in await office.store.notes(TASK, ANYONE)] == [f"{run.run_id}/call-1"]
+    draft = await office.store.deliverable(run.run_id, ANYONE)
     assert isinstance(draft, ReportDraft)
     assert [part.heading for part in draft.sections] == ["Part 1"]
     kept = passage(office, "m2", "m3")
-    assert await office.store.passages_of(TASK) == (kept,)
+    assert await office.store.passages_of(TASK, ANYONE) == (kept,)
     assert list(office.memory.passages) == [kept.id]
 
 
@@ -104,10 +105,10 @@ async def test_the_same_rewind_twice_is_one_and_takes_no_right_to_write_away(off
     await written(office)
     run = office.run_ref("writing")
     await rewinder(office).rewind(run, "m3", "edit-1", keep=True)
-    before = await office.store.load(run.run_id)
+    before = await office.store.load(run.run_id, ANYONE)
     fence = await office.store.take_fence(run.run_id)
     await rewinder(office).rewind(run, "m3", "edit-1", keep=True)
-    assert await office.store.load(run.run_id) == before
+    assert await office.store.load(run.run_id, ANYONE) == before
     await office.store.commit_message(fence, before.version, user_text("m8", "On."))
     late = taken_back(before, "m2", "edit-2", keep=True)
     stale = fence.model_copy(update={"number": fence.number - 1})
@@ -138,10 +139,10 @@ async def test_a_passage_that_comes_late_into_memory_is_taken_out_again(office: 
 async def test_an_unknown_message_is_refused_and_nothing_changes(office: Office) -> None:
     await written(office)
     run = office.run_ref("writing")
-    before = await office.store.load(run.run_id)
+    before = await office.store.load(run.run_id, ANYONE)
     with pytest.raises(BadInput, match="there is no message 'm9' in this conversation; there are: m1 to m7"):
         await rewinder(office).rewind(run, "m9", "edit-1", keep=True)
-    assert await office.store.load(run.run_id) == before
+    assert await office.store.load(run.run_id, ANYONE) == before
 
 
 def test_what_was_handed_in_follows_from_the_calls_that_succeeded() -> None:
@@ -160,6 +161,6 @@ async def test_going_back_before_the_first_message_leaves_nothing_that_counts(of
     await written(office)
     run = office.run_ref("writing")
     await rewinder(office).rewind(run, "m1", "edit-1", keep=False)
-    assert current(await office.store.load(run.run_id)).messages == ()
-    assert await office.store.deliverable(run.run_id) is None
-    assert await office.store.notes(TASK) == ()
+    assert current(await office.store.load(run.run_id, ANYONE)).messages == ()
+    assert await office.store.deliverable(run.run_id, ANYONE) is None
+    assert await office.store.notes(TASK, ANYONE) == ()

@@ -16,6 +16,7 @@ from waystation.agents.earlier import EarlierTasks
 from waystation.agents.editor import Editor
 from waystation.domain.document_changes import DocumentsUpdate
 from waystation.domain.errors import StoreUnavailable, TextMissing
+from waystation.domain.ownership import Reader
 from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.telling import Telling
 from waystation.domain.told import Words
@@ -26,20 +27,20 @@ GONE = "0" * 64
 class AwayStore(SqlStore):
     """Texts cannot be read from it now."""
 
-    async def get_text(self, blob: str) -> str:
+    async def get_text(self, blob: str, reader: Reader) -> str:
         raise StoreUnavailable("the database does not answer")
 
-    async def shown(self, key: ShownKey) -> ShownText | None:
+    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
         raise StoreUnavailable("the database does not answer")
 
 
 class ForgottenStore(SqlStore):
     """All texts are gone from it."""
 
-    async def get_text(self, blob: str) -> str:
+    async def get_text(self, blob: str, reader: Reader) -> str:
         raise TextMissing(blob)
 
-    async def shown(self, key: ShownKey) -> ShownText | None:
+    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
         return None
 
 

@@ -5,6 +5,7 @@ from inline_snapshot import snapshot
 
 from tests.agents.office import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, Office, use
 from waystation.domain.memory import EmbeddedPassage, Passage
+from waystation.domain.ownership import OfTask
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import Analysis, Finding, Findings, Note, ReportDraft, Section
 
@@ -115,11 +116,19 @@ async def test_a_search_that_finds_too_much_says_how_much_is_left_out(bare_offic
     assert found.endswith("17 more passages; narrow the query")
 
 
+async def test_the_hash_of_a_text_of_another_task_opens_nothing(library: Office) -> None:
+    """Hashes stand in histories and conversations, which others see."""
+    foreign = OfTask(tenant="other", session="other", task_id="task-other")
+    blob = await library.store.put_text("What another tenant has", foreign)
+    refused = await library.call(use("read_stored", id=blob))
+    assert refused.replace(blob, "0" * 64) == await library.call(use("read_stored", id="0" * 64))
+
+
 async def test_nothing_is_stored_under_a_wrong_id_and_a_page_behind_the_end_is_refused(library: Office) -> None:
     assert await library.call(use("read_stored", id="abc")) == snapshot(
         "ERROR Nothing is stored under 'abc'. Use the whole id of the pointer."
     )
-    blob = await library.store.put_text("short")
+    blob = await library.store.put_text("short", library.ref.reader)
     assert await library.call(use("read_stored", id=blob, first=2)) == "ort"
     assert await library.call(use("read_stored", id=blob, first=5)) == snapshot(
         "ERROR It has 5 characters; there is none from number 5 on."

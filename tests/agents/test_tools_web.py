@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.readers import ANYONE
 from waystation.adapters.store.texts import content_hash
 from waystation.agents.metered_search import MeteredSearch
 from waystation.agents.tools.box import Toolbox
@@ -92,7 +93,7 @@ async def test_a_page_is_shown_as_numbered_lines_under_its_source_and_time(offic
         f'<web_page kept="{blob}" retrieved="2026-11-21T12:00:00+00:00" source="{PAGE}" lines="1-2 of 2">\n'
         "1| It closed.\n2| In 1821.\n</web_page>"
     )
-    assert await office.store.get_text(blob) == "It closed.\nIn 1821."
+    assert await office.store.get_text(blob, ANYONE) == "It closed.\nIn 1821."
 
 
 async def test_what_a_page_says_cannot_end_its_frame(office: Office) -> None:
@@ -201,7 +202,7 @@ async def test_a_search_is_charged_once_with_its_tokens_and_its_own_price(office
     assert totals.usage == FOUND.usage
     assert totals.cost_micro_usd == 9_000 // 10 + 100 // 2 + 10_000
     assert (totals.turns, totals.possibly_billed, totals.last_prompt) == (0, 0, 0)
-    (line,) = (await office.store.bill(TASK)).lines
+    (line,) = (await office.store.bill(TASK, ANYONE)).lines
     assert (line.kind, line.model, line.usage.searches) == ("search", "claude-haiku-5-5", 1)
     assert [charge.key for charge in office.meter.charges] == ["search-c1"]
 

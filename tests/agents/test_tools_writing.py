@@ -2,6 +2,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import TASK, Office, use
+from tests.readers import ANYONE
 from waystation.domain.errors import FenceLost
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
@@ -50,14 +51,14 @@ async def test_each_agent_reads_its_own_notes(office: Office) -> None:
 )
 async def test_a_note_without_a_place_is_refused(office: Office, change: dict[str, object], error: str) -> None:
     assert await office.call(use("take_note", **{**NOTE, **change})) == error
-    assert await office.store.notes(TASK) == ()
+    assert await office.store.notes(TASK, ANYONE) == ()
 
 
 async def test_findings_are_handed_in(office: Office) -> None:
     handed_in = use("submit_findings", findings=[FINDING], open_questions=["Who dug?"])
     assert await office.call(handed_in) == "1 findings handed in"
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
-    assert await office.store.deliverable(f"{TASK}/research-1") == Findings(
+    assert await office.store.deliverable(f"{TASK}/research-1", ANYONE) == Findings(
         findings=(finding,), open_questions=("Who dug?",)
     )
 
@@ -65,7 +66,7 @@ async def test_findings_are_handed_in(office: Office) -> None:
 async def test_an_analysis_is_handed_in(office: Office) -> None:
     handed_in = use("submit_analysis", conclusions=[FINDING], gaps=["Nobody says who dug."])
     assert await office.call(handed_in, "analysis") == "analysis with 1 conclusions handed in"
-    analysis = await office.store.deliverable(f"{TASK}/analysis")
+    analysis = await office.store.deliverable(f"{TASK}/analysis", ANYONE)
     assert isinstance(analysis, Analysis)
     assert analysis.gaps == ("Nobody says who dug.",)
 
@@ -78,7 +79,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(office:
     assert await office.call(again, "writing") == "section 1 kept: Causes"
     handed_in = use("submit_report", title="The harbour", summary="Silt.")
     assert await office.call(handed_in, "writing") == "report with 2 sections handed in"
-    assert await office.store.deliverable(f"{TASK}/writing") == ReportDraft(
+    assert await office.store.deliverable(f"{TASK}/writing", ANYONE) == ReportDraft(
         title="The harbour",
         summary="Silt.",
         sections=(Section(heading="Causes", markdown="Silt."), Section(heading="Sources", markdown="First try.")),
@@ -90,7 +91,7 @@ async def test_a_report_without_a_section_is_not_handed_in(office: Office) -> No
     assert await office.call(handed_in, "writing") == snapshot(
         "ERROR The report has no section yet. Write them with write_section, then hand it in."
     )
-    assert await office.store.deliverable(f"{TASK}/writing") is None
+    assert await office.store.deliverable(f"{TASK}/writing", ANYONE) is None
 
 
 async def test_an_attempt_that_lost_its_run_hands_nothing_in(office: Office) -> None:
@@ -100,5 +101,5 @@ async def test_an_attempt_that_lost_its_run_hands_nothing_in(office: Office) -> 
     for call in (use("take_note", **NOTE), use("submit_findings", findings=[FINDING])):
         with pytest.raises(FenceLost):
             await toolbox.run(call, lost)
-    assert await office.store.notes(TASK) == ()
-    assert await office.store.deliverable(f"{TASK}/research-1") is None
+    assert await office.store.notes(TASK, ANYONE) == ()
+    assert await office.store.deliverable(f"{TASK}/research-1", ANYONE) is None

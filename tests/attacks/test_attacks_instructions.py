@@ -14,6 +14,7 @@ from tests.agents.conftest import opened
 from tests.agents.office import NOON, TASK, TENANT, Office, use
 from tests.agents.test_tools_web import FOUND as SAID
 from tests.agents.test_tools_web import PAGE, SaidSearch, ShelfOfPages, box
+from tests.readers import ANYONE
 from waystation.adapters.documents.procedures import load_procedures
 from waystation.agents.contract_text import Room
 from waystation.agents.metered_search import MeteredSearch
@@ -81,7 +82,7 @@ def test_terms_of_before_say_nothing_of_it_and_new_ones_do() -> None:
 async def test_what_is_followed_stands_in_the_report_with_its_digest(office: Office) -> None:
     await office.open_task([EVIDENCE, PLANTED], procedures=[OWN])
     assert "Start at the end." in await contract(office)
-    row = await office.store.task(TASK)
+    row = await office.store.task(TASK, ANYONE)
     assert row.request.procedures == (OWN,)
     progress = TaskProgress(
         task_id=TASK,
@@ -102,7 +103,7 @@ async def test_no_spelling_of_a_name_makes_a_procedure(office: Office, name: str
     assert is_named_like_one(name)
     await office.open_task([SourceDocument(name=name, text=PLANTED.text)])
     assert "<procedure" not in await contract(office)
-    assert not any(one.procedure for one in await office.store.documents(TASK))
+    assert not any(one.procedure for one in await office.store.documents(TASK, ANYONE))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from tests.crew import Crew, tight
+from tests.readers import ANYONE
 from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
 from waystation.adapters.presidio.key import load_or_create_key
 from waystation.adapters.temporal.codec import OPENED, SealKeeping
@@ -63,7 +64,7 @@ async def both_ask(counter: Counter) -> bool:
 
 async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
     """As the audit trail has them."""
-    trail = await counter.store.audit_trail(counter.task().id)
+    trail = await counter.store.audit_trail(counter.task().id, ANYONE)
     return tuple(entry for entry in trail if isinstance(entry, Refusal))
 
 
@@ -135,7 +136,7 @@ async def test_a_session_takes_no_money_tasks_or_settlements_from_who_has_no_key
         await counter.task().result()
         stranger = server.get_workflow_handle(counter.session.id)
         await stranger.signal(names.SET_SESSION_LIMIT, {"tokens": 1})
-        ref = (await counter.store.task(counter.task().id)).ref
+        ref = (await counter.store.task(counter.task().id, ANYONE)).ref
         for name, sent in ((names.SUBMIT_TASK, ref), (names.REWIND_TASK, {"ref": ref.model_dump()})):
             with pytest.raises(WorkflowUpdateFailedError):
                 await stranger.execute_update(name, sent)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec

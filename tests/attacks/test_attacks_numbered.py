@@ -16,6 +16,7 @@ import pytest
 
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
+from tests.readers import ANYONE
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore
 from waystation.agents.redacted_documents import RedactedDocuments
@@ -231,8 +232,8 @@ async def test_a_result_that_is_cut_within_a_secret_shows_no_half_of_it(before: 
 async def test_a_document_of_all_structures_keeps_its_lines_for_citations(desks: Desks) -> None:
     text = "\n\n".join(ABOVE + one.text + BELOW for one in STRUCTURES)
     reader = await desks.task(SourceDocument(name="all.md", text=text))
-    (document,) = await reader.office.store.documents(reader.office.task_id)
-    lines = (await reader.redacted.text(document.blob, reader.office.ref.tenant)).lines
+    (document,) = await reader.office.store.documents(reader.office.task_id, ANYONE)
+    lines = (await reader.redacted.text(document.blob, reader.office.ref.reader)).lines
     given = text.splitlines()
     assert len(lines) == len(given) == document.lines
     assert [number for number, line in enumerate(given) if line == "The end of it."] == [

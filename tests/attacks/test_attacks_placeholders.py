@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from tests.agents.office import NOON, TENANT, MovingClock, Office, use
+from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.store import SqlStore
@@ -70,7 +71,7 @@ class House:
         return tool.given[-1]
 
     async def audited(self) -> list[Resolution]:
-        trail = await self.office.store.audit_trail(self.office.task_id)
+        trail = await self.office.store.audit_trail(self.office.task_id, ANYONE)
         return [entry for entry in trail if isinstance(entry, Resolution)]
 
 
@@ -109,7 +110,9 @@ async def test_what_the_session_met_is_given_in_arguments_that_were_granted_by_n
     assert "sql" not in changed
     expected = [Resolution(agent="research-1", tool=tool, call_id="c1", placeholders=(PLACEHOLDER,))] if changed else []
     assert await house.audited() == expected
-    trail = "".join(entry.model_dump_json() for entry in await house.office.store.audit_trail(house.office.task_id))
+    trail = "".join(
+        entry.model_dump_json() for entry in await house.office.store.audit_trail(house.office.task_id, ANYONE)
+    )
     assert ADA not in trail
 
 

@@ -17,6 +17,7 @@ from pydantic import JsonValue
 from tests.adapters.mcp_workshop import Bench, living, opened, workshop
 from tests.agents.conftest import opened as opened_office
 from tests.agents.office import Office, use
+from tests.readers import ANYONE
 from tests.running import until
 from waystation.adapters.mcp.config import Program, Server
 from waystation.adapters.mcp.offered import offered
@@ -234,7 +235,7 @@ async def test_what_was_first_is_settled_by_one_of_two_agents(office: Office) ->
         *(office.store.first_definitions(office.task_id, [one.definition]) for one in (SPEC, other, SPEC, other))
     )
     assert len({one.digest for (one,) in first}) == 1
-    assert await office.store.audit_trail(office.task_id) == ()
+    assert await office.store.audit_trail(office.task_id, ANYONE) == ()
 
 
 async def test_an_answer_is_for_the_tool_that_was_asked_about(office: Office) -> None:

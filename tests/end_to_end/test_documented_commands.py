@@ -23,6 +23,7 @@ WITHOUT_A_PLATFORM = (
     "waystation tools --servers mcp.json",
     "waystation tools --servers ~/mcp.json",
     "waystation store migrate",
+    "waystation store reseal",
 )
 ON_A_PLATFORM = (
     'waystation submit "What did we promise customers about retention?" --docs contracts/ --docs faq.html',

@@ -17,6 +17,7 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.letters import SendLetter
 from tests.overseeing import ADDED, FAULTY, GOOD, OverseenCrew, overseen
 from tests.post import letter
+from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
@@ -64,8 +65,9 @@ async def _told(counter: Counter, folder: Path) -> None:
     """Words of a person's, and a newer version of the document."""
     await counter.task().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
     (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
-    again = await read_again(counter.store, counter.task().id, [folder / "pilot.md"], remove_missing=False)
-    await counter.task().signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again), "by": "Ada"})
+    task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
+    again = await read_again(counter.store, task, [folder / "pilot.md"], remove_missing=False)
+    await counter.task().signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again, task), "by": "Ada"})
 
 
 async def answered(task: Task) -> bool:

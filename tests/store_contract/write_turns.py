@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import select, update
 
+from tests.readers import ANYONE
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import runs
 from waystation.domain.budget import Usage
@@ -31,7 +32,7 @@ async def write_turn(store: SqlStore, fence: Fence, message_id: str) -> None:
     message, usage = user_text(message_id, "text"), Usage(output=1)
     charge = Charge(key=f"turn-{message_id}", kind="turn", model="model", usage=usage, cost_micro_usd=1, at=now())
     while True:
-        version = (await store.load(fence.run_id)).version
+        version = (await store.load(fence.run_id, ANYONE)).version
         try:
             return await store.commit_reply(fence, version, message, charge)
         except VersionConflict:

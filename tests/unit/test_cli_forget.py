@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.readers import ANYONE
 from waystation.cli.forget import told
 from waystation.cli.main import run
 from waystation.client.forget import Gone, remains
@@ -49,7 +50,7 @@ def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
 
 async def without_words(task_id: str) -> None:
     store = await opened_store(Settings())
-    ref = (await store.task(task_id)).ref
+    ref = (await store.task(task_id, ANYONE)).ref
     await store.forget(ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(task_id,), everything=True))
     await store.aclose()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import keep_ended_task
+from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
@@ -27,9 +28,9 @@ Run = Callable[..., tuple[int, str, str]]
 async def keep_report(settings: Settings) -> str:
     task_id = await keep_ended_task(settings)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
-        progress = (await store.task(task_id)).progress
+        progress = (await store.task(task_id, ANYONE)).progress
         assert progress is not None
-        blob = await store.put_text(REPORT)
+        blob = await store.put_text(REPORT, (await store.task(task_id, ANYONE)).ref.reader)
         await store.finish(task_id, progress.model_copy(update={"report": blob}))
         kept = Original(type="PERSON", placeholder=PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
         await store.vault(own_cipher(settings, "vault")).keep(tenant_hash(settings.tenant), [kept])

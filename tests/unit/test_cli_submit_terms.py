@@ -5,7 +5,7 @@ import pytest
 
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Amount
-from waystation.domain.task import TaskRequest
+from waystation.domain.task import TaskRequest, own_session
 from waystation.domain.unattended import TopUp, Unattended
 from waystation.settings import Settings
 
@@ -17,7 +17,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def told(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
-    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", **asked})
+    request = TaskRequest.model_validate({"question": "What?", "session": "default", "request_id": "r", **asked})
     tell_terms(Settings(), request, 1)
     return capsys.readouterr().err.partition("The built-in")[0]
 
@@ -68,3 +68,9 @@ def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture
     ) in told(capsys, unattended=decided)
     until = Unattended(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), then="wait")
     assert "a request waits until 2026-11-30 07:00 UTC; it is then noted as overdue." in told(capsys, unattended=until)
+
+
+def test_a_task_of_its_own_session_is_told_how_to_go_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    tell_terms(Settings(), TaskRequest(question="What?", request_id="r"), 1)
+    session = own_session("r")
+    assert f"session {session} (its own; --session {session} goes on with it);" in capsys.readouterr().err

@@ -88,6 +88,11 @@ def test_a_screen_shows_the_newest_compactions_and_counts_the_others() -> None:
     assert "2 earlier compactions" in shown
 
 
+def test_a_screen_names_the_session_by_which_later_tasks_go_on() -> None:
+    assert "Session own-0123456789ab" in screen(PAUSED.model_copy(update={"session": "own-0123456789ab"}))
+    assert "Session" not in screen(PAUSED)
+
+
 def test_what_happened_is_told_once_and_in_sentences() -> None:
     assert happened(None, PAUSED, NOON, 120) == snapshot(
         (

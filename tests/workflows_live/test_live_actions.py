@@ -10,6 +10,7 @@ from temporalio.client import Client
 from tests.crew import CALL_TOKENS, NOTE, WORK_TOKENS
 from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, PRIVATE, letter, post
+from tests.readers import ANYONE
 from tests.running import dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -41,7 +42,7 @@ async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
         await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id, "action": "send_letter", "by": "Ada"})
         progress = await at.task.result()
         written = everything_written(await events(at.task))
-        trail = await at.parts.store.audit_trail(at.task.id)
+        trail = await at.parts.store.audit_trail(at.task.id, ANYONE)
     assert request.action is not None
     assert (request.action.tool, request.asked) == ("send_letter", Amount())
     assert {step.id: step.state for step in seen.steps}["tides"] == "done"
@@ -164,7 +165,7 @@ async def test_a_task_that_is_cancelled_while_it_asks_ends_without_the_call(
             return (await at.task.describe()).close_time is not None
 
         await until(over)
-        row = await at.parts.store.task(at.task.id)
+        row = await at.parts.store.task(at.task.id, ANYONE)
     assert row.progress is not None
     assert row.progress.phase is TaskPhase.CANCELLED
     assert row.progress.budget.reserved == Amount()

@@ -5,6 +5,7 @@ from pydantic import JsonValue
 from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -78,7 +79,7 @@ async def test_what_one_agent_leaves_of_a_grant_answers_for_another_and_its_requ
         task = await pause(counter)
         await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": WORK_TOKENS})
         progress = await task.result()
-        kept = [entry for entry in await counter.store.audit_trail(task.id) if isinstance(entry, Approval)]
+        kept = [entry for entry in await counter.store.audit_trail(task.id, ANYONE) if isinstance(entry, Approval)]
     assert progress.phase is TaskPhase.DONE
     decisions = {one.request_id: one.decision for one in progress.approvals}
     assert decisions == {"harbours-1": "approved", "tides-1": "withdrawn"}
@@ -106,8 +107,8 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
         assert "`approve_budget` had no effect: there is no request of this id" in await details(task)
         await grant_both(task)
         progress = await task.result()
-        trail = await counter.store.audit_trail(task.id)
-        report = await counter.store.get_text(progress.report or "")
+        trail = await counter.store.audit_trail(task.id, ANYONE)
+        report = await counter.store.get_text(progress.report or "", ANYONE)
     assert progress.phase is TaskPhase.DONE
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     kept = {(entry.reason, entry.at) for entry in trail if isinstance(entry, Refusal)}
@@ -146,7 +147,7 @@ async def test_an_answer_counts_once_and_never_after_another(
         limit = (await task.query(TaskWorkflow.progress)).budget.limit
         gate.opened.set()
         progress = await task.result()
-        trail = await counter.store.audit_trail(task.id)
+        trail = await counter.store.audit_trail(task.id, ANYONE)
     assert [refusal.reason for refusal in refusals] == [
         "harbours-1 was already approved",
         "tides-1 was already denied",
@@ -173,7 +174,7 @@ async def test_a_denial_that_cancels_ends_the_task_with_a_report(
         await gate.reached.wait()
         await task.signal(DENY_BUDGET, {"finish": "cancel", "by": "Ada"})
         progress = await task.result()
-        report = await counter.store.get_text(progress.report or "")
+        report = await counter.store.get_text(progress.report or "", ANYONE)
         gate.opened.set()
     assert progress.phase is TaskPhase.CANCELLED
     assert [step.state for step in progress.steps] == ["partial", "partial", "skipped", "skipped"]
@@ -202,7 +203,7 @@ async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
         gate.opened.set()  # its leg ends in spite of the cancellation, with its budget spent
         with pytest.raises(WorkflowFailureError):
             await task.result()
-        stored = (await counter.store.task(task.id)).progress
+        stored = (await counter.store.task(task.id, ANYONE)).progress
     assert refusal.reason == "the task is ending, or over"
     assert progress.budget.limit == Limit(tokens=TIGHT_BUDGET)
     assert stored is not None

@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import SAID, Crew
+from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.adapters.store import AtRest
@@ -43,7 +44,7 @@ async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
         counter = Counter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
         await counter.task().result()
-        run = RunRef(**(await parts.store.task(task_id)).ref.model_dump(), step_id="harbours", role="research")
+        run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
         kept = Passage(
             id="0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11",
             **run.model_dump(include={"tenant", "session", "task_id", "step_id"}),
@@ -55,7 +56,7 @@ async def run_task(server: TemporalClient, home: Path, at_rest: AtRest) -> str:
             created=NOON,
         )
         fence = await parts.store.take_fence(run.run_id)
-        version = (await parts.store.load(run.run_id)).version
+        version = (await parts.store.load(run.run_id, ANYONE)).version
         await parts.store.commit_compaction(fence, version, summary(), [kept], None)
         return task_id
 

@@ -8,6 +8,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tests.crew import WORK_TOKENS, Crew, tight
+from tests.readers import ANYONE
 from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import WaitingTask, admitted, moving_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -61,8 +62,8 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
         async with working(server.client, parts):
             await task.sleep(HOUR)
             over = await task.result()
-        trail = await parts.store.audit_trail(task.handle.id)
-        report = await parts.store.get_text(over.report or "")
+        trail = await parts.store.audit_trail(task.handle.id, ANYONE)
+        report = await parts.store.get_text(over.report or "", ANYONE)
     assert (almost.phase, decisions(almost), busy) == (TaskPhase.PAUSED, dict.fromkeys(REQUESTS, "pending"), False)
     assert all(between(asked.requested_at, asked.answer_by) == WEEK for asked in almost.approvals)
     assert over.phase is TaskPhase.PARTIAL

@@ -6,6 +6,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 
 from tests.crew import CALL_TOKENS, CREW_PLAN, WORK_TOKENS, Call, Gate
 from tests.delegating import HAND_IN, SUBAGENT_TOKENS, DelegatingCrew, delegate, delegating, four, results, steps
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, until, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -96,7 +97,7 @@ async def test_cancelling_a_task_cancels_its_subagents(
             (await server.get_workflow_handle(f"{task.id}/harbours.{number}").describe()).status
             for number in range(1, 5)
         ]
-        row = await counter.store.task(task.id)
+        row = await counter.store.task(task.id, ANYONE)
     assert WorkflowExecutionStatus.RUNNING not in states
     assert row.progress is not None
     assert row.progress.phase is TaskPhase.CANCELLED

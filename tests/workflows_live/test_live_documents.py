@@ -9,6 +9,7 @@ from temporalio.client import Client as TemporalClient
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
 
 from tests.crew import SAID, Call, Crew, Gate, terms
+from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
 from waystation.agents.recollection import as_passages
@@ -58,7 +59,7 @@ async def delivered(server: TemporalClient, counter: Counter, request_id: str, c
 
 
 async def recalled(parts: Parts, request_id: str) -> str:
-    ref = (await parts.store.task(task_id_of(request(request_id)))).ref
+    ref = (await parts.store.task(task_id_of(request(request_id)), ANYONE)).ref
     run = RunRef(**ref.model_dump(), step_id="harbours", role="research")
     return as_passages(await parts.recollection.find(run, "Who keeps the white beacon?"))
 

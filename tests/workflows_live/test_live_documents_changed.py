@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
+from tests.readers import ANYONE
 from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
@@ -32,9 +33,10 @@ def folder_with(folder: Path, **texts: str) -> Path:
 
 async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bool = False) -> GivenAgain:
     """As the client does it."""
-    again = await read_again(counter.store, task.id, [folder], remove_missing=remove_missing)
+    reader = (await counter.store.task(task.id, ANYONE)).ref.reader
+    again = await read_again(counter.store, reader, [folder], remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).updates)
-    await task.signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again), "by": "Ada"})
+    await task.signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again, reader), "by": "Ada"})
 
     async def taken() -> bool:
         updates = (await task.query(TaskWorkflow.progress)).updates
@@ -45,7 +47,7 @@ async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bo
 
 
 async def news(counter: Counter, task_id: str, agent: str) -> list[Message]:
-    return [message for message in (await counter.store.load(f"{task_id}/{agent}")).messages if message.updates]
+    return [message for message in (await counter.store.load(f"{task_id}/{agent}", ANYONE)).messages if message.updates]
 
 
 async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_what_is_new(
@@ -58,17 +60,18 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
         task = counter.task()
         await gate.reached.wait()
         again = await give(counter, task, folder)
-        same = await read_again(counter.store, task.id, [folder], remove_missing=False)
+        reader = (await counter.store.task(task.id, ANYONE)).ref.reader
+        same = await read_again(counter.store, reader, [folder], remove_missing=False)
         settled = nothing_new(same, await task.query(TaskWorkflow.progress))
         gate.opened.set()
         ended = await task.result()
         heard = {agent: await news(counter, task.id, agent) for agent in STEPS}
-        report = await counter.store.get_text(str(ended.report))
+        report = await counter.store.get_text(str(ended.report), ANYONE)
         written = everything_written(await events(task))
         forked = await fork(counter, "weigh")
         second = await done(counter, forked)
         in_fork = {agent: await news(counter, forked.ref.task_id, agent) for agent in STEPS}
-        documents = [await counter.store.documents(one) for one in (task.id, forked.ref.task_id)]
+        documents = [await counter.store.documents(one, ANYONE) for one in (task.id, forked.ref.task_id)]
     assert [(change.name, change.kind) for change in again.changes] == [("pilot.md", "changed"), ("buoys.md", "added")]
     assert settled
     assert ended.phase is TaskPhase.DONE
@@ -113,9 +116,11 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
         await counter.submit(under=terms())
         task = counter.task()
         await gate.reached.wait()
-        before = await counter.store.documents(task.id)
+        before = await counter.store.documents(task.id, ANYONE)
         nowhere = Document(name="pilot.md", blob="1" * 64, lines=1, characters=1)
-        lost = await counter.store.put_text(DocumentSet(documents=(nowhere,)).model_dump_json())
+        lost = await counter.store.put_text(
+            DocumentSet(documents=(nowhere,)).model_dump_json(), (await counter.store.task(task.id, ANYONE)).ref.reader
+        )
         for sent in ({}, {"documents": "all"}, {"documents": "0" * 64}, {"documents": lost}):
             await task.signal(UPDATE_DOCUMENTS, sent)
 
@@ -124,10 +129,10 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
 
         await until(refused)
         progress = await task.query(TaskWorkflow.progress)
-        after = await counter.store.documents(task.id)
+        after = await counter.store.documents(task.id, ANYONE)
         gate.opened.set()
         ended = await task.result()
-        row = await counter.store.task(task.id)
+        row = await counter.store.task(task.id, ANYONE)
     assert before == after
     assert progress.updates == ended.updates == ()
     reasons = [refusal.reason for refusal in progress.refusals]

@@ -5,6 +5,7 @@ from pathlib import Path
 from temporalio.envconfig import ClientConfigProfile
 
 from tests.crew import CALL_TOKENS, Call, Crew, Gate
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_store, request, until
 from tests.workflows_live.history import events
 from waystation.adapters.clock import utc_now
@@ -31,7 +32,7 @@ async def shown(counter: Counter) -> TaskProgress:
 
 
 async def charged(counter: Counter) -> int:
-    bill = await counter.store.bill(task_id_of(request()))
+    bill = await counter.store.bill(task_id_of(request()), ANYONE)
     return bill.total.usage.fresh
 
 
@@ -51,7 +52,7 @@ async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platfor
             assert by_workflow is not None
             assert by_workflow.budget.spent.tokens == CALL_TOKENS
             now = await shown(counter)
-            row = await counter.store.task(now.task_id)
+            row = await counter.store.task(now.task_id, ANYONE)
             while_away = (await stored_view(counter.store, row, "no server")).progress
             assert now.budget.spent.tokens == while_away.budget.spent.tokens == await charged(counter)
             assert [step.spent.tokens for step in now.steps[:2]] == [3 * CALL_TOKENS] * 2

@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import Crew, terms
+from tests.readers import ANYONE
 from tests.running import opened_parts, working
 from tests.workflows_live.moving import admitted
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -26,7 +27,7 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
         async with working(server, parts):
             with pytest.raises(WorkflowFailureError):
                 await task.result()
-        row = await parts.store.task(start.ref.task_id)
+        row = await parts.store.task(start.ref.task_id, ANYONE)
         assert row.ended_at is not None
         assert row.progress is not None
         assert row.progress.phase is TaskPhase.CANCELLED

@@ -6,6 +6,7 @@ from pathlib import Path
 from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, CREW_PLAN, REPLY_TOKENS, Call, Crew, Gate, terms, tight
+from tests.readers import ANYONE
 from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
@@ -85,7 +86,7 @@ async def refusal_of(task: Task, sent: dict[str, str]) -> str:
 
 
 async def shown(counter: Counter, task: Task) -> tuple[str, ...]:
-    messages = view(await counter.store.load(f"{task.id}/harbours"))
+    messages = view(await counter.store.load(f"{task.id}/harbours", ANYONE))
     assert violations(messages) == ()
     return tuple(message.id for message in messages)
 
@@ -100,7 +101,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
         task = counter.task()
         await until_both_ask(task)
         before = await shown(counter, task)
-        wish = await counter.store.put_text(WISH)
+        wish = await counter.store.put_text(WISH, (await counter.store.task(task.id, ANYONE)).ref.reader)
 
         assert (await edited(task, action="pin", message="m5")).state == "done"
         compacted = await edited(task, action="compact", instructions=wish)
@@ -120,7 +121,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
         for request_id in ("harbours-1", "tides-1"):
             await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
         ended = await task.result()
-        trail = await counter.store.audit_trail(task.id)
+        trail = await counter.store.audit_trail(task.id, ANYONE)
 
     (asked,) = crew.asked
     assert "<wishes>\nKeep what the tide tables say about" in asked
@@ -162,8 +163,8 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         assert "write: pin m1 (edit-1), asked for by nobody named: waits for the end of its leg" in await details(task)
         gate.opened.set()
         ended = await task.result()
-        trail = await counter.store.audit_trail(task.id)
-        stored = await counter.store.load(f"{task.id}/write")
+        trail = await counter.store.audit_trail(task.id, ANYONE)
+        stored = await counter.store.load(f"{task.id}/write", ANYONE)
     assert delivered == "harbours has delivered: the context of an agent that is done is not edited"
     (late,) = ended.edits
     assert (late.state, late.reason) == ("refused", TOO_LATE)

@@ -261,8 +261,12 @@ async def test_an_encrypted_history_replays_with_its_key_alone(server: Client) -
 
     async def replay(settings: Settings) -> None:
         converter = data_converter(settings)
+        # Payloads are bound to the namespace, too, and a replayer's own is called otherwise.
         await Replayer(
-            workflows=[SessionWorkflow], data_converter=converter, workflow_runner=sandboxed()
+            workflows=[SessionWorkflow],
+            namespace=server.namespace,
+            data_converter=converter,
+            workflow_runner=sandboxed(),
         ).replay_workflow(history)
 
     await replay(WITH_KEY)

@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Call, Crew, Gate
+from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
 from waystation.adapters.presidio.placeholders import fingerprint, placeholder
@@ -66,7 +67,7 @@ async def test_a_person_who_is_erased_is_nowhere_and_the_receipt_has_no_content(
         counter = Counter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
         await counter.task().result()
-        run = RunRef(**(await parts.store.task(task_id)).ref.model_dump(), step_id="harbours", role="research")
+        run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
         made = await known_by_placeholder(parts, settings)
         await remember(parts, run, f"{made} sounded the bay.")
         settings.reports_folder.mkdir()

@@ -10,6 +10,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Call, Crew, terms
+from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.client import Client
@@ -83,7 +84,7 @@ async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_c
     async with at_work(server, settings, crew) as counter:
         assert await attempts_of(counter) > 1
         progress = await counter.task().result()
-        transcript = await counter.store.load(f"{task_id}/harbours")
+        transcript = await counter.store.load(f"{task_id}/harbours", ANYONE)
     result = next(result for message in transcript.messages for result in message.tool_results)
     assert progress.phase is TaskPhase.DONE
     assert ENDLESS not in transcript.model_dump_json()
@@ -154,7 +155,7 @@ async def test_a_text_whose_redaction_hangs_twice_is_put_aside_without_another_a
     async with at_work(server, hurried, crew) as counter:
         task_id = (await counter.submit(documents=documents)).task_id
         progress = await counter.task().result()
-        transcript = await counter.store.load(f"{task_id}/harbours")
+        transcript = await counter.store.load(f"{task_id}/harbours", ANYONE)
     released.set()
     assert progress.phase is TaskPhase.DONE
     assert HANGS not in transcript.model_dump_json()

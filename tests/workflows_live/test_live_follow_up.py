@@ -5,6 +5,7 @@ from pathlib import Path
 from temporalio.client import Client
 
 from tests.crew import SAID, Crew, terms
+from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.recollection import as_passages
@@ -37,7 +38,8 @@ async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_an
         await counter.submit(again, under=terms())
         await counter.task("second").result()
         contracts = [
-            (await parts.store.load(f"{task_id_of(again)}/{agent}")).messages[0].text for agent in ("plan", "harbours")
+            (await parts.store.load(f"{task_id_of(again)}/{agent}", ANYONE)).messages[0].text
+            for agent in ("plan", "harbours")
         ]
         own = asking(await parts.store.store_id(), "pilots", "autumn")
         found = await parts.recollection.find(own, "What did the keeper of the crew write?")

@@ -8,6 +8,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import SAID, Call, Crew, Gate
+from tests.readers import ANYONE
 from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.adapters.clock import utc_now
@@ -40,7 +41,7 @@ async def remember(parts: Parts, run: RunRef, text: str) -> None:
         content_hash="hash",
         created=NOON,
     )
-    version = (await parts.store.load(run.run_id)).version
+    version = (await parts.store.load(run.run_id, ANYONE)).version
     await parts.store.commit_compaction(fence, version, summary(), [kept], None)
     await parts.archive.drain()
 
@@ -63,11 +64,11 @@ async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_has_a_wo
         counter = Counter(server, parts.store)
         task_id = (await counter.submit(ASKED, documents=DOCUMENTS)).task_id
         await counter.task().result()
-        run = RunRef(**(await parts.store.task(task_id)).ref.model_dump(), step_id="harbours", role="research")
+        run = RunRef(**(await parts.store.task(task_id, ANYONE)).ref.model_dump(), step_id="harbours", role="research")
         await remember(parts, run, f"The {REMEMBERED} lies in the bay.")
         assert await parts.recollection.find(run, REMEMBERED) != ()
         assert in_files(tmp_path, *canaries) == list(canaries)
-        results = sum(passage.kind != "conversation" for passage in await parts.store.passages_of(task_id))
+        results = sum(passage.kind != "conversation" for passage in await parts.store.passages_of(task_id, ANYONE))
         task_ids = await selected(client, settings, Selection(session=SESSION))
         gone = await forget(settings, task_ids, everything=True)
         assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1 + results, 1, 1)

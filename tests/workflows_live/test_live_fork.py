@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, MOVES, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, terms, tight
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, opened_parts, request, until, until_both_ask, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import ForkWish, register_fork
@@ -23,7 +24,7 @@ FROM_WEIGH = [Call("weigh", 1), Call("write", 1), Call("write", 2)]
 
 async def fork(counter: Counter, step: str, of: str | None = None, **changes: object) -> TaskRow:
     """As the client does it: store the fork, then hand it to the session."""
-    first = await counter.store.task(of or task_id_of(request()))
+    first = await counter.store.task(of or task_id_of(request()), ANYONE)
     wish = ForkWish.model_validate({"step": step, "request_id": "second", **changes})
     return await register_fork(SETTINGS, counter.store, first, wish)
 
@@ -45,13 +46,13 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         row = await fork(counter, "weigh", instructions="Weigh the tides twice.")
         second = await done(counter, row)
         again = await fork(counter, "weigh", instructions="Weigh the tides twice.")
-        bill, paid = await counter.store.bill(row.ref.task_id), await counter.store.bill(first.task_id)
-        report = await counter.store.get_text(str(second.report))
-        contract = (await counter.store.load(f"{row.ref.task_id}/weigh")).messages[0].text
-        notes = await counter.store.notes(row.ref.task_id)
-        documents = [await counter.store.documents(task) for task in (first.task_id, row.ref.task_id)]
-        kept = await counter.store.load(f"{row.ref.task_id}/harbours")
-        original = await counter.store.load(f"{first.task_id}/harbours")
+        bill, paid = await counter.store.bill(row.ref.task_id, ANYONE), await counter.store.bill(first.task_id, ANYONE)
+        report = await counter.store.get_text(str(second.report), ANYONE)
+        contract = (await counter.store.load(f"{row.ref.task_id}/weigh", ANYONE)).messages[0].text
+        notes = await counter.store.notes(row.ref.task_id, ANYONE)
+        documents = [await counter.store.documents(task, ANYONE) for task in (first.task_id, row.ref.task_id)]
+        kept = await counter.store.load(f"{row.ref.task_id}/harbours", ANYONE)
+        original = await counter.store.load(f"{first.task_id}/harbours", ANYONE)
         with pytest.raises(RequestConflict, match="'second' was used in this session before"):
             await fork(counter, "write")
     assert again.ref == row.ref
@@ -113,7 +114,7 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
             counter = Counter(server, parts.store)
             row = await fork(counter, "write", budget=Limit(tokens=50_000))
             second = await done(counter, row)
-            told = await parts.store.tellings(row.ref.task_id)
+            told = await parts.store.tellings(row.ref.task_id, ANYONE)
     assert (first.phase, second.phase) == (TaskPhase.CANCELLED, TaskPhase.DONE)
     assert second.reused == Reused(task_id=first.task_id, agents=("harbours",))
     assert second.totals.spent.tokens == RESEARCH_TOKENS + len(FROM_WEIGH) * CALL_TOKENS
@@ -133,4 +134,4 @@ async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
         await counter.task().result()
         with pytest.raises(BadInput, match="has no step 'weight'; it has harbours, tides, weigh, write"):
             await fork(counter, "weight")
-        assert len(await counter.store.tasks()) == 1
+        assert len(await counter.store.tasks(ANYONE)) == 1

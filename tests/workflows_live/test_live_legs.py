@@ -8,6 +8,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.agents import AgentActivities
 from tests.crew import CALL_TOKENS, CREW_PLAN, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, Gate, terms
+from tests.readers import ANYONE
 from tests.running import Counter, dev_server, opened_parts, request, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.clock import utc_now
@@ -36,13 +37,13 @@ async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, 
         zombie = asyncio.create_task(ActivityEnvironment().run(activities.research, request))
         await gate.reached.wait()
         second = await ActivityEnvironment().run(activities.research, request)
-        transcript = await parts.store.load(request.run.run_id)
+        transcript = await parts.store.load(request.run.run_id, ANYONE)
         totals = await parts.store.totals(request.run.run_id)
         gate.opened.set()
         with pytest.raises(ApplicationError) as refused:
             await zombie
         assert refused.value.type == "FenceLost"
-        assert await parts.store.load(request.run.run_id) == transcript
+        assert await parts.store.load(request.run.run_id, ANYONE) == transcript
         assert await parts.store.totals(request.run.run_id) == totals
         assert await ActivityEnvironment().run(activities.research, request) == second
     assert isinstance(second, Finished)

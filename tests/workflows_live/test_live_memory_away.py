@@ -11,6 +11,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.qdrant_server import QdrantStub, running_qdrant
+from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -77,7 +78,7 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                         await task.signal(APPROVE_BUDGET, {"request_id": request_id, "by": "Ada"})
                     ended = await task.result()
                     waiting = await parts.store.count_waiting()
-                    kinds = [passage.kind for passage in await parts.store.passages_of(task.id)]
+                    kinds = [passage.kind for passage in await parts.store.passages_of(task.id, ANYONE)]
                     assert (made.status, made.passages, ended.phase) == (
                         Status.COMPRESSED,
                         kinds.count("conversation"),

@@ -11,8 +11,9 @@ from temporalio.api.workflowservice.v1 import ListActivityExecutionsRequest
 from temporalio.client import Client as TemporalClient
 
 from tests.running import until
-from tests.store_contract.values import opened_run, passage, summary
+from tests.store_contract.values import passage, summary
 from waystation.cli.main import run
+from waystation.domain.leg import RunRef
 from waystation.domain.task import tenant_hash
 from waystation.embedders import opened_embedder
 from waystation.settings import Settings
@@ -31,7 +32,10 @@ async def kept(server: TemporalClient, tmp_path: Path, monkeypatch: pytest.Monke
     for name, value in given.items():
         monkeypatch.setenv(name, str(value))
     async with aclosing(await opened_store(Settings())) as store:
-        fence = await opened_run(store)
+        own = {"tenant": tenant_hash("local"), "session": "s", "task_id": "task-1"}
+        run = RunRef(store_id=await store.store_id(), step_id="research-1", role="research", **own)
+        await store.open_run(run)
+        fence = await store.take_fence(run.run_id)
         one = passage("0b9f4c3e-8d55-5d0c-9d0b-1f2d6c0a7e11").model_copy(
             update={"tenant": tenant_hash("local"), "text": SAID, "run_id": fence.run_id}
         )

@@ -6,6 +6,7 @@ from temporalio.client import Client
 
 from tests.crew import CREW_PRICE, FINDING, Call, Move
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
+from tests.readers import ANYONE
 from tests.running import at_work
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.task import TaskPhase, TaskTerms
@@ -44,7 +45,7 @@ async def test_each_model_works_for_its_role_and_stands_on_the_bill_with_what_it
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=by_role(analysis=ANALYST, writing=SCRIBE))
         progress = await counter.task().result()
-        bill = await counter.store.bill(counter.task().id)
+        bill = await counter.store.bill(counter.task().id, ANYONE)
     assert progress.phase is TaskPhase.DONE
     assert (progress.model, progress.models) == (
         "crew",

@@ -7,6 +7,7 @@ from temporalio.client import Client
 
 from tests.crew import CALL_TOKENS, WORK_TOKENS, Call, Move, terms
 from tests.overseeing import ADDED, FAULTY, GOOD, IMPOSSIBLE, KEPT, OverseenCrew, overseen
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.budget import Mode
@@ -21,7 +22,7 @@ RESEARCH_CALLS = 7
 async def done(counter: Counter) -> tuple[TaskProgress, str]:
     """How the task ended, and its report."""
     ended = await counter.task().result()
-    return ended, await counter.store.get_text(str(ended.report))
+    return ended, await counter.store.get_text(str(ended.report), ANYONE)
 
 
 async def settled(counter: Counter) -> None:
@@ -44,8 +45,8 @@ async def test_a_step_that_a_revision_adds_is_done_before_what_needs_it(
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=overseen(reviews=0))
         ended, report = await done(counter)
-        versions = await counter.store.plan_versions(ended.task_id)
-        bill = await counter.store.bill(ended.task_id)
+        versions = await counter.store.plan_versions(ended.task_id, ANYONE)
+        bill = await counter.store.bill(ended.task_id, ANYONE)
     assert [step.id for step in ended.steps] == ["harbours", "tides", "fog", "weigh", "write"]
     order = [call.step for call in crew.calls]
     assert order.index("revision") > max(place for place, step in enumerate(order) if step in {"harbours", "tides"})
@@ -82,7 +83,7 @@ async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=overseen(reviews=0))
         ended, report = await done(counter)
-        versions = await counter.store.plan_versions(ended.task_id)
+        versions = await counter.store.plan_versions(ended.task_id, ANYONE)
     assert (of(crew, "revision"), len(versions), ended.phase) == (calls, 1, TaskPhase.DONE)
     assert len(ended.notes) == notes
     assert "Revision 1, after the research: the plan was kept as it was." in report
@@ -98,8 +99,8 @@ async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
     async with at_work(server, tmp_path, redactor, crew) as counter:
         await counter.submit(under=overseen(revisions=0))
         ended, report = await done(counter)
-        bill = await counter.store.bill(ended.task_id)
-        writer = await counter.store.load(f"{ended.task_id}/write")
+        bill = await counter.store.bill(ended.task_id, ANYONE)
+        writer = await counter.store.load(f"{ended.task_id}/write", ANYONE)
     assert [(review.faults, review.sent_back) for review in ended.reviews] == [(faults[0], True), (faults[1], False)]
     assert ("nobody has mended:\n  - uncovered: It does not say how deep the bar is." in report) == bool(faults[1])
     assert "## Depths, harbours and tides" in report
@@ -157,7 +158,7 @@ async def test_a_task_that_continues_as_new_in_between_is_looked_over_once(
         first = (await counter.task().describe()).run_id
         ended, _ = await done(counter)
         last = (await counter.task().describe()).run_id
-        writer = await counter.store.load(f"{ended.task_id}/write")
+        writer = await counter.store.load(f"{ended.task_id}/write", ANYONE)
     assert first != last
     assert (of(crew, "revision"), of(crew, "fog"), of(crew, "review"), of(crew, "write")) == (1, RESEARCH_CALLS, 2, 4)
     assert sum(message.of_the_platform for message in writer.messages) == 1

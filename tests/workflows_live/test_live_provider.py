@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client
 
 from tests.crew import MOVES, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, until
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.scripted_server import (
@@ -90,7 +91,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
     async with at_work(server, tmp_path, redactor, provider) as counter:
         await counter.submit(under=roomy())
         progress = await counter.task().result()
-        report = await counter.store.get_text(progress.report or "")
+        report = await counter.store.get_text(progress.report or "", ANYONE)
     assert progress.phase is TaskPhase.PARTIAL
     assert [(step.state, step.reason.partition(" (status")[0]) for step in progress.steps] == [
         ("partial", "ModelRejected: the API key was not accepted"),
@@ -166,7 +167,7 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
     async with at_work(server, tmp_path, redactor, provider) as counter:
         await counter.submit(under=roomy())
         progress = await counter.task().result()
-        report = await counter.store.get_text(progress.report or "")
+        report = await counter.store.get_text(progress.report or "", ANYONE)
     assert progress.phase is TaskPhase.PARTIAL
     assert [(step.state, step.legs, step.reason.partition(" (status")[0]) for step in progress.steps] == [
         ("partial", 1, "the model refused to go on"),

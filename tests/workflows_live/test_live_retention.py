@@ -9,6 +9,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew
+from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, until, working
 from tests.workflows_live.history import events, timers
 from waystation.adapters.temporal.forgetting import keep_retention
@@ -48,8 +49,8 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
         while not caplog.messages:
             await asyncio.sleep(0.05)
         assert caplog.messages[0].startswith("forgot 1 tasks, 4 passages, ")
-        assert (await parts.store.task(old)).request.question == FORGOTTEN
-        assert (await parts.store.task(new)).request.question == NEW.question
+        assert (await parts.store.task(old, ANYONE)).request.question == FORGOTTEN
+        assert (await parts.store.task(new, ANYONE)).request.question == NEW.question
         assert [*(tmp_path / "reports").iterdir()] == []
         retention = server.get_workflow_handle(retention_id(await parts.store.store_id()))
 
@@ -68,4 +69,4 @@ async def test_without_the_setting_nothing_is_forgotten_and_nobody_looks_again(
         store_id = await parts.store.store_id()
         await keep_retention(server, store_id)
         await server.get_workflow_handle(retention_id(store_id)).result()
-        assert (await parts.store.task(old)).request.question == OLD.question
+        assert (await parts.store.task(old, ANYONE)).request.question == OLD.question

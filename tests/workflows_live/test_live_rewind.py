@@ -6,6 +6,7 @@ import pytest
 from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import CALL_TOKENS, MOVES, WORK_TOKENS, Call, Crew, Gate, terms, tight
+from tests.readers import ANYONE
 from tests.running import Counter, at_work, until, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
@@ -54,12 +55,12 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
         answer = await counter.edit(BACK)
         second = await counter.task().result()
         after = await settled(counter)
-        ref = (await counter.store.task(second.task_id)).ref
-        notes = await counter.store.notes(ref.task_id, f"{ref.task_id}/harbours")
-        said = await counter.store.load(f"{ref.task_id}/harbours")
-        report = await counter.store.get_text(str(second.report))
-        trail = await counter.store.audit_trail(ref.task_id)
-        bill = await counter.store.bill(ref.task_id)
+        ref = (await counter.store.task(second.task_id, ANYONE)).ref
+        notes = await counter.store.notes(ref.task_id, ANYONE, f"{ref.task_id}/harbours")
+        said = await counter.store.load(f"{ref.task_id}/harbours", ANYONE)
+        report = await counter.store.get_text(str(second.report), ANYONE)
+        trail = await counter.store.audit_trail(ref.task_id, ANYONE)
+        bill = await counter.store.bill(ref.task_id, ANYONE)
 
     assert answer.outcome == "done"
     assert (first.phase, second.phase) == (TaskPhase.DONE, TaskPhase.DONE)
@@ -112,14 +113,14 @@ async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
         await counter.submit(under=tight())
         task = counter.task()
         await until_both_ask(task)
-        before = await counter.store.notes(task.id, f"{task.id}/harbours")
+        before = await counter.store.notes(task.id, ANYONE, f"{task.id}/harbours")
         await task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})
 
         async def edited() -> bool:
             return any(edit.state == "done" for edit in (await progress_of(counter)).edits)
 
         await until(edited)
-        after = await counter.store.notes(task.id, f"{task.id}/harbours")
+        after = await counter.store.notes(task.id, ANYONE, f"{task.id}/harbours")
         waiting = await progress_of(counter)
         crew.calls.clear()
         for request_id in ("harbours-1", "tides-1"):
@@ -161,7 +162,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         await counter.limit(Limit(tokens=WORK_TOKENS))
         with pytest.raises(BadInput, match="the session refused the task"):
             await counter.edit(BACK)
-        stays = (await counter.store.task(task.id)).progress
+        stays = (await counter.store.task(task.id, ANYONE)).progress
         spent = await settled(counter)
     (refusal,) = ended.refusals
     assert "harbours has delivered" in refusal.reason
@@ -209,13 +210,13 @@ async def test_a_report_once_delivered_stays_readable_while_its_task_goes_on_and
         await counter.edit(BACK)
         await gate.reached.wait()
         goes_on = await counter.task().query(TaskWorkflow.progress)
-        stored = (await counter.store.task(ended.task_id)).progress
+        stored = (await counter.store.task(ended.task_id, ANYONE)).progress
         await counter.task().cancel()
         gate.opened.set()
         with pytest.raises(WorkflowFailureError):
             await counter.task().result()
-        cancelled = (await counter.store.task(ended.task_id)).progress
-        texts = [await counter.store.get_text(one.report) for one in cancelled.reports] if cancelled else []
+        cancelled = (await counter.store.task(ended.task_id, ANYONE)).progress
+        texts = [await counter.store.get_text(one.report, ANYONE) for one in cancelled.reports] if cancelled else []
         crew.before = Crew().before
         await counter.edit(BACK)
         again = await counter.task().result()

@@ -8,6 +8,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 from temporalio.exceptions import ApplicationError, CancelledError
 
 from tests.crew import CREW_PLAN, SAID, WORK_TOKENS, Call, Crew, Gate, tight
+from tests.readers import ANYONE
 from tests.running import RUNNERS, Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import details, events, everything_written, kinds
 from waystation.adapters.clock import utc_now
@@ -33,7 +34,7 @@ async def test_a_task_runs_to_its_report(
     async with at_work(server, tmp_path, redactor, Crew(), runner=RUNNERS[runner]()) as counter:
         admission = await counter.submit()
         progress = await counter.task().result()
-        stored = (await counter.store.task(admission.task_id)).progress
+        stored = (await counter.store.task(admission.task_id, ANYONE)).progress
         assert progress.phase is TaskPhase.DONE
         assert [step.state for step in progress.steps] == ["done"] * 4
         assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
@@ -41,7 +42,7 @@ async def test_a_task_runs_to_its_report(
         assert stored is not None
         assert stored.model_copy(update={"state": None}) == progress
         assert progress.report is not None
-        assert SAID in await counter.store.get_text(progress.report)
+        assert SAID in await counter.store.get_text(progress.report, ANYONE)
 
 
 async def test_both_researchers_are_scheduled_before_either_is_done(
@@ -75,7 +76,7 @@ async def test_histories_hold_nothing_of_the_work_and_nothing_private(
             for private in (IN_THE_INSTRUCTIONS, IN_THE_DOCUMENT, SAID, CREW_PLAN.steps[0].goal, "anna.berg"):
                 assert private not in written
         assert report is not None
-        assert SAID in await counter.store.get_text(report)
+        assert SAID in await counter.store.get_text(report, ANYONE)
 
 
 async def test_a_task_can_be_followed_in_the_temporal_ui(
@@ -144,10 +145,10 @@ async def test_in_mode_hard_a_spent_budget_ends_in_a_partial_report_and_nobody_i
         progress = await counter.task().result()
         assert progress.phase is TaskPhase.PARTIAL
         assert progress.approvals == ()
-        assert await counter.store.audit_trail(admission.task_id) == ()
+        assert await counter.store.audit_trail(admission.task_id, ANYONE) == ()
         assert [step.state for step in progress.steps] == ["partial", "partial", "done", "done"]
         assert progress.report is not None
-        assert "the mode is hard" in await counter.store.get_text(progress.report)
+        assert "the mode is hard" in await counter.store.get_text(progress.report, ANYONE)
 
 
 async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
@@ -163,7 +164,7 @@ async def test_a_cancelled_task_stops_its_agents_stores_a_report_and_settles(
             await counter.task().result()
         assert isinstance(failed.value.cause, CancelledError)
         described = await counter.task().describe()
-        progress = (await counter.store.task(admission.task_id)).progress
+        progress = (await counter.store.task(admission.task_id, ANYONE)).progress
         account = await counter.session.query("account", result_type=Account)
         gate.opened.set()
     assert described.status is WorkflowExecutionStatus.CANCELED
@@ -186,7 +187,7 @@ async def test_a_cancellation_while_planning_ends_in_a_report_that_names_what_wa
         await counter.task().cancel()
         with pytest.raises(WorkflowFailureError):
             await counter.task().result()
-        progress = (await counter.store.task(admission.task_id)).progress
+        progress = (await counter.store.task(admission.task_id, ANYONE)).progress
         account = await counter.session.query("account", result_type=Account)
         gate.opened.set()
     assert progress is not None
@@ -232,7 +233,7 @@ async def test_a_model_that_rejects_the_planning_fails_the_task_with_the_cause(
         admission = await counter.submit()
         with pytest.raises(WorkflowFailureError) as failed:
             await counter.task().result()
-        progress = (await counter.store.task(admission.task_id)).progress
+        progress = (await counter.store.task(admission.task_id, ANYONE)).progress
     assert isinstance(failed.value.cause, ApplicationError)
     assert failed.value.cause.message == "ModelRejected: the provider does not accept this key"
     assert crew.calls == [Call("plan", 1)]

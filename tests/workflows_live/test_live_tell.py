@@ -7,7 +7,8 @@ from temporalio.client import Client
 
 from tests.crew import CREW_PLAN, Call, Crew, Gate, terms, tight
 from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
-from tests.running import Counter, Task, at_work, until, until_both_ask
+from tests.readers import ANYONE
+from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import checked_words, with_tellings
@@ -16,7 +17,7 @@ from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
 from waystation.domain.messages import Message
 from waystation.domain.names import APPROVE_BUDGET, TELL
-from waystation.domain.task import TaskPhase
+from waystation.domain.task import TaskPhase, reader_of
 from waystation.domain.telling import Telling
 from waystation.seen import TaskView
 from workflows.task import TaskWorkflow
@@ -29,7 +30,13 @@ STEPS = [step.id for step in CREW_PLAN.steps]
 async def told(counter: Counter, task: Task, words: str, by: str = "Ada") -> None:
     """As the client does it."""
     before = len((await task.query(TaskWorkflow.progress)).tellings)
-    await task.signal(TELL, {"message": await counter.store.put_text(words), "by": by})
+    await task.signal(
+        TELL,
+        {
+            "message": await counter.store.put_text(words, (await counter.store.task(task.id, ANYONE)).ref.reader),
+            "by": by,
+        },
+    )
     await until_kept(task, before + 1)
 
 
@@ -45,7 +52,7 @@ async def until_kept(task: Task, count: int) -> None:
 
 async def heard(counter: Counter, agent: str) -> list[Message]:
     """What was said to an agent beside its contract and its results."""
-    said = (await counter.store.load(f"{counter.task().id}/{agent}")).messages
+    said = (await counter.store.load(f"{counter.task().id}/{agent}", ANYONE)).messages
     return [message for message in said[1:] if message.role == "user" and not message.tool_results]
 
 
@@ -64,9 +71,9 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
         gate.opened.set()
         ended = await task.result()
         words = {agent: [message.text for message in await heard(counter, agent)] for agent in STEPS}
-        logs = [await counter.store.load(f"{task.id}/{agent}") for agent in STEPS]
-        shown = await with_tellings(counter.store, TaskView(progress=ended))
-        trail = await counter.store.audit_trail(task.id)
+        logs = [await counter.store.load(f"{task.id}/{agent}", ANYONE) for agent in STEPS]
+        shown = await with_tellings(counter.store, TaskView(progress=ended), reader_of(TENANT))
+        trail = await counter.store.audit_trail(task.id, ANYONE)
         written = everything_written(await events(task))
     assert ended.phase is TaskPhase.DONE
     assert words == {step: [WORDS, MORE] for step in STEPS}
@@ -125,7 +132,7 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
         await counter.submit(under=terms())
         task = counter.task()
         await gate.reached.wait()
-        long = await counter.store.put_text("word " * 1_000)
+        long = await counter.store.put_text("word " * 1_000, (await counter.store.task(task.id, ANYONE)).ref.reader)
         for sent in ({}, {"text": "  \n"}, {"text": "a", "message": long}, {"message": "0" * 64}, {"message": long}):
             await task.signal(TELL, sent)
 
@@ -136,7 +143,7 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
         progress = await task.query(TaskWorkflow.progress)
         gate.opened.set()
         ended = await task.result()
-        row = await counter.store.task(task.id)
+        row = await counter.store.task(task.id, ANYONE)
     reasons = " ".join(refusal.reason for refusal in progress.refusals)
     assert progress.tellings == ()
     assert "give either `text`" in reasons

@@ -30,14 +30,14 @@ class Chronicler:
         """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
         task is there already. Raises RedactionFailed, StoreError.
         """
-        there = await handed_over(ref.task_id, self.tasks, self.work)
+        there = await handed_over(ref.reader, self.tasks, self.work)
         found = [
             (step, claim_line(finding))
             for step, finding in _findings(there)
             if reused is None or step not in reused.agents
         ]
         texts = [written, *(said for _, said in found)]
-        redactor = NamingRedactor(self.redactor, self.documents, ref.task_id)
+        redactor = NamingRedactor(self.redactor, self.documents, ref.reader)
         report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
         results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))

@@ -52,7 +52,7 @@ class Condenser:
         """
         transcripts = self.desk.transcripts
         await transcripts.open_run(request.run)
-        transcript = await transcripts.load(request.run.run_id)
+        transcript = await transcripts.load(request.run.run_id, request.run.reader)
         toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
         wanted = Wanted(request, manual, toolbox.fixed_tokens(prompt(request.run.role)))
         return await Job(self, wanted, toolbox.rereadable, transcript).once()
@@ -82,7 +82,7 @@ class Job:
         if self._done is None:
             transcripts, run_id = self.condenser.desk.transcripts, self.request.run.run_id
             self.fence = await transcripts.take_fence(run_id)
-            self.transcript = await transcripts.load(run_id)
+            self.transcript = await transcripts.load(run_id, self.request.run.reader)
         outcome = await self._carried_out()
         if not self.begun or outcome.status is Status.BLOCKED:
             return outcome

@@ -97,7 +97,7 @@ class Consultant:
                 transcript = asked
 
     async def _begun(self, matter: Matter[T], fence: Fence) -> Transcript:
-        transcript = await self.transcripts.load(matter.run.run_id)
+        transcript = await self.transcripts.load(matter.run.run_id, matter.run.reader)
         if transcript.messages:
             return transcript
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)

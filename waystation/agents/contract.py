@@ -45,11 +45,11 @@ class ContractWriter:
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
         """
         goal, *assigned = await self._assigned(run)
-        row = await self.tasks.task(run.task_id)
+        row = await self.tasks.task(run.task_id, run.reader)
         procedures = await procedures_of(row, self.documents)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
             notices.append(f"{counted(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
-        names = await document_names(await self.documents.documents(run.task_id), self.redactor, run.tenant)
+        names = await document_names(await self.documents.documents(run.task_id, run.reader), self.redactor, run.tenant)
         parts = ContractParts(
             request=row.request,
             earlier=await EarlierTasks(self.tasks, self.documents).named(row, room.window),
@@ -71,7 +71,7 @@ class ContractWriter:
 
     async def _of_step(self, run: RunRef) -> Sequence[str]:
         """The goal, the step, and what it builds on."""
-        plan = await self.tasks.plan(run.task_id)
+        plan = await self.tasks.plan(run.task_id, run.reader)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
         step = plan.step(run.step_id)
@@ -79,7 +79,7 @@ class ContractWriter:
 
     async def _of_subagent(self, run: RunRef, parent: str) -> Sequence[str]:
         """The goal, what its parent asked for, and what that gave it to know."""
-        asked = assignment(await self.transcripts.load(f"{run.task_id}/{parent}"), run.step_id)
+        asked = assignment(await self.transcripts.load(f"{run.task_id}/{parent}", run.reader), run.step_id)
         known = f'<context from="{parent}">\n{without_tags(asked.context)}\n</context>' if asked.context else ""
         to_whom = f"<result>\nWhat you hand in goes to the agent {parent}, which asked for it.\n</result>"
         return asked.goal, _step_part(run.step_id, run.role, asked.title, asked.goal), known, to_whom
@@ -87,7 +87,7 @@ class ContractWriter:
     async def _needs(self, run: RunRef, plan: Plan, step: Step) -> str:
         lines: list[str] = []
         for need in (plan.step(step_id) for step_id in step.needs):
-            deliverable = await self.work.deliverable(f"{run.task_id}/{need.id}")
+            deliverable = await self.work.deliverable(f"{run.task_id}/{need.id}", run.reader)
             count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, Findings) else ""
             lines.append(f"- step {need.id} ({one_line(need.title)}): {count}read with read_findings")
         return "\n".join(["<needs>", *lines, "</needs>"]) if lines else ""

@@ -8,6 +8,7 @@ from functools import cached_property
 from waystation.agents.restoring import restored
 from waystation.domain.documents import Document, named
 from waystation.domain.foreign_text import one_line
+from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import PLACEHOLDER, Redacted, with_placeholders
 from waystation.patterns import literals, proven
@@ -102,11 +103,11 @@ class NamingRedactor:
 
     redactor: Redactor
     documents: DocumentStore
-    task_id: str
+    task: OfTask
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
-        documents = await self.documents.documents(self.task_id)
+        documents = await self.documents.documents(self.task.task_id, self.task)
         names = await document_names(documents, self.redactor, tenant, place=place)
         return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
 

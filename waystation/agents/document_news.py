@@ -14,6 +14,7 @@ from waystation.domain.document_changes import DocumentChange, changed_lines, in
 from waystation.domain.documents import Document
 from waystation.domain.foreign_text import one_line
 from waystation.domain.messages import Message, platform_text
+from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import redaction_notes
 from waystation.ports import DocumentStore
@@ -35,12 +36,12 @@ async def hear_of_documents(attempt: Attempt) -> None:
     """
     desk, run = attempt.desk, attempt.request.run
     known = max((message.updates for message in attempt.said), default=0)
-    fresh = [update for update in await desk.tasks.document_updates(run.task_id) if update.number > known]
+    fresh = [update for update in await desk.tasks.document_updates(run.task_id, run.reader) if update.number > known]
     if not (made := in_all(fresh)):
         return
-    documents = await desk.documents.documents(run.task_id)
+    documents = await desk.documents.documents(run.task_id, run.reader)
     shown = (await document_names(documents, desk.redactor, run.tenant)).as_shown
-    lines = [await _line(change, shown[change.position], desk.documents) for change in made[:NAMED_CHANGES]]
+    lines = [await _line(change, shown[change.position], desk.documents, run.reader) for change in made[:NAMED_CHANGES]]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
     text = "\n".join([HEAD, "<documents_changed>", *lines, "</documents_changed>"])
@@ -50,7 +51,7 @@ async def hear_of_documents(attempt: Attempt) -> None:
     await attempt.append(Message(**told.model_dump(exclude={"updates"}), updates=fresh[-1].number))
 
 
-async def _line(change: DocumentChange, shown: Document, texts: DocumentStore) -> str:
+async def _line(change: DocumentChange, shown: Document, texts: DocumentStore, reader: OfTask) -> str:
     name = one_line(shown.name)
     what = "procedure " if shown.procedure else ""
     match change.kind:
@@ -59,7 +60,9 @@ async def _line(change: DocumentChange, shown: Document, texts: DocumentStore) -
         case "removed":
             return f"- removed: {what}{name}"
         case "changed":
-            before, after = [(await texts.get_text(blob)).splitlines() for blob in (change.before, change.after)]
+            before, after = [
+                (await texts.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
+            ]
             return f"- changed: {what}{name} ({_places(before, after)}; {shown.lines} lines now)"
 
 

@@ -45,19 +45,18 @@ class EarlierTasks:
         return estimate_text(_part(await self._lines(ref, at)))
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
-        rows = [row for row in await self.tasks.tasks(ref.session) if _is_earlier(row, ref, at)]
+        rows = [row for row in await self.tasks.tasks(ref.reader.recalling("session")) if _is_earlier(row, ref, at)]
         return [_line(row) for row in rows[:MOST_NAMED]]
 
     async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
         """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
-        found = await self.tasks.find_tasks(task)
-        row = await self.tasks.task(found[0]) if len(found) == 1 else None
-        if row is None or row.ref.tenant != run.tenant or (scope == "session" and row.ref.session != run.session):
-            return None
-        if row.progress is None or row.progress.report is None:
+        reader = run.reader.recalling(scope)
+        found = await self.tasks.find_tasks(task, reader)
+        row = await self.tasks.task(found[0], reader) if len(found) == 1 else None
+        if row is None or row.progress is None or row.progress.report is None:
             return None
         try:
-            return await self.texts.get_text(row.progress.report)
+            return await self.texts.get_text(row.progress.report, reader)
         except TextMissing:  # it was forgotten
             return None
 

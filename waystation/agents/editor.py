@@ -70,7 +70,7 @@ class Editor:
             return ""
         desk = self.condenser.desk
         try:
-            text = await desk.documents.get_text(request.edit.instructions)
+            text = await desk.documents.get_text(request.edit.instructions, request.run.reader)
         except TextMissing:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
@@ -84,7 +84,7 @@ class Editor:
     async def _opened(self, request: EditRequest) -> Transcript:
         transcripts = self.condenser.desk.transcripts
         await transcripts.open_run(request.run)
-        return await transcripts.load(request.run.run_id)
+        return await transcripts.load(request.run.run_id, request.run.reader)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""

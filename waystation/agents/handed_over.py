@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from waystation.domain.delegation import SEPARATOR, step_of
+from waystation.domain.ownership import OfTask
 from waystation.domain.plan import Plan
 from waystation.domain.work import Analysis, Deliverable, Findings, Note, ReportDraft, findings_from_notes
 from waystation.ports import TaskStore, WorkStore
@@ -34,11 +35,11 @@ class HandedOver:
         )
 
 
-async def handed_over(task_id: str, tasks: TaskStore, work: WorkStore) -> HandedOver:
+async def handed_over(task: OfTask, tasks: TaskStore, work: WorkStore) -> HandedOver:
     """Raises StoreError."""
-    plan = await tasks.plan(task_id) or Plan(steps=())
+    plan = await tasks.plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
-    runs = await _runs(task_id, work)
+    runs = await _runs(task, work)
     for step in plan.steps:
         match runs.handed_in.get(step.id):
             case ReportDraft() as written:
@@ -70,11 +71,13 @@ class _Runs:
         return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
 
 
-async def _runs(task_id: str, work: WorkStore) -> _Runs:
+async def _runs(task: OfTask, work: WorkStore) -> _Runs:
     notes = dict[str, list[Note]]()
-    for note in await work.notes(task_id):
+    for note in await work.notes(task.task_id, task):
         notes.setdefault(_agent(note.run_id), []).append(note)
-    return _Runs({_agent(run_id): made for run_id, made in (await work.deliverables(task_id)).items()}, notes)
+    return _Runs(
+        {_agent(run_id): made for run_id, made in (await work.deliverables(task.task_id, task)).items()}, notes
+    )
 
 
 def _numbers(agent: str) -> list[int]:

@@ -3,6 +3,7 @@
 from waystation.agents.attempt import Attempt
 from waystation.agents.contract_text import task_parts
 from waystation.agents.document_names import document_names
+from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.procedures import evidence
 from waystation.domain.redaction import redaction_notes
@@ -18,9 +19,9 @@ async def hear(attempt: Attempt) -> None:
     Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
-    for telling in await desk.tasks.tellings(run.task_id):
+    for telling in await desk.tasks.tellings(run.task_id, run.reader):
         if telling.number not in known:
-            words = await desk.documents.get_text(telling.text)
+            words = await desk.documents.get_text(telling.text, run.reader)
             (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
             attempt.notices.extend(redaction_notes(redacted))
             await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
@@ -31,22 +32,22 @@ async def task_text(row: TaskRow, documents: DocumentStore, redactor: Redactor) 
 
     Raises StoreError, RedactionFailed.
     """
-    listed = await documents.documents(row.ref.task_id)
+    listed = await documents.documents(row.ref.task_id, row.ref.reader)
     names = await document_names(listed, redactor, row.ref.tenant)
     return task_parts(row.request, evidence(names.as_shown))
 
 
 async def task_as_told(ref: TaskRef, tasks: TaskStore, documents: DocumentStore, redactor: Redactor) -> str:
     """The task in one tag, then what people have told it. Raises as `task_text` does."""
-    task = await task_text(await tasks.task(ref.task_id), documents, redactor)
-    told = await told_part(tasks, documents, ref.task_id)
+    task = await task_text(await tasks.task(ref.task_id, ref.reader), documents, redactor)
+    told = await told_part(tasks, documents, ref.reader)
     return "\n".join(filter(None, [f"<task>\n{task}\n</task>", told]))
 
 
-async def told_part(tasks: TaskStore, texts: DocumentStore, task_id: str) -> str:
+async def told_part(tasks: TaskStore, texts: DocumentStore, task: OfTask) -> str:
     """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. Empty without any.
 
     Raises StoreError.
     """
-    words = [await texts.get_text(telling.text) for telling in await tasks.tellings(task_id)]
+    words = [await texts.get_text(telling.text, task) for telling in await tasks.tellings(task.task_id, task)]
     return "\n".join(["<told_meanwhile>", *words, "</told_meanwhile>"]) if words else ""

@@ -64,12 +64,12 @@ class AgentLoop:
         """
         transcripts, run_id = self.desk.transcripts, request.run.run_id
         await transcripts.open_run(request.run)
-        if known := await transcripts.outcome(run_id, request.leg):
+        if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
             return known  # without a fence: it would be taken away from a later leg
         fence = await transcripts.take_fence(run_id)
-        if known := await transcripts.outcome(run_id, request.leg):
+        if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
             return known  # asked again: it was committed meanwhile, and from here on it cannot be
-        transcript = await transcripts.load(run_id)
+        transcript = await transcripts.load(run_id, request.run.reader)
         attempt = Attempt(
             desk=self.desk,
             request=request,
@@ -87,7 +87,9 @@ class AgentLoop:
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """With what the agent has handed over so far: a person who is asked for money decides by it."""
         work = self.desk.work
-        counts = made(await work.deliverable(run.run_id), await work.notes(run.task_id, run.run_id))
+        counts = made(
+            await work.deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
+        )
         return outcome.model_copy(update={"standing": outcome.standing.model_copy(update={"made": counts})})
 
 

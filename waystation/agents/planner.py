@@ -67,13 +67,13 @@ class Planner:
         `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
         """
         run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
-        saved = await self.tasks.plan(ref.task_id)
+        saved = await self.tasks.plan(ref.task_id, ref.reader)
         if saved is not None:
             return PlanMade(plan=saved.without_goals(), totals=await self.transcripts.totals(run.run_id))
         plan, notes = await self._made(run, Means(model, limit, prices))
-        redactor = NamingRedactor(self.redactor, self.documents, run.task_id)
+        redactor = NamingRedactor(self.redactor, self.documents, run.reader)
         await self.tasks.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
-        kept = await self.tasks.plan(ref.task_id) or plan
+        kept = await self.tasks.plan(ref.task_id, ref.reader) or plan
         return PlanMade(plan=kept.without_goals(), totals=await self.transcripts.totals(run.run_id), notes=notes)
 
     async def _made(self, run: RunRef, means: Means) -> tuple[Plan, tuple[str, ...]]:
@@ -90,10 +90,10 @@ class Planner:
         made = await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
         if not isinstance(made, NoAnswer):
             return made, ()
-        return standard_plan((await self.tasks.task(run.task_id)).request.question), (NOTES[made],)
+        return standard_plan((await self.tasks.task(run.task_id, run.reader)).request.question), (NOTES[made],)
 
     async def _task(self, run: RunRef) -> str:
-        row = await self.tasks.task(run.task_id)
+        row = await self.tasks.task(run.task_id, run.reader)
         earlier = await EarlierTasks(self.tasks, self.documents).named(row, row.terms.agent.window)
         task = await task_text(row, self.documents, self.redactor)
         return "\n".join(filter(None, ["<task>", task, earlier, "</task>"]))

@@ -19,9 +19,9 @@ async def given_procedures(row: TaskRow, documents: DocumentStore) -> tuple[Give
     """As they were handed in. Those of a task of before that are the documents that it took for procedures, in their
     order and as they are now. Raises StoreError.
     """
-    known = await documents.documents(row.ref.task_id)
+    known = await documents.documents(row.ref.task_id, row.ref.reader)
     there = [one for one in known if one.procedure and not one.removed]
-    among = [GivenProcedure(name=one.name, text=await documents.get_text(one.blob)) for one in there]
+    among = [GivenProcedure(name=one.name, text=await documents.get_text(one.blob, row.ref.reader)) for one in there]
     return (*row.request.procedures, *among)
 
 

@@ -8,6 +8,7 @@ from waystation.agents.chronicler import Chronicler
 from waystation.agents.handed_over import handed_over
 from waystation.agents.procedures import given_procedures
 from waystation.domain.citations import FailedCitation
+from waystation.domain.errors import TextMissing
 from waystation.domain.privacy import Place
 from waystation.domain.remembering import beyond
 from waystation.domain.report import (
@@ -73,8 +74,8 @@ class Publisher:
         Raises RedactionFailed, StoreError.
         """
         composed = await self.compose(ref, progress)
-        report = await self.documents.put_text(composed.markdown)
-        kept = await self.documents.put_text(state.model_dump_json()) if state is not None else None
+        report = await self.documents.put_text(composed.markdown, ref.reader)
+        kept = await self.documents.put_text(state.model_dump_json(), ref.reader) if state is not None else None
         if self.chronicler is not None and not composed.nothing:
             await self.chronicler.keep(ref, composed.written, report, progress.reused)
             await self.chronicler.bring_in(ref.task_id)
@@ -124,8 +125,8 @@ class Publisher:
         )
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
-        row = await self.tasks.task(ref.task_id)
-        there = await handed_over(ref.task_id, self.tasks, self.work)
+        row = await self.tasks.task(ref.task_id, ref.reader)
+        there = await handed_over(ref.reader, self.tasks, self.work)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
             question=await self._question(row),
@@ -147,17 +148,25 @@ class Publisher:
         """Of a task that has delivered: others remember no documents."""
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
-        most = (await self.tasks.task(ref.task_id)).terms.remembered_characters
-        return not_remembered_section(beyond(await self.documents.documents(ref.task_id), most))
+        most = (await self.tasks.task(ref.task_id, ref.reader)).terms.remembered_characters
+        return not_remembered_section(beyond(await self.documents.documents(ref.task_id, ref.reader), most))
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""
-        reasons = {version.number: version.reason for version in await self.tasks.plan_versions(ref.task_id)}
+        reasons = {
+            version.number: version.reason for version in await self.tasks.plan_versions(ref.task_id, ref.reader)
+        }
         last = progress.reviews[-1] if progress.reviews else None
-        faults = Faults()
-        if last is not None and last.found is not None and not last.sent_back:
-            faults = Faults.model_validate_json(await self.documents.get_text(last.found))
+        found = last.found if last is not None and not last.sent_back else None
+        faults = Faults() if found is None else await self._faults(found, ref)
         return oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+
+    async def _faults(self, found: str, ref: TaskRef) -> Faults:
+        """Those of a review; none where an earlier release kept them, of which nobody knows whose they are."""
+        try:
+            return Faults.model_validate_json(await self.documents.get_text(found, ref.reader))
+        except TextMissing:
+            return Faults()
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
         """As a model would see them: they name files, sheets and attachments."""

@@ -8,6 +8,7 @@ from waystation.domain.document_changes import earlier_versions
 from waystation.domain.excerpts import Excerpt, excerpts
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryQuery, MemoryScope
+from waystation.domain.ownership import OfSession
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import meant
 from waystation.domain.relevance import CALIBRATED, is_relevant
@@ -54,9 +55,9 @@ class Recollection:
 
     async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
-        own = await self.documents.documents(run.task_id) if self.documents else ()
+        own = await self.documents.documents(run.task_id, run.reader) if self.documents else ()
         # What a document said before it changed is no earlier work: it stood under the same name.
-        earlier = earlier_versions(await self.tasks.document_updates(run.task_id)) if self.tasks else {}
+        earlier = earlier_versions(await self.tasks.document_updates(run.task_id, run.reader)) if self.tasks else {}
         without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
         called = (await document_names(own, self.redactor, run.tenant, place=Place.QUERY)).shown_in(text)
         session = None if scope == "team" else run.session
@@ -78,7 +79,7 @@ class Recollection:
         """As a model may see them: people call sessions after people."""
         if self.tasks is None or not sessions:
             return [*sessions]
-        rows = [await self.tasks.tasks(session, limit=1) for session in sessions]
+        rows = [await self.tasks.tasks(OfSession(tenant=tenant, session=one), limit=1) for one in sessions]
         names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
         return [one.text.replace('"', "'") for one in await self.redactor.redact(names, Place.CONTRACT, tenant)]
 

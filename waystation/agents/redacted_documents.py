@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
 from waystation.domain.errors import TextHeldBack
+from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import Place, treatment
 from waystation.domain.redaction import UNVERSIONED, RedactionRules, ShownKey, ShownText, shown_text, with_line_feeds
 from waystation.ports import Redactor, ShownTexts
@@ -36,29 +37,32 @@ class RedactedDocuments:
     )
     """Agents of one task ask for the same document at once: the second finds what the first has kept."""
 
-    async def text(self, blob: str, tenant: str, place: Place = Place.TOOL_RESULT) -> ShownText:
+    async def text(self, blob: str, reader: OfTenant, place: Place = Place.TOOL_RESULT) -> ShownText:
         """The whole text as it may be shown at this place, with as many lines as the original.
 
-        Raises TextMissing, StoreError; RedactionFailed where it is to be tried again.
+        Raises TextMissing where no task that the reader may see has it, StoreError; RedactionFailed where it is to be
+        tried again.
         """
         key = ShownKey(
-            blob=blob, tenant=tenant, treatment=treatment(place, self.rules.policy), version=self.rules.version
+            blob=blob, tenant=reader.tenant, treatment=treatment(place, self.rules.policy), version=self.rules.version
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
-            return self._withheld.get(key) or await self.texts.shown(key) or await self._redacted(key, place)
+            return await self.texts.shown(key, reader) or await self._redacted(key, reader, place)
 
-    async def lines(self, blob: str, tenant: str) -> list[str]:
+    async def lines(self, blob: str, reader: OfTenant) -> list[str]:
         """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
 
         Raises as `text` does.
         """
         try:
-            return (await self.text(blob, tenant)).lines
+            return (await self.text(blob, reader)).lines
         except TextHeldBack:
             return [""]
 
-    async def _redacted(self, key: ShownKey, place: Place) -> ShownText:
-        original = with_line_feeds(await self.texts.get_text(key.blob))
+    async def _redacted(self, key: ShownKey, reader: OfTenant, place: Place) -> ShownText:
+        original = with_line_feeds(await self.texts.get_text(key.blob, reader))
+        if (withheld := self._withheld.get(key)) is not None:
+            return withheld
         (redacted,) = await self.redactor.redact([original], place, key.tenant)
         shown = shown_text(original, redacted)
         if shown.withheld:

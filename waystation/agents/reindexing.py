@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from waystation.agents.archive import BATCH, embedded, written
 from waystation.domain.errors import MemoryUnavailable
+from waystation.domain.ownership import Installation
 from waystation.domain.value import Value
 from waystation.ports import Embedder, MemoryDraft, Outbox
 
@@ -62,7 +63,7 @@ class Reindexing:
         return await self.outbox.passage_ids(refused=self.with_refused) - self._there - self._refused
 
     async def _embed(self, ids: list[str]) -> None:
-        passages = await self.outbox.passages_with(ids)
+        passages = await self.outbox.passages_with(ids, Installation())
         taken = await written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
         if passages and not taken and not self._there:  # the memory may be at fault, and no passage
             raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")

@@ -59,7 +59,7 @@ class Reviewer:
         """
         ref = TaskRef.model_validate(request.writer.model_dump(include=set(TaskRef.model_fields)))
         run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
-        there = await handed_over(ref.task_id, self.tasks, self.work)
+        there = await handed_over(ref.reader, self.tasks, self.work)
         drafted = await self._drafted(ref, there)
         known = faults_in(drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
@@ -68,7 +68,7 @@ class Reviewer:
         sent_back = bool(faults) and request.may_send_back
         if sent_back:
             await self._tell(request, faults)
-        found = await self.documents.put_text(Faults(faults=faults).model_dump_json()) if faults else None
+        found = await self.documents.put_text(Faults(faults=faults).model_dump_json(), ref.reader) if faults else None
         return Reviewed(
             review=Review(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
             totals=await self.transcripts.totals(run.run_id),
@@ -76,7 +76,7 @@ class Reviewer:
         )
 
     async def _drafted(self, ref: TaskRef, there: HandedOver) -> Drafted:
-        asked = (await self.tasks.task(ref.task_id)).request
+        asked = (await self.tasks.task(ref.task_id, ref.reader)).request
         drafted = Drafted(
             draft=there.draft,
             asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
@@ -122,7 +122,7 @@ class Reviewer:
         )
         (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
         fence = await self.transcripts.take_fence(writer.run_id)
-        transcript = await self.transcripts.load(writer.run_id)
+        transcript = await self.transcripts.load(writer.run_id, writer.reader)
         told = platform_text(transcript.next_id, redacted.text)
         if not any(message.text == told.text for message in transcript.messages):
             await self.transcripts.commit_message(fence, transcript.version, told)

@@ -80,7 +80,7 @@ class Reviser:
 
     async def _made(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
         """The version that this run has made, after the one that it changed."""
-        versions = await self.tasks.plan_versions(run.task_id)
+        versions = await self.tasks.plan_versions(run.task_id, run.reader)
         return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
 
     async def _answer(self, run: RunRef, request: RevisionRequest) -> RevisePlanInput | NoAnswer:
@@ -106,10 +106,10 @@ class Reviser:
         return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
 
     async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
-        versions = await self.tasks.plan_versions(run.task_id)
+        versions = await self.tasks.plan_versions(run.task_id, run.reader)
         plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
-        redactor = NamingRedactor(self.redactor, self.documents, run.task_id)
+        redactor = NamingRedactor(self.redactor, self.documents, run.reader)
         (reason,) = await redactor.redact([wanted.reason], Place.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,
@@ -120,10 +120,10 @@ class Reviser:
         await self.tasks.save_revision(run.task_id, version)
 
     async def _newest(self, run: RunRef) -> Plan:
-        return (await self.tasks.plan_versions(run.task_id))[-1].plan
+        return (await self.tasks.plan_versions(run.task_id, run.reader))[-1].plan
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
-        there = await handed_over(run.task_id, self.tasks, self.work)
+        there = await handed_over(run.reader, self.tasks, self.work)
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
             await task_as_told(request.ref, self.tasks, self.documents, self.redactor),

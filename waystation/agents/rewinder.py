@@ -27,7 +27,7 @@ class Rewinder:
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
         """Commit it, and take passages out of memory. Raises BadInput, FenceLost, VersionConflict, StoreError."""
         await self.transcripts.open_run(run)
-        transcript = await self.transcripts.load(run.run_id)
+        transcript = await self.transcripts.load(run.run_id, run.reader)
         if not any(record.id == record_id for record in transcript.records):
             rewind = taken_back(transcript, message_id, record_id, keep=keep)
             stays = current(with_record(transcript, rewind.record)).messages
@@ -41,10 +41,10 @@ class Rewinder:
 
         Raises BadInput, StoreError.
         """
-        row = await self.tasks.task(asked.ref.task_id)
+        row = await self.tasks.task(asked.ref.task_id, asked.ref.reader)
         if row.progress is None or row.progress.state is None:
             raise StoreError(f"{asked.ref.task_id} has not ended, or an earlier release kept no state of it")
-        ended = TaskState.model_validate_json(await self.texts.get_text(row.progress.state))
+        ended = TaskState.model_validate_json(await self.texts.get_text(row.progress.state, row.ref.reader))
         state, edit = going_on(ended, asked, row.terms.agent_budget)
         await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
         for shelved in state.shelved.values():
@@ -57,6 +57,6 @@ class Rewinder:
         return state.with_(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
-        transcript = await self.transcripts.load(run.run_id)
+        transcript = await self.transcripts.load(run.run_id, run.reader)
         if said := current(transcript).messages:
             await self.rewind(run, said[0].id, record_id, keep=False)

@@ -86,13 +86,13 @@ class Desk:
 
     def redactor_of(self, run: RunRef) -> Redactor:
         """For what is kept of a run: it knows the documents that the run's task is about."""
-        return NamingRedactor(self.redactor, self.documents, run.task_id)
+        return NamingRedactor(self.redactor, self.documents, run.reader)
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
-        documents = await self.documents.documents(run.task_id)
+        documents = await self.documents.documents(run.task_id, run.reader)
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
-        given = (await self.tasks.task(run.task_id)).request.procedures
+        given = (await self.tasks.task(run.task_id, run.reader)).request.procedures
         if given or any(one.procedure for one in documents):
             own = replace(own, tools=[*own.tools, ReadSkill(self.tasks, self.documents)])
         if self.servers is not None:

@@ -108,7 +108,7 @@ async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, toke
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         if task is not None:
-            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.tenant, task),)})
+            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
         if not await memory_is_there(settings):
             return ()
         embedder = await stack.enter_async_context(opened_embedder(settings))

@@ -62,6 +62,8 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     lines += [_words(line) for line in _told(view)]
     lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
+    if view.session:
+        lines.append(_words(f"Session {view.session}", "dim"))
     if view.remark:
         lines.append(_words(view.remark, "yellow"))
     if view.ui_url:

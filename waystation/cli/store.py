@@ -14,6 +14,7 @@ from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.options import JsonOption
 from waystation.keyring import first_key
 from waystation.settings import Settings
+from waystation.stores import resealed
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)
@@ -39,6 +40,20 @@ def migrate_store(as_json: JsonOption = False) -> None:
         print_text(f"schema {done.after} already: nothing to do")
     else:
         print_text(f"from {f'schema {done.before}' if done.before else 'an empty database'} to schema {done.after}")
+
+
+@store.command("reseal")
+def reseal_store() -> None:
+    """Write every text of the store anew: encrypted with the key of this machine, each to its own row; or plain, where
+    encryption is off.
+
+    From then on what is plain, or was moved to another row, is refused. Texts of before are read until then. Stop the
+    workers, or let them wait: it is one transaction.
+    """
+    settings = Settings()
+    count = asyncio.run(resealed(settings))
+    kept = "encrypted, each to its row" if settings.encrypts_at_rest else "plain"
+    print_text(f"{count:,} texts are {kept} now")
 
 
 @store.command("adopt-key")

@@ -31,7 +31,7 @@ from waystation.domain.memory import MemoryScope
 from waystation.domain.plan import ROLES
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.procedures import is_named_like_one
-from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms
+from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms, own_session
 from waystation.domain.unattended import Unattended
 from waystation.seen import Submitted
 from waystation.settings import Settings, unknown_variables
@@ -44,7 +44,7 @@ app = typer.Typer()
 def submit(
     question: Annotated[str, typer.Argument(help="What is to be found out and written up.")],
     docs: Annotated[list[Path] | None, typer.Option(help="File or folder; by default those of the session.")] = None,
-    session: Annotated[str, typer.Option(help="The line of work that the task belongs to.")] = "default",
+    session: Annotated[str | None, typer.Option(help="Line of work to go on with; by default a new one.")] = None,
     budget: Annotated[str | None, typer.Option(help="For the whole task: 600k tokens, $2.00, or 600k+$2.00.")] = None,
     agent_budget: Annotated[str | None, typer.Option(help="What an agent starts with, like 100k or $0.30.")] = None,
     ceiling: Annotated[str | None, typer.Option(help="What grants may raise the budget to, like 2M or $5.")] = None,
@@ -68,13 +68,14 @@ def submit(
     A budget that is spent pauses the task: it asks here, or waits for `waystation approve`.
     """
     settings = Settings()
+    identity = request_id or secrets.token_hex(8)
     request = TaskRequest(
         question=question,
         instructions=text_of(instructions) if instructions else "",
         accept=tuple(accept or ()),
         tenant=settings.tenant,
-        session=session,
-        request_id=request_id or secrets.token_hex(8),
+        session=own_session(identity) if session is None else session,
+        request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         preset=preset,
         mode=mode,
@@ -131,9 +132,17 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
     """Those of the session's newest task. Raises BadInput where there are none."""
     documents = await client.documents_of_session(session)
     if not documents:
-        raise BadInput("give the documents to work on: --docs PATH, a file or a folder")
+        raise BadInput(
+            "give the documents to work on: --docs PATH, a file or a folder; or go on with those of "
+            "an earlier task by its session, --session S, which was said when it was submitted"
+        )
     say(f"No --docs: the {counted(len(documents), 'document')} of the newest task in session {session}.")
     return documents
+
+
+def _own(request: TaskRequest) -> str:
+    alone = request.session == own_session(request.request_id)
+    return f" (its own; --session {request.session} goes on with it)" if alone else ""
 
 
 def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None:
@@ -143,7 +152,8 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
     terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
     chosen = choices(request, settings)
     say(
-        f"{counted(documents, 'document')}; session {request.session}; mode {terms.mode}{_by(chosen, 'mode')}; "
+        f"{counted(documents, 'document')}; session {request.session}{_own(request)}; "
+        f"mode {terms.mode}{_by(chosen, 'mode')}; "
         f"budget {limit_text(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}, "
         f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"

@@ -208,6 +208,7 @@ class TaskJson(Value):
     passages_refused: tuple[str, ...]
     characters_not_remembered: int
     procedures: tuple[ProcedureJson, ...]
+    session: str
 
 
 def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
@@ -249,4 +250,5 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         passages_refused=view.passages_refused,
         characters_not_remembered=view.characters_not_remembered,
         procedures=tuple(ProcedureJson(name=one.name, sha256=one.digest) for one in view.procedures),
+        session=view.session,
     )

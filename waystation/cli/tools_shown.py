@@ -10,6 +10,7 @@ from waystation.client.desk import idle_desk
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.projection import Projection
+from waystation.domain.task import reader_of
 from waystation.domain.value import Value
 from waystation.settings import Settings
 
@@ -54,14 +55,14 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
     if agent is not None and not steps:
         raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
     async with _desk(settings) as desk:
-        row = await desk.tasks.task(task_id)
+        row = await desk.tasks.task(task_id, reader_of(settings.tenant))
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
         return tuple([await _of(desk, run, row.terms.agent_of(run.role)) for run in runs])
 
 
 async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
-    toolbox = await desk.toolbox_of(run, terms, await desk.transcripts.load(run.run_id))
+    toolbox = await desk.toolbox_of(run, terms, await desk.transcripts.load(run.run_id, run.reader))
     kept_back = () if desk.servers is None else (await desk.servers.tools()).hidden
     seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
     limits = {

@@ -38,7 +38,10 @@ async def audits(
     given and does not answer.
     """
     task = row.ref
-    logs = {one: await store.load(f"{task.task_id}/{one}") for one in await agents_of(store, task.task_id, agent)}
+    logs = {
+        one: await store.load(f"{task.task_id}/{one}", task.reader)
+        for one in await agents_of(store, task.task_id, task.reader, agent)
+    }
     compacted = {one: log for one, log in logs.items() if log.compactions}
     if not compacted:
         return ()
@@ -48,8 +51,8 @@ async def audits(
     redactor = redactor_of(settings, await key_of(store, settings))
     try:
         recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
-        naming = NamingRedactor(redactor, store, task.task_id)
-        auditor = Auditor(naming, await store.passages_of(task.task_id), recollection)
+        naming = NamingRedactor(redactor, store, task.reader)
+        auditor = Auditor(naming, await store.passages_of(task.task_id, task.reader), recollection)
         found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
     finally:
         redactor.close()

@@ -41,9 +41,8 @@ from waystation.domain.task import (
     TaskProgress,
     TaskRequest,
     TaskRow,
-    session_hash,
+    reader_of,
     session_workflow_id,
-    tenant_hash,
 )
 from waystation.domain.transcript import Transcript
 from waystation.payloads import data_converter, require_key_of
@@ -62,7 +61,7 @@ class Client:
     def __init__(self, settings: Settings, store: SqlStore) -> None:
         self._settings = settings
         self._store = store
-        self._tenant = tenant_hash(settings.tenant)
+        self._reader = reader_of(settings.tenant)
         self._connected: TemporalTasks | None = None
 
     @classmethod
@@ -133,12 +132,14 @@ class Client:
 
     async def resolve(self, prefix: str) -> str:
         """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
-        return await resolved(self._store, self._tenant, prefix)
+        return await resolved(self._store, self._reader, prefix)
 
     async def progress(self, task_id: str) -> TaskView:
         """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
         row = await self._own(task_id)
-        view = (await self._view(row)).model_copy(update={"procedures": row.request.procedures})
+        view = (await self._view(row)).model_copy(
+            update={"procedures": row.request.procedures, "session": row.request.session}
+        )
         if not view.progress.phase.over:
             return view
         # The store has all that matters of a task that is over; the server may still show its history.
@@ -149,7 +150,7 @@ class Client:
         return view
 
     async def _own(self, task_id: str) -> TaskRow:
-        return await own_task(self._store, self._tenant, task_id)
+        return await own_task(self._store, self._reader, task_id)
 
     async def _view(self, row: TaskRow) -> TaskView:
         if row.progress is not None and row.progress.phase.over:
@@ -177,8 +178,7 @@ class Client:
 
     async def tasks(self, session: str | None = None) -> tuple[TaskView, ...]:
         """The tenant's newest tasks. Without a server, the running ones are shown as last stored."""
-        wanted = session_hash(self._settings.tenant, session) if session is not None else None
-        rows = await self._store.tasks(wanted, tenant=self._tenant)
+        rows = await self._store.tasks(reader_of(self._settings.tenant, session))
         return tuple(await asyncio.gather(*(self._view_or_stored(row) for row in rows)))
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
@@ -202,7 +202,7 @@ class Client:
 
     async def report_text(self, version: ReportVersion) -> str:
         """One version of a report as Markdown."""
-        return await self._store.get_text(version.report)
+        return await self._store.get_text(version.report, self._reader)
 
     async def draft(self, task_id: str) -> Draft:
         """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
@@ -218,19 +218,19 @@ class Client:
 
     async def with_stored(self, view: TaskView) -> TaskView:
         """The view with what memory does not have of the task, and what was told to it, from the store."""
-        return await with_tellings(self._store, await with_stored(self._store, view))
+        return await with_tellings(self._store, await with_stored(self._store, view, self._reader), self._reader)
 
     async def bill(self, task_id: str) -> Bill:
         """What the task has cost so far, from the store. Raises UnknownTask."""
         row = await self._own(task_id)
         reused = row.progress.reused if row.progress is not None else None
-        return (await self._store.bill(task_id)).model_copy(update={"reused": reused})
+        return (await self._store.bill(task_id, self._reader)).model_copy(update={"reused": reused})
 
     async def transcript(self, task_id: str, agent: str) -> Transcript:
         """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
         require_words(task_id, (await self._own(task_id)).title)
-        (agent,) = await agents_of(self._store, task_id, agent)
-        return await self._store.load(f"{task_id}/{agent}")
+        (agent,) = await agents_of(self._store, task_id, self._reader, agent)
+        return await self._store.load(f"{task_id}/{agent}", self._reader)
 
     async def audits(
         self, task_id: str, agent: str | None = None, memory: SearchedMemory | None = None
@@ -245,7 +245,7 @@ class Client:
 
     async def approvals(self) -> tuple[PendingApproval, ...]:
         """What waits for an answer in the tenant's tasks, the most urgent first. Raises Unreachable."""
-        return await inbox(await self._temporal(), self._store, self._tenant)
+        return await inbox(await self._temporal(), self._store, self._reader)
 
     async def approve(
         self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: str = "", note: str = ""
@@ -271,28 +271,31 @@ class Client:
         """
         if (await self.progress(task_id)).progress.phase.over:
             return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
-        blob = await self._store.put_text(checked(instructions)) if instructions else None
+        task = (await self._own(task_id)).ref.reader
+        blob = await self._store.put_text(checked(instructions), task) if instructions else None
         return await self._send(task_id, EDIT_CONTEXT, given({**edit.model_dump(mode="json"), "instructions": blob}))
 
     async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
         """Tell all agents of a task at work something, each at its next turn. Raises BadInput, Unreachable."""
         phase = (await self.progress(task_id)).progress.phase
-        blob = await self._store.put_text(checked_words(await self._own(task_id), phase, words))
+        row = await self._own(task_id)
+        blob = await self._store.put_text(checked_words(row, phase, words), row.ref.reader)
         return await self._send(task_id, TELL, given({"message": blob, "by": by}))
 
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
-        return await self._store.documents((await self._own(task_id)).ref.task_id)
+        return await self._store.documents((await self._own(task_id)).ref.task_id, self._reader)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
     ) -> DocumentsAnswer:
         """Read what has changed of a running task's documents, and tell its agents. Raises BadInput, Unreachable."""
-        progress = require_at_work(await self._own(task_id), (await self.progress(task_id)).progress)
-        again = await read_again(self._store, task_id, paths, remove_missing=remove_missing)
+        row = await self._own(task_id)
+        progress = require_at_work(row, (await self.progress(task_id)).progress)
+        again = await read_again(self._store, row.ref.reader, paths, remove_missing=remove_missing)
         if nothing_new(again, progress):
             return again.answered(NOTHING_NEW)
-        sent = {"documents": await kept(self._store, again), "by": by}
+        sent = {"documents": await kept(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
     async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:

@@ -64,9 +64,9 @@ async def contexts(
     found: list[AgentContext] = []
     for step in steps:
         run_id = f"{row.ref.task_id}/{step.id}"
-        transcript = await store.load(run_id)
+        transcript = await store.load(run_id, row.ref.reader)
         if transcript.messages:
-            ended = await store.outcome(run_id, step.legs)
+            ended = await store.outcome(run_id, step.legs, row.ref.reader)
             standing = ended.standing if ended is not None else Standing(totals=await store.totals(run_id))
             known = standing.fixed > 0
             if not known:

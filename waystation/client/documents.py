@@ -11,6 +11,7 @@ from waystation.adapters.store.texts import described
 from waystation.domain.document_changes import DocumentChange, DocumentSet, as_known, changes, updated
 from waystation.domain.documents import Document, LeftOut
 from waystation.domain.errors import BadInput
+from waystation.domain.ownership import OfTask
 from waystation.domain.task import TaskProgress, TaskRow
 from waystation.domain.value import Value
 from waystation.seen import Answer
@@ -57,9 +58,9 @@ def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
     return now
 
 
-async def read_again(store: SqlStore, task_id: str, paths: Sequence[Path], *, remove_missing: bool) -> GivenAgain:
+async def read_again(store: SqlStore, task: OfTask, paths: Sequence[Path], *, remove_missing: bool) -> GivenAgain:
     """Read what has changed of these files and folders. Nothing is stored. Raises BadInput as `load_documents` does."""
-    known = await store.documents(task_id)
+    known = await store.documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     loaded = await asyncio.to_thread(load_documents, paths, known=frozenset(sources))
     found, texts = _found(loaded, sources)
@@ -77,11 +78,11 @@ async def read_again(store: SqlStore, task_id: str, paths: Sequence[Path], *, re
     )
 
 
-async def kept(store: SqlStore, again: GivenAgain) -> str:
+async def kept(store: SqlStore, again: GivenAgain, task: OfTask) -> str:
     """Store the texts that are new, then the list of all; returns the list's content hash."""
     for text in again.texts.values():
-        await store.put_text(text)
-    return await store.put_text(again.given.model_dump_json())
+        await store.put_text(text, task)
+    return await store.put_text(again.given.model_dump_json(), task)
 
 
 def nothing_new(again: GivenAgain, now: TaskProgress) -> bool:

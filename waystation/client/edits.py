@@ -53,6 +53,8 @@ async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
     """As the worker will do it, without an effect."""
     if row.progress is None or row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
-    ended = TaskState.model_validate_json(await store.get_text(row.progress.state))
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
     going_on(ended, asked, row.terms.agent_budget)
-    taken_back(await store.load(f"{row.ref.task_id}/{asked.agent}"), asked.message, "check", keep=asked.keep)
+    taken_back(
+        await store.load(f"{row.ref.task_id}/{asked.agent}", row.ref.reader), asked.message, "check", keep=asked.keep
+    )

@@ -13,7 +13,7 @@ from waystation.adapters.temporal.forgetting import carry_out
 from waystation.client import Client
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.forgetting import CarriedOut, ForgetOrder
-from waystation.domain.task import TaskRow, session_hash, tenant_hash
+from waystation.domain.task import TaskRow, reader_of, tenant_hash
 from waystation.payloads import data_converter
 from waystation.report_files import without_reports
 from waystation.settings import Settings
@@ -75,12 +75,10 @@ async def selected(client: Client, settings: Settings, selection: Selection) -> 
 
 async def _rows(client: Client, store: SqlStore, settings: Settings, selection: Selection) -> Sequence[TaskRow]:
     if selection.task is not None:
-        rows = [await store.task(await client.resolve(selection.task))]
+        rows = [await store.task(await client.resolve(selection.task), reader_of(settings.tenant))]
     else:
-        session = None if selection.session is None else session_hash(settings.tenant, selection.session)
-        rows = await store.tasks(
-            session, MOST_TASKS, tenant=tenant_hash(settings.tenant), ended_before=selection.ended_before
-        )
+        reader = reader_of(settings.tenant, selection.session)
+        rows = await store.tasks(reader, MOST_TASKS, ended_before=selection.ended_before)
     return rows
 
 

@@ -14,6 +14,7 @@ from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.persons import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
+from waystation.domain.ownership import OfTenant
 from waystation.domain.persons import (
     WANTED,
     NearValue,
@@ -84,7 +85,7 @@ class Search:
     async def found(self) -> Found:
         """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
         tenant = tenant_hash(self.settings.tenant)
-        rows = await self.store.tasks(limit=MOST_TASKS, tenant=tenant)
+        rows = await self.store.tasks(OfTenant(tenant=tenant), MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
         in_files = reports_with(self.settings, task_ids, self.sought)

@@ -11,6 +11,7 @@ from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.titling import TitlingRedactor
 from waystation.client.looks import own_task
 from waystation.domain.errors import BadInput, UnknownTask
+from waystation.domain.ownership import OfTenant
 from waystation.domain.sent import SIGNALS, Origin, origin_of
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_progress import spending
@@ -19,9 +20,9 @@ from waystation.settings import Settings
 from waystation.stores import key_of
 
 
-async def inbox(temporal: TemporalTasks, store: SqlStore, tenant: str) -> tuple[PendingApproval, ...]:
+async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
     """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
-    rows = await asyncio.gather(*(_row(store, tenant, task_id) for task_id in await temporal.waiting_tasks()))
+    rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.waiting_tasks()))
     found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
@@ -34,7 +35,7 @@ async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> l
         budget, title = (await with_spending(store, progress)).budget, progress.title
         asked = tuple(one for one in progress.approvals if one.decision == "pending")
     else:
-        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id))
+        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id, row.ref.reader))
     then = row.terms.unattended.then
     return [
         PendingApproval(task_id=task_id, title=title, approval=approval, task_budget=budget, then=then)
@@ -42,10 +43,10 @@ async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> l
     ]
 
 
-async def _row(store: SqlStore, tenant: str, task_id: str) -> TaskRow | None:
+async def _row(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow | None:
     """None for a task of another tenant or store, which the same namespace may have."""
     with suppress(UnknownTask):
-        return await own_task(store, tenant, task_id)
+        return await own_task(store, reader, task_id)
     return None
 
 
@@ -77,7 +78,7 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
 
 async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
     """A task that has not ended, as far as the store alone knows it."""
-    phase = TaskPhase.WORKING if await store.plan(row.ref.task_id) else TaskPhase.SUBMITTED
+    phase = TaskPhase.WORKING if await store.plan(row.ref.task_id, row.ref.reader) else TaskPhase.SUBMITTED
     return TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
 
 

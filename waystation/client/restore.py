@@ -6,7 +6,7 @@ from waystation.adapters.store import SqlStore
 from waystation.agents.restoring import Restored, restored
 from waystation.client.looks import own_task
 from waystation.domain.errors import WrongKey
-from waystation.domain.task import tenant_hash
+from waystation.domain.task import reader_of, tenant_hash
 from waystation.keyring import no_key, other_key, present_cipher
 from waystation.settings import Settings
 from waystation.stores import opened_store
@@ -20,7 +20,7 @@ async def restored_for_owner(settings: Settings, task_id: str, text: str) -> Res
         BadInput: the key is not here, or is another one.
     """
     async with aclosing(await opened_store(settings)) as store:
-        await own_task(store, tenant_hash(settings.tenant), task_id)
+        await own_task(store, reader_of(settings.tenant), task_id)
         return await _restored(settings, store, text)
 
 

@@ -8,13 +8,14 @@ from waystation.client.submitting import new_row
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
 from waystation.domain.fork import ForkedFrom
 from waystation.domain.forking import forked
+from waystation.domain.ownership import OfTenant
 from waystation.domain.task import (
     SourceDocument,
     TaskBudget,
     TaskPhase,
     TaskRequest,
     TaskRow,
-    session_hash,
+    reader_of,
     task_id_of,
 )
 from waystation.domain.task_progress import progress_of
@@ -59,18 +60,18 @@ def checked_words(row: TaskRow, phase: TaskPhase, words: str) -> str:
     return words
 
 
-async def with_tellings(store: SqlStore, view: TaskView) -> TaskView:
+async def with_tellings(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
     """The view with what was told to the task, and who has heard it by now."""
     task_id = view.progress.task_id
     kept = [telling for telling in view.progress.tellings if telling.text]
     if not kept:
         return view
-    agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.run_ids(task_id)}
-    by_agent = {agent: heard((await store.load(run_id)).messages) for agent, run_id in agents.items()}
+    agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.run_ids(task_id, reader)}
+    by_agent = {agent: heard((await store.load(run_id, reader)).messages) for agent, run_id in agents.items()}
     seen = [
         SeenTelling(
             **telling.model_dump(include={"number", "by", "told_at"}),
-            text=await store.get_text(telling.text),
+            text=await store.get_text(telling.text, reader),
             heard_by=tuple(agent for agent, numbers in by_agent.items() if telling.number in numbers),
         )
         for telling in kept
@@ -93,16 +94,16 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} is not over: `waystation watch` follows it, `waystation cancel` stops it")
     if row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
-    ended = TaskState.model_validate_json(await store.get_text(row.progress.state))
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
     new = await new_row(settings, store, request)
     kept = {"procedures_among_documents": row.terms.procedures_among_documents}
     new = new.model_copy(update={"terms": new.terms.model_copy(update=kept)})  # its finished steps followed them
     state = forked(ended, ForkedFrom(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
     progress = progress_of(state, new.ref, new.terms, row.title).model_copy(
-        update={"phase": TaskPhase.SUBMITTED, "state": await store.put_text(state.model_dump_json())}
+        update={"phase": TaskPhase.SUBMITTED, "state": await store.put_text(state.model_dump_json(), new.ref.reader)}
     )
     new = new.model_copy(update={"progress": progress})
-    plan = await store.plan(row.ref.task_id)
+    plan = await store.plan(row.ref.task_id, row.ref.reader)
     if state.reused is not None and plan is not None:
         await store.register_fork(new, plan, state.reused, row.progress.state)
     return new
@@ -126,7 +127,7 @@ def _request(row: TaskRow, wish: ForkWish) -> TaskRequest:
 async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
     """The task of the same wish, also where the other task has been forgotten meanwhile."""
     try:
-        known = await store.task(task_id_of(request))
+        known = await store.task(task_id_of(request), reader_of(request.tenant))
     except UnknownTask:
         return None
     said = {"forked_from", "instructions", "budget"}
@@ -142,8 +143,9 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
 
 async def documents_of_session(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
     """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
-    newest = await store.tasks(session_hash(tenant, session), limit=1)
-    found = [one for row in newest for one in await store.documents(row.ref.task_id) if not one.removed]
+    reader = reader_of(tenant, session)
+    newest = await store.tasks(reader, limit=1)
+    found = [one for row in newest for one in await store.documents(row.ref.task_id, reader) if not one.removed]
     return tuple(
-        [SourceDocument(name=one.name, text=await store.get_text(one.blob), source=one.source) for one in found]
+        [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source) for one in found]
     )

@@ -44,7 +44,7 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     start, now = await session_start(store, request.tenant, request.session), utc_now()
     ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
     # The same request again works under the same terms, whatever the session has finished meanwhile.
-    known = next((row for row in await store.tasks(ref.session) if row.ref == ref), None)
+    known = next((row for row in await store.tasks(ref.reader.recalling("session")) if row.ref == ref), None)
     earlier = await EarlierTasks(store, store).most_tokens(ref, now if known is None else known.submitted_at)
     terms = task_terms(request, settings, load_prices(settings.prices), now.date(), earlier)
     return TaskRow(ref=ref, request=request, terms=terms, submitted_at=now)
@@ -54,7 +54,7 @@ async def handed_in(
     settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
 ) -> Submitted:
     """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
-    left_out = beyond(await store.documents(row.ref.task_id), row.terms.remembered_characters)
+    left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)
     request, task_id = row.request, row.ref.task_id
     start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
     await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)

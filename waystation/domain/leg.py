@@ -13,6 +13,7 @@ from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.policy import PRIMERS, RECENTS, Policy, Strategy
 from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder
 from waystation.domain.memory import MemoryScope
+from waystation.domain.ownership import OfTask
 from waystation.domain.plan import AgentRole
 from waystation.domain.pricing import PRICES, Price
 from waystation.domain.team import Teammate
@@ -35,6 +36,11 @@ class RunRef(Value):
     def run_id(self) -> str:
         """Unique over all tasks."""
         return f"{self.task_id}/{self.step_id}"
+
+    @property
+    def reader(self) -> OfTask:
+        """What the agent reads of the store is its task's."""
+        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)
 
 
 class AgentTerms(Value):

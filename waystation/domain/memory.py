@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal
 
+from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.value import Value
 
 CANDIDATES = 50
@@ -99,6 +100,13 @@ class MemoryQuery(Value):
     """Redacted by the same rules as the passages."""
     dense: tuple[float, ...] | None
     limit: int = CANDIDATES
+
+    @property
+    def reader(self) -> OfTenant:
+        """Whose passages these are."""
+        if self.session is None:
+            return OfTenant(tenant=self.tenant)
+        return OfSession(tenant=self.tenant, session=self.session)
 
     @property
     def only(self) -> Mapping[str, tuple[str, ...]]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, AliasChoices, Field, StringConstraints
+from pydantic import AfterValidator, AliasChoices, Field, JsonValue, StringConstraints, model_validator
 
 from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount, Limit
@@ -19,6 +19,7 @@ from waystation.domain.fork import ForkedFrom, Reused
 from waystation.domain.memory import MemoryScope
 from waystation.domain.outlook import Outlook
 from waystation.domain.oversight import PlanRevision, Review
+from waystation.domain.ownership import OfSession, OfTask, OfTenant
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
 from waystation.domain.procedures import GivenProcedure, checked
@@ -30,6 +31,8 @@ from waystation.domain.value import Input, Value
 LOWEST_BUDGET = 2_000
 SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000
 SHORT_HASH = 16
+OWN_SESSION = 12
+"""Hexadecimal digits in the name of a session that one task has for itself."""
 
 HIGHEST_BUDGET = 1_000_000_000
 LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
@@ -57,7 +60,8 @@ class TaskRequest(Input):
     accept: tuple[str, ...] = ()
     """Criteria that the report must meet."""
     tenant: str = Field(default="local", min_length=1, max_length=200)
-    session: str = Field(default="default", min_length=1, max_length=200)
+    session: str = Field(default="", min_length=1, max_length=200)
+    """Without one the task has one of its own: what a document of one task said is not recalled in another."""
     request_id: str = Field(min_length=1, max_length=200)
     preset: Preset | None = None
     """Beats the settings; what is None from here on is left to it, then to them."""
@@ -82,6 +86,18 @@ class TaskRequest(Input):
     forked_from: ForkedFrom | None = None
     procedures: Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)] = ()
     """What agents are to follow, beside the instructions. Nothing among the documents is."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_its_own(cls, given: JsonValue) -> JsonValue:
+        if isinstance(given, dict) and "session" not in given:
+            return {**given, "session": own_session(str(given.get("request_id", "")))}
+        return given
+
+
+def own_session(request_id: str) -> str:
+    """The session of a task that was handed in without one: the same request finds it again."""
+    return f"own-{short_hash('own session', request_id)[:OWN_SESSION]}"
 
 
 class SourceDocument(Value):
@@ -108,6 +124,13 @@ def session_hash(tenant: str, session: str) -> str:
     return short_hash("session", tenant, session)
 
 
+def reader_of(tenant: str, session: str | None = None) -> OfTenant:
+    """A person of this tenant, who looks at all of it, or at one session."""
+    if session is None:
+        return OfTenant(tenant=tenant_hash(tenant))
+    return OfSession(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
+
+
 def session_workflow_id(tenant: str, session: str) -> str:
     """Workflow id of a session."""
     return f"session-{session_hash(tenant, session)}"
@@ -125,6 +148,11 @@ class TaskRef(Value):
     tenant: str
     session: str
     task_id: str
+
+    @property
+    def reader(self) -> OfTask:
+        """What is read and kept for the task is its own."""
+        return OfTask(tenant=self.tenant, session=self.session, task_id=self.task_id)
 
 
 class TaskTerms(RoleTerms):

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from waystation.domain.documents import DocumentHit, DocumentPassage, ShownDocument
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import Redacted
 
@@ -108,7 +109,7 @@ class MemoryDraft(PassagePoints, Protocol):
 class DocumentSearch(Protocol):
     """Full-text search in a task's documents."""
 
-    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+    async def search(self, task: OfTask, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
         ...
 

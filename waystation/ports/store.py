@@ -1,4 +1,7 @@
-"""Ports to the store: transcripts, outbox, texts, tasks."""
+"""Ports to the store: transcripts, outbox, texts, tasks.
+
+Every read of content names who asks; what is not theirs is answered as what is not there.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,6 +15,7 @@ from waystation.domain.fork import Reused
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
+from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan
 from waystation.domain.plan_change import PlanVersion
 from waystation.domain.redaction import ShownKey, ShownText
@@ -33,15 +37,15 @@ class TranscriptStore(Protocol):
         """Take the run over: every older fence is lost from here on."""
         ...
 
-    async def load(self, run_id: str) -> Transcript:
-        """The whole transcript with its compaction records; empty for a run without messages."""
+    async def load(self, run_id: str, reader: Reader) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         ...
 
-    async def passages_named(self, tenant: str, prefix: str) -> tuple[Passage, ...]:
-        """The tenant's passages whose ids begin like this: eight hexadecimal digits or more."""
+    async def passages_named(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         ...
 
-    async def run_ids(self, task_id: str) -> tuple[str, ...]:
+    async def run_ids(self, task_id: str, reader: Reader) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
         ...
 
@@ -81,7 +85,7 @@ class TranscriptStore(Protocol):
         """
         ...
 
-    async def outcome(self, run_id: str, leg: int) -> LegOutcome | None:
+    async def outcome(self, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
         """The committed outcome of a leg."""
         ...
 
@@ -145,7 +149,7 @@ class Outbox(Protocol):
         """Of all passages that count no more, of all tenants."""
         ...
 
-    async def passages_with(self, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         ...
 
@@ -170,7 +174,7 @@ class DocumentOutbox(Protocol):
         """
         ...
 
-    async def passages_with(self, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         ...
 
@@ -187,17 +191,17 @@ class ResultOutbox(Protocol):
 
 
 class DocumentStore(Protocol):
-    """Texts by content hash: documents, offloaded results, reports."""
+    """Texts by content hash, each kept once for all who have it: documents, offloaded results, reports."""
 
-    async def put_text(self, text: str) -> str:
-        """Store a text; returns its content hash."""
+    async def put_text(self, text: str, owner: OfTask) -> str:
+        """Store a text of this task; returns its content hash."""
         ...
 
-    async def get_text(self, blob: str) -> str:
-        """The text of a content hash. Raises TextMissing if it is not there."""
+    async def get_text(self, blob: str, reader: Reader) -> str:
+        """The text of a content hash. Raises TextMissing where no task that the reader may see has it."""
         ...
 
-    async def documents(self, task_id: str) -> tuple[Document, ...]:
+    async def documents(self, task_id: str, reader: Reader) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given."""
         ...
 
@@ -205,12 +209,14 @@ class DocumentStore(Protocol):
 class ShownTexts(Protocol):
     """Whole texts as they may be shown, kept with their originals and forgotten with them."""
 
-    async def get_text(self, blob: str) -> str:
+    async def get_text(self, blob: str, reader: Reader) -> str:
         """See `DocumentStore`."""
         ...
 
-    async def shown(self, key: ShownKey) -> ShownText | None:
-        """The text as it was kept under this key; None: it was not. Raises WrongKey."""
+    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
+        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
+        original. Raises WrongKey, StoreError.
+        """
         ...
 
     async def keep_shown(self, key: ShownKey, text: ShownText) -> None:
@@ -241,23 +247,22 @@ class TaskStore(Protocol):
         """
         ...
 
-    async def task(self, task_id: str) -> TaskRow:
-        """Raises UnknownTask."""
+    async def task(self, task_id: str, reader: Reader) -> TaskRow:
+        """Raises UnknownTask, which does not tell whether somebody else has it."""
         ...
 
-    async def find_tasks(self, prefix: str) -> tuple[str, ...]:
-        """Ids that start with the prefix."""
+    async def find_tasks(self, prefix: str, reader: Reader) -> tuple[str, ...]:
+        """Ids of the reader's tasks that start with the prefix."""
         ...
 
     async def tasks(
         self,
-        session: str | None = None,
+        reader: Reader,
         limit: int = 50,
         *,
-        tenant: str | None = None,
         ended_before: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """Newest first; `session` and `tenant` are hashes. Of those that ended before some moment, none that is
+        """The reader's, newest first. Of those that ended before some moment, none that is
         forgotten as a whole; and one whose end nobody wrote down counts from when it was submitted: it was terminated,
         or still runs.
         """
@@ -275,11 +280,11 @@ class TaskStore(Protocol):
         """Keep a plan that takes the place of the one before. Of each number the first one stays."""
         ...
 
-    async def plan(self, task_id: str) -> Plan | None:
+    async def plan(self, task_id: str, reader: Reader) -> Plan | None:
         """The newest plan, goals included."""
         ...
 
-    async def plan_versions(self, task_id: str) -> tuple[PlanVersion, ...]:
+    async def plan_versions(self, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
         """All plans of the task, oldest first, each with its goals and why it was made."""
         ...
 
@@ -287,11 +292,11 @@ class TaskStore(Protocol):
         """Append an approval or an edit (each twice: asked for, and settled), a telling, or a refused message."""
         ...
 
-    async def audit_trail(self, task_id: str) -> tuple[AuditEntry, ...]:
+    async def audit_trail(self, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         ...
 
-    async def tellings(self, task_id: str) -> tuple[Telling, ...]:
+    async def tellings(self, task_id: str, reader: Reader) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
         ...
 
@@ -306,7 +311,7 @@ class TaskStore(Protocol):
         """Put these versions in the place of the task's documents. The same number twice changes nothing."""
         ...
 
-    async def document_updates(self, task_id: str) -> tuple[KeptUpdate, ...]:
+    async def document_updates(self, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
         """What became of the task's documents while it worked, in the order of the numbers."""
         ...
 

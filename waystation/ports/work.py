@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from waystation.domain.ownership import Reader
 from waystation.domain.turn import Fence
 from waystation.domain.work import Deliverable, Note
 
@@ -13,7 +14,7 @@ class WorkStore(Protocol):
         """Keep a note; the same id twice is one note. Raises FenceLost."""
         ...
 
-    async def notes(self, task_id: str, run_id: str | None = None) -> tuple[Note, ...]:
+    async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
         ...
 
@@ -21,10 +22,10 @@ class WorkStore(Protocol):
         """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
         ...
 
-    async def deliverable(self, run_id: str) -> Deliverable | None:
+    async def deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
         """What the run handed in."""
         ...
 
-    async def deliverables(self, task_id: str) -> dict[str, Deliverable]:
+    async def deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
         ...

@@ -16,6 +16,7 @@ import bm25s
 from waystation.adapters.documents.passages import passages_of
 from waystation.adapters.documents.terms import terms
 from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument
+from waystation.domain.ownership import OfTask
 from waystation.domain.procedures import evidence
 from waystation.ports import DocumentStore
 
@@ -43,14 +44,14 @@ class Bm25DocumentSearch:
         """Tasks whose index is in memory, the one used longest ago first."""
         return tuple(self._indexes)
 
-    async def search(self, task_id: str, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
+    async def search(self, task: OfTask, query: str, limit: int, among: range | None = None) -> tuple[DocumentHit, ...]:
         """Best passages first, equal scores by name and line; empty where nothing matches.
 
         Names and headings count as part of the passages under them.
         """
-        documents = evidence(await self._store.documents(task_id))
-        index = self._index(task_id, documents) or await self._built(task_id, documents)
-        self._indexes.move_to_end(task_id)
+        documents = evidence(await self._store.documents(task.task_id, task))
+        index = self._index(task.task_id, documents) or await self._built(task, documents)
+        self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
 
     async def take(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
@@ -64,22 +65,22 @@ class Bm25DocumentSearch:
         index = self._indexes.get(task_id)
         return index if index is not None and index.documents == documents else None
 
-    async def _built(self, task_id: str, documents: Sequence[Document]) -> "_Index":
+    async def _built(self, task: OfTask, documents: Sequence[Document]) -> "_Index":
         async with self._building:
             # Agents of one task start together: the second finds what the first has built.
-            index = self._index(task_id, documents)
+            index = self._index(task.task_id, documents)
             if index is None:
-                searched = [() if one.removed else await self._searched(one) for one in documents]
-                index = self._indexes[task_id] = await asyncio.to_thread(_Index, documents, searched)
+                searched = [() if one.removed else await self._searched(one, task) for one in documents]
+                index = self._indexes[task.task_id] = await asyncio.to_thread(_Index, documents, searched)
                 while len(self._indexes) > KEPT_INDEXES:
                     self._indexes.popitem(last=False)
             return index
 
-    async def _searched(self, document: Document) -> Sequence["_Searched"]:
+    async def _searched(self, document: Document, reader: OfTask) -> Sequence["_Searched"]:
         """Its passages with their terms; read again only under another name or with another content."""
         version = _Version(document.name, document.blob, document.characters)
         if version not in self._read:
-            text = await self._store.get_text(document.blob)
+            text = await self._store.get_text(document.blob, reader)
             self._read[version] = await asyncio.to_thread(_passages, document.name, text)
             self._characters += document.characters
             while self._characters > KEPT_CHARACTERS and len(self._read) > 1:

@@ -1,9 +1,9 @@
-"""Everything that the store keeps of tasks: each text with its column and row, and the contents that they name."""
+"""Everything that the store keeps of tasks: each text with its column and row, and the contents that they own."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Column, ColumnElement, FromClause, Select, Table, case, select, true
+from sqlalchemy import Column, ColumnElement, FromClause, Label, Select, Table, case, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import batches
@@ -19,13 +19,13 @@ from waystation.adapters.store.schema import (
     plan_revisions,
     runs,
     tasks,
+    text_owners,
     texts,
 )
-from waystation.adapters.store.texts import CONTENT_HASH
+from waystation.adapters.store.sealed import SealedText
+from waystation.adapters.store.texts import opened_text
+from waystation.domain.ownership import OfTask
 from waystation.domain.persons import Whereabouts
-
-Owners = dict[str, set[str]]
-"""Tasks that have a content, by its hash."""
 
 
 class Source(NamedTuple):
@@ -46,11 +46,8 @@ class Cell(NamedTuple):
     """The values of its table's primary key."""
     task_id: str
     text: str
-
-    def add_to(self, owners: Owners) -> None:
-        """The text's task has every content that the text names."""
-        for blob in CONTENT_HASH.findall(self.text):
-            owners.setdefault(blob, set()).add(self.task_id)
+    row: tuple[str | int, ...]
+    """What its column's type binds it to."""
 
 
 class Content(NamedTuple):
@@ -58,8 +55,8 @@ class Content(NamedTuple):
 
     blob: str
     text: str
-    task_ids: frozenset[str]
-    """Tasks that have it."""
+    owners: tuple[OfTask, ...]
+    """Tasks of the tenant that have it."""
     is_document: bool
 
 
@@ -91,48 +88,31 @@ async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell
     for column in COLUMNS:
         sources = [source for source in SOURCES if source.column is column]
         which = case(*[(source.where, number) for number, source in enumerate(sources)])
-        chosen = rows_with(column, tasks.c.tenant == tenant).add_columns(which)
+        bound_to = bound_columns(column)
+        chosen = rows_with(column, tasks.c.tenant == tenant).add_columns(*bound_to, which)
         async for task_id, text, *key, number in await connection.stream(chosen):
-            yield Cell(sources[number], tuple(key), task_id, text)
+            ends = len(key) - len(bound_to)
+            yield Cell(sources[number], tuple(key[:ends]), task_id, text, tuple(key[ends:]))
 
 
-async def owners_of(connection: AsyncConnection, tenant: str) -> Owners:
-    """Of the contents that the tenant's texts name. Raises WrongKey."""
-    owners: Owners = {}
-    async for cell in cells(connection, tenant):
-        cell.add_to(owners)
-    return owners
+async def contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Content]:
+    """What the tenant's tasks have of texts by content hash. Raises WrongKey, StoreError."""
+    mine = select(text_owners).where(text_owners.c.tenant == tenant).order_by(text_owners.c.task_id)
+    owners: dict[str, list[OfTask]] = {}
+    for row in (await connection.execute(mine)).mappings():
+        owners.setdefault(row["blob"], []).append(OfTask(tenant=tenant, session=row["session"], task_id=row["task_id"]))
+    listed = select(documents.c.blob).join(tasks, tasks.c.task_id == documents.c.task_id)
+    of_documents = set((await connection.execute(listed.where(tasks.c.tenant == tenant))).scalars())
+    for batch in batches(owners):
+        found = select(texts.c.blob, texts.c.content).where(texts.c.blob.in_(batch))
+        async for blob, content in await connection.stream(found):
+            yield Content(blob, opened_text(blob, content), tuple(owners[blob]), blob in of_documents)
 
 
-async def contents(connection: AsyncConnection, tenant: str, owners: Owners) -> AsyncGenerator[Content]:
-    """The tenant's documents, everything that its texts name by content hash, and what that names in turn.
-
-    `owners` are those of what the texts name; those of all the rest are added. Raises WrongKey.
-    """
-    of_documents = await _documents(connection, tenant)
-    for blob, task_ids in of_documents.items():
-        owners.setdefault(blob, set()).update(task_ids)
-    waiting, seen = set(owners), set[str]()
-    while waiting:
-        seen |= waiting
-        named = set[str]()
-        for batch in batches(waiting):
-            found = select(texts.c.blob, texts.c.content).where(texts.c.blob.in_(batch))
-            async for blob, content in await connection.stream(found):
-                text: str = content.decode()
-                for mention in set(CONTENT_HASH.findall(text)):
-                    owners.setdefault(mention, set()).update(owners[blob])
-                    named.add(mention)
-                yield Content(blob, text, frozenset(owners[blob]), blob in of_documents)
-        waiting = named - seen
-
-
-async def _documents(connection: AsyncConnection, tenant: str) -> Owners:
-    listed = select(documents.c.blob, documents.c.task_id).select_from(_with_tasks(documents))
-    found: Owners = {}
-    for blob, task_id in await connection.execute(listed.where(tasks.c.tenant == tenant)):
-        found.setdefault(blob, set()).add(task_id)
-    return found
+def bound_columns(column: Column[str]) -> Sequence[Label[str | int]]:
+    """The columns of its table to which the column's texts are bound."""
+    assert isinstance(column.type, SealedText)
+    return [column.table.c[name].label(f"bound_{name}") for name in column.type.key]
 
 
 def rows_with(column: Column[str], of_tasks: ColumnElement[bool]) -> Select[str, str]:

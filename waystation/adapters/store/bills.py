@@ -3,11 +3,12 @@
 from sqlalchemy import RowMapping, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.part import StorePart, reading
-from waystation.adapters.store.schema import charges, intents
+from waystation.adapters.store.part import StorePart, owned, reading
+from waystation.adapters.store.schema import charges, intents, runs
 from waystation.domain.amount import Amount
 from waystation.domain.bill import Bill, Paid, Unanswered, bill
 from waystation.domain.budget import Usage
+from waystation.domain.ownership import Reader
 from waystation.domain.turn import Charge, Intent
 
 
@@ -15,10 +16,11 @@ class SqlBills(StorePart):
     """What tasks have cost."""
 
     @reading
-    async def bill(self, connection: AsyncConnection, task_id: str) -> Bill:
-        """The task's bill so far; empty for a task that has called no model."""
-        paid = select(charges).where(charges.c.run_id.startswith(f"{task_id}/", autoescape=True))
-        open_calls = select(intents).where(intents.c.run_id.startswith(f"{task_id}/", autoescape=True))
+    async def bill(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Bill:
+        """The task's bill so far; empty for a task that has called no model, and one that is not the reader's."""
+        own = select(runs.c.run_id).where(runs.c.task_id == task_id, owned(runs, reader))
+        paid = select(charges).where(charges.c.run_id.in_(own))
+        open_calls = select(intents).where(intents.c.run_id.in_(own))
         return bill(
             [_paid(row) for row in (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()],
             [_unanswered(row) for row in (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()],

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import replace
 from typing import TypeVar
 
 from sqlalchemy import Table
@@ -12,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.adapters.store.postgresql import postgresql_engine
-from waystation.adapters.store.sealed import PLAIN, AtRest, keep_with
+from waystation.adapters.store.sealed import PLAIN, AtRest, keep_with, kept_with
 from waystation.adapters.store.sqlite import BEGIN, sqlite_engine
 from waystation.domain.errors import BadInput
 
@@ -53,6 +54,15 @@ class Database:
     def backend(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
+
+    @property
+    def strict(self) -> bool:
+        """Whether what is not sealed to its row is refused."""
+        return kept_with(self._engine.dialect).strict
+
+    def seal_strictly(self) -> None:
+        """From here on what is not sealed to its row is refused, read or written."""
+        keep_with(self._engine.dialect, replace(kept_with(self._engine.dialect), strict=True))
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, WaystationError
@@ -46,6 +46,10 @@ def translated() -> Generator[None]:
         yield
     except (DBAPIError, PoolTimeout, OSError) as error:
         raise store_error(error) from None
+    except StatementError as error:
+        if isinstance(error.orig, WaystationError):  # our own, of a value that is not to be written
+            raise error.orig from None
+        raise
 
 
 def store_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import batches, to_its_end
 from waystation.adapters.store.errors import translated
-from waystation.adapters.store.mentions import mentioned, mentioned_in_passages, runs_of, without_mentioned
+from waystation.adapters.store.mentions import blobs_of, mentioned, mentioned_in_passages, mentioned_no_more, runs_of
 from waystation.adapters.store.part import writing
 from waystation.adapters.store.remembering import SqlDocumentOutbox
 from waystation.adapters.store.schema import (
@@ -23,13 +23,13 @@ from waystation.adapters.store.schema import (
     plan_revisions,
     runs,
     tasks,
-    texts,
+    text_owners,
     tool_intents,
     vault,
     vault_sessions,
 )
 from waystation.adapters.store.tasks import task_columns, task_row
-from waystation.adapters.store.texts import drop_shown
+from waystation.adapters.store.texts import drop_owned, drop_shown, without_owner
 from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
 
 
@@ -56,6 +56,7 @@ class SqlForgetting(SqlDocumentOutbox):
             if order.everything
             else await mentioned_in_passages(connection, ids)
         )
+        blobs = await blobs_of(connection, ids) if order.everything else ()
         await self._forget_documents(connection, ids)
         there = await _with_passages(connection, ids)
         if order.everything:
@@ -63,14 +64,13 @@ class SqlForgetting(SqlDocumentOutbox):
         forgotten = Forgotten(tasks=len(there), passages=await self._without_passages(connection, ids))
         if order.everything:
             forgotten = forgotten.model_copy(update=await _without_words(connection, ids, self._clock()))
-        await without_mentioned(connection, order.tenant, candidates)
-        gone_texts = await _deleted(connection, texts, texts.c.blob, candidates.blobs)
-        await drop_shown(connection, order.tenant, candidates.unshown)
+        gone_texts = await drop_owned(connection, blobs, text_owners.c.task_id.in_(ids))
+        await drop_shown(connection, order.tenant, await without_owner(connection, order.tenant, blobs))
+        unmentioned = await mentioned_no_more(connection, candidates)
         for table in (vault_sessions, vault):
             # The last count is of originals.
-            originals = await _deleted(
-                connection, table, table.c.placeholder, candidates.placeholders, table.c.tenant == order.tenant
-            )
+            own = table.c.tenant == order.tenant
+            originals = await _deleted(connection, table, table.c.placeholder, unmentioned, own)
         if order.everything:
             await _without_sessions(connection, ids)
         return forgotten.model_copy(update={"texts": gone_texts, "originals": originals})

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import ColumnElement, Table, insert, literal, select
+from sqlalchemy import ColumnElement, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.audit import TOLD, UPDATED
-from waystation.adapters.store.engine import add_once
-from waystation.adapters.store.part import StorePart, writing
+from waystation.adapters.store.engine import BATCH, add_once
+from waystation.adapters.store.part import StorePart, owned, writing
 from waystation.adapters.store.schema import (
     audit,
     compactions,
@@ -17,11 +17,14 @@ from waystation.adapters.store.schema import (
     notes,
     runs,
     tasks,
+    text_owners,
 )
+from waystation.adapters.store.sealed import SealedText, bound
 from waystation.adapters.store.tasks import digest_of, require_same_request, task_columns, unknown_task
 from waystation.adapters.store.texts import documents_of
 from waystation.domain.errors import BadInput
 from waystation.domain.fork import Reused
+from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import Plan
 from waystation.domain.task import TaskProgress, TaskRow
 from waystation.domain.work import Note
@@ -41,49 +44,53 @@ class SqlForking(StorePart):
         where the other task has gone on meanwhile.
         """
         source = reused.task_id
-        ended = select(tasks.c.progress).where(tasks.c.task_id == source).with_for_update()
+        tenants = OfTenant(tenant=row.ref.tenant)
+        ended = select(tasks.c.progress).where(tasks.c.task_id == source, owned(tasks, tenants)).with_for_update()
         progress: str | None = (await connection.execute(ended)).scalar_one_or_none()
         if progress is None:
             raise unknown_task(source)
         if TaskProgress.model_validate_json(progress).state != state:
             raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
-        digest = digest_of(row.request, await documents_of(connection, source))
-        columns = {**task_columns(row), "plan": plan.model_dump_json(), "digest": digest}
+        digest = digest_of(row.request, await documents_of(connection, source, tenants))
+        planned = bound(plan.model_dump_json(), row.ref.task_id)
+        columns = {**task_columns(row), "plan": planned, "digest": digest}
         if not await add_once(connection, tasks, columns):
             await require_same_request(connection, row, digest)
             return False
-        own = {"task_id": row.ref.task_id}
+        own = row.ref.reader.model_dump()
+        await _copy(connection, text_owners, text_owners.c.task_id == source, own)
         await _copy(connection, documents, documents.c.task_id == source, own)
         for kind in (TOLD, UPDATED):
             await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
-            await _copy_run(connection, f"{source}/{agent}", row.ref.task_id, agent)
+            await _copy_run(connection, f"{source}/{agent}", f"{row.ref.task_id}/{agent}", own)
         return True
 
 
-async def _copy_run(connection: AsyncConnection, source: str, task_id: str, agent: str) -> None:
+async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
     """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
-    run_id = f"{task_id}/{agent}"
-    await _copy(connection, runs, runs.c.run_id == source, {"run_id": run_id, "task_id": task_id})
-    for table in (messages, compactions):
-        await _copy(connection, table, table.c.run_id == source, {"run_id": run_id})
-    await _copy(connection, deliverables, deliverables.c.run_id == source, {"run_id": run_id, "task_id": task_id})
+    for table in (runs, messages, compactions, deliverables):
+        await _copy(connection, table, table.c.run_id == source, {**own, "run_id": run_id})
     taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
     for note_id, body in (await connection.execute(taken)).all():
         own_id = f"{run_id}{note_id.removeprefix(source)}"
         note = Note.model_validate_json(body).model_copy(update={"id": own_id, "run_id": run_id})
-        row = {"run_id": run_id, "task_id": task_id, "note_id": own_id, "body": note.model_dump_json()}
+        again = bound(note.model_dump_json(), run_id, own_id)
+        row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
         await connection.execute(insert(notes).values(row))
 
 
 async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
-    """The rows that fit, with these columns changed, in their order.
+    """The rows that fit, with those of these columns changed that the table has, in their order.
 
-    What is sealed stays sealed: no row says in its text whose it is.
+    What is sealed is opened, and sealed again for its new row.
     """
-    names = [column.name for column in table.columns if column.name != "ordinal"]
-    values = [literal(own[name]).label(name) if name in own else table.c[name] for name in names]
-    rows = select(*values).where(where)
-    if "ordinal" in table.c:
-        rows = rows.order_by(table.c.ordinal)
-    await connection.execute(insert(table).from_select(names, rows))
+    columns = [column for column in table.columns if column.name != "ordinal"]
+    ordered = table.c.ordinal if "ordinal" in table.c else columns[0]
+    found = await connection.execute(select(*columns).where(where).order_by(ordered))
+    rows = [{**row, **{name: value for name, value in own.items() if name in row}} for row in found.mappings()]
+    sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, SealedText)]
+    for row in rows:
+        row.update({name: bound(row[name], *(row[part] for part in key)) for name, key in sealed})
+    for first in range(0, len(rows), BATCH):
+        await connection.execute(insert(table), rows[first : first + BATCH])

@@ -3,13 +3,15 @@
 from collections.abc import Sequence, Set
 from datetime import datetime
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import Select, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_missing
-from waystation.adapters.store.part import StorePart, reading, writing
-from waystation.adapters.store.schema import passages
+from waystation.adapters.store.part import StorePart, owned, reading, writing
+from waystation.adapters.store.schema import passages, runs
+from waystation.adapters.store.sealed import bound
 from waystation.domain.memory import Passage
+from waystation.domain.ownership import Reader
 from waystation.patterns import proven
 
 _ID_PREFIX = proven(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
@@ -23,7 +25,7 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
             "passage_id": passage.id,
             "run_id": passage.run_id,
             "task_id": passage.task_id,
-            "body": passage.model_dump_json(),
+            "body": bound(passage.model_dump_json(), passage.id),
         }
         for passage in added
     ]
@@ -38,6 +40,11 @@ async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set
     taken = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(gone_at=now, stored_at=now)
     if ids:
         await connection.execute(taken, [{"gone_id": passage_id} for passage_id in ids])
+
+
+def _of(reader: Reader) -> Select[str]:
+    """What passages of the reader say."""
+    return select(passages.c.body).join(runs, runs.c.run_id == passages.c.run_id).where(owned(runs, reader))
 
 
 class SqlOutbox(StorePart):
@@ -110,15 +117,14 @@ class SqlOutbox(StorePart):
             await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
 
     @reading
-    async def passages_named(self, connection: AsyncConnection, tenant: str, prefix: str) -> tuple[Passage, ...]:
-        """The tenant's passages whose ids begin like this: eight hexadecimal digits or more."""
+    async def passages_named(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
         if not _ID_PREFIX.fullmatch(prefix):
             return ()
         # A range, since LIKE uses no index where the collation of the database is not plain.
         begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
-        found = select(passages.c.body).where(*begins, passages.c.gone_at.is_(None))
-        named = [Passage.model_validate_json(body) for body in (await connection.execute(found)).scalars()]
-        return tuple(passage for passage in named if passage.tenant == tenant)
+        found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
+        return tuple(Passage.model_validate_json(body) for body in (await connection.execute(found)).scalars())
 
     @reading
     async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
@@ -135,15 +141,17 @@ class SqlOutbox(StorePart):
         return frozenset((await connection.execute(gone)).scalars())
 
     @reading
-    async def passages_with(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> tuple[Passage, ...]:
+    async def passages_with(
+        self, connection: AsyncConnection, passage_ids: Sequence[str], reader: Reader
+    ) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
-        bodies = (await connection.execute(select(passages.c.body).where(*counts))).scalars().all()
+        bodies = (await connection.execute(_of(reader).where(*counts))).scalars().all()
         return tuple(Passage.model_validate_json(body) for body in bodies)
 
     @reading
-    async def passages_of(self, connection: AsyncConnection, task_id: str) -> tuple[Passage, ...]:
+    async def passages_of(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Passage, ...]:
         """All passages of a task, also those that memory has: what a search in memory can find of it."""
         counts = (passages.c.task_id == task_id, passages.c.gone_at.is_(None))
-        kept = select(passages.c.body).where(*counts).order_by(passages.c.ordinal)
+        kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
         return tuple(Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars())

@@ -6,12 +6,14 @@ from functools import wraps
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from sqlalchemy import ColumnElement, FromClause, and_, true
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, to_its_end
 from waystation.adapters.store.errors import is_conflict, translated
 from waystation.domain.errors import WrongStore
+from waystation.domain.ownership import Installation, OfSession, OfTask, Reader
 from waystation.ports import Clock
 
 CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
@@ -29,6 +31,20 @@ class StorePart:
         """Raise WrongStore unless this is the store's own id."""
         if store_id != self._store_id:
             raise WrongStore(store_id, self._store_id)
+
+
+def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
+    """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
+    match reader:
+        case Installation():
+            return true()
+        case OfTask():
+            own = (table.c.tenant == reader.tenant, table.c.session == reader.session)
+            return and_(*own, table.c.task_id == reader.task_id)
+        case OfSession():
+            return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
+        case _:
+            return table.c.tenant == reader.tenant
 
 
 P = ParamSpec("P")

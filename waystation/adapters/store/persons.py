@@ -6,20 +6,21 @@ that has the same document keeps it, and the document as it was may be handed in
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import Table, and_, delete, update
+from sqlalchemy import Table, and_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.belongings import Cell, Content, Owners, cells, contents, owners_of
-from waystation.adapters.store.engine import batches, to_its_end
+from waystation.adapters.store.belongings import Cell, Content, cells, contents
+from waystation.adapters.store.engine import to_its_end
 from waystation.adapters.store.errors import translated
-from waystation.adapters.store.mentions import Mentions, without_mentioned
 from waystation.adapters.store.part import StorePart, reading, writing
-from waystation.adapters.store.schema import documents, passages, texts
-from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_shown
+from waystation.adapters.store.schema import documents, passages, text_owners
+from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown
 from waystation.domain.json_texts import mapped, strings
 from waystation.domain.memory import Passage
+from waystation.domain.ownership import OfTask
 from waystation.domain.persons import IDENTIFYING, PersonOrder, Sought, Trace, Whereabouts
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
@@ -31,15 +32,14 @@ class SqlPersons(StorePart):
     @reading
     async def traces(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[Trace, ...]:
         """Where the tenant's tasks have it, and how often. Raises WrongKey."""
-        counts, owners = Counter[tuple[str, Whereabouts]](), Owners()
+        counts = Counter[tuple[str, Whereabouts]]()
         async for cell in cells(connection, tenant):
             for place, count in _counted(cell, sought).items():
                 counts[cell.task_id, place] += count
-            cell.add_to(owners)
-        async for content in contents(connection, tenant, owners):
+        async for content in contents(connection, tenant):
             count = sought.count(content.text)
             place = Whereabouts.DOCUMENT if content.is_document else Whereabouts.TEXT
-            counts.update(dict.fromkeys([(task_id, place) for task_id in content.task_ids], count))
+            counts.update(dict.fromkeys([(owner.task_id, place) for owner in content.owners], count))
         return tuple(
             Trace(place=place, task_id=task_id, count=count)
             for (task_id, place), count in sorted(counts.items())
@@ -49,12 +49,11 @@ class SqlPersons(StorePart):
     @reading
     async def lines(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[str, ...]:
         """The different lines that have it in what the tenant's tasks have. Raises WrongKey."""
-        found, owners = set[str](), Owners()
+        found = set[str]()
         async for cell in cells(connection, tenant):
             for text in _words(cell):
                 found.update(sought.lines(text))
-            cell.add_to(owners)
-        async for content in contents(connection, tenant, owners):
+        async for content in contents(connection, tenant):
             found.update(sought.lines(content.text))
         return tuple(sorted(found))
 
@@ -70,8 +69,7 @@ class SqlPersons(StorePart):
     @writing
     async def _erase(self, connection: AsyncConnection, order: PersonOrder, sought: Sought) -> None:
         self.require_own(order.store_id)
-        owners = await owners_of(connection, order.tenant)
-        held = [one async for one in contents(connection, order.tenant, owners) if _may_change(one, sought)]
+        held = [one async for one in contents(connection, order.tenant) if _may_change(one, sought)]
         rewritten = _settled({one.blob: one.text for one in held}, sought)
         moved = {blob: content_hash(text) for blob, text in rewritten.items()}
         changed = [
@@ -79,15 +77,15 @@ class SqlPersons(StorePart):
             async for cell in cells(connection, order.tenant)
             if (text := _without(cell, sought, moved)) != cell.text
         ]
-        await add_texts(connection, sorted((moved[blob], text) for blob, text in rewritten.items()))
+        await _rehash(connection, held, rewritten)
         for cell, text in changed:
             await _replace(connection, cell, text)
         for one in held:
             if one.is_document and one.blob in moved:
                 now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob]), "source": ""}
-                mine = (documents.c.blob == one.blob, documents.c.task_id.in_(one.task_ids))
+                mine = (documents.c.blob == one.blob, documents.c.task_id.in_([owner.task_id for owner in one.owners]))
                 await connection.execute(update(documents).where(*mine).values(now))
-        await _drop(connection, order.tenant, set(moved))
+        await drop_owned(connection, moved, text_owners.c.tenant == order.tenant)
         # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
         # anew from what is there now.
         await drop_shown(connection, order.tenant)
@@ -97,19 +95,22 @@ async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:
     table = cell.source.column.table
     assert isinstance(table, Table)
     this = and_(*[column == value for column, value in zip(table.primary_key, cell.key, strict=True)])
-    await connection.execute(update(table).where(this).values({cell.source.column.name: text}))
+    await connection.execute(update(table).where(this).values({cell.source.column.name: bound(text, *cell.row)}))
     if cell.source.place in _PASSAGES:
         # Under the same id, memory writes over what it has.
         again = update(passages).where(this, passages.c.gone_at.is_(None))
         await connection.execute(again.values(stored_at=None, refused_at=None))
 
 
-async def _drop(connection: AsyncConnection, tenant: str, blobs: set[str]) -> None:
-    """Contents under their old hashes, but for those that another tenant has, too."""
-    unnamed = Mentions(blobs=blobs)
-    await without_mentioned(connection, tenant, unnamed)
-    for batch in batches(unnamed.blobs):
-        await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
+async def _rehash(connection: AsyncConnection, held: Sequence[Content], rewritten: Mapping[str, str]) -> None:
+    """Whoever has a content that changes has it as it is now, under its new hash."""
+    now: dict[OfTask, dict[str, str]] = {}
+    for one in held:
+        if (text := rewritten.get(one.blob)) is not None:
+            for owner in one.owners:
+                now.setdefault(owner, {})[content_hash(text)] = text
+    for owner, by_hash in now.items():
+        await add_texts(connection, owner, sorted(by_hash.items()))
 
 
 def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:

@@ -13,6 +13,7 @@ from waystation.adapters.store.engine import add_missing, batches
 from waystation.adapters.store.outbox import add_passages
 from waystation.adapters.store.part import StorePart, writing
 from waystation.adapters.store.schema import documents, passages, runs, tasks
+from waystation.adapters.store.sealed import bound
 from waystation.domain.memory import Passage
 from waystation.domain.remembering import DOCUMENTS_ID, documents_run, passage_id
 from waystation.domain.task import TaskRef
@@ -107,9 +108,10 @@ class SqlDocumentOutbox(StorePart):
 
     async def _open(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
         row = {"step_id": DOCUMENTS_ID, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
-        await add_missing(
-            connection, runs, [{**row, "run_id": documents_run(task_id), "task_id": task_id} for task_id in task_ids]
-        )
+        whose = select(tasks.c.task_id, tasks.c.tenant, tasks.c.session).where(tasks.c.task_id.in_(task_ids))
+        known = {one["task_id"]: one for one in (await connection.execute(whose)).mappings()}
+        opened = [{**row, **known[one], "run_id": documents_run(one)} for one in task_ids if one in known]
+        await add_missing(connection, runs, opened)
 
 
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
@@ -122,7 +124,7 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
                 "revived": passage_id,
                 "run_id": by_id[passage_id].run_id,
                 "task_id": by_id[passage_id].task_id,
-                "body": by_id[passage_id].model_dump_json(),
+                "body": bound(by_id[passage_id].model_dump_json(), passage_id),
             }
             for passage_id in (await connection.execute(gone)).scalars()
         ]
@@ -152,7 +154,7 @@ async def _handed_on(
             "inherited": passage.id,
             "task_id": heir,
             "run_id": documents_run(heir),
-            "body": passage.model_copy(update={"task_id": heir, "run_id": documents_run(heir)}).model_dump_json(),
+            "body": bound(_handed(passage, heir).model_dump_json(), passage.id),
         }
         for passage in found
         if (heir := heirs.get((passage.task_id, passage.blob)))
@@ -162,6 +164,10 @@ async def _handed_on(
     if rows:
         await connection.execute(handed.values(stored_at=None), rows)
     return frozenset(row["inherited"] for row in rows)
+
+
+def _handed(passage: Passage, heir: str) -> Passage:
+    return passage.model_copy(update={"task_id": heir, "run_id": documents_run(heir)})
 
 
 async def _present(connection: AsyncConnection, ref: TaskRef) -> Sequence[_Owned]:

@@ -29,7 +29,13 @@ class SqlResultOutbox(StorePart):
         title = select(tasks.c.title).where(tasks.c.task_id == ref.task_id).with_for_update()
         if (await connection.execute(title)).scalar_one_or_none() in {None, FORGOTTEN}:
             return
-        run = {"run_id": results_run(ref.task_id), "task_id": ref.task_id, "step_id": RESULTS_ID}
+        run = {
+            "run_id": results_run(ref.task_id),
+            "task_id": ref.task_id,
+            "step_id": RESULTS_ID,
+            "tenant": ref.tenant,
+            "session": ref.session,
+        }
         await add_once(connection, runs, {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()})
         await _replace(connection, run["run_id"], frozenset(one.id for one in results), self._clock())
         await add_passages(connection, results)

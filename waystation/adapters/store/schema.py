@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0011"
+REVISION = "0012"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -71,6 +71,14 @@ def _run(*, primary_key: bool = False) -> Column[str]:
     return Column("run_id", String, ForeignKey("runs.run_id"), primary_key=primary_key, nullable=False)
 
 
+def _owner() -> tuple[Column[str], Column[str]]:
+    """Beside the task's id: with them a query says whose rows it wants, also where the task has no row."""
+    return (
+        Column("tenant", String, nullable=False, server_default=""),
+        Column("session", String, nullable=False, server_default=""),
+    )
+
+
 identity = Table(
     "identity",
     metadata,
@@ -78,6 +86,11 @@ identity = Table(
     Column("created_at", UtcDateTime, nullable=False),
     # By what workers see whether they share the key of placeholders; empty until the first of them claims it.
     Column("key_check", String),
+    # Since when every text that is kept has its owners in `text_owners`; empty while those of an earlier release wait
+    # for somebody with the key.
+    Column("owned_since", UtcDateTime),
+    # Since when everything is encrypted and bound to its row, so that what is not is refused.
+    Column("sealed_since", UtcDateTime),
 )
 
 tasks = Table(
@@ -90,15 +103,15 @@ tasks = Table(
     Column("session", String, nullable=False, index=True),
     Column("request_id", NulFree, nullable=False),
     Column("digest", String, nullable=False),
-    Column("request", SealedText("tasks.request"), nullable=False),
+    Column("request", SealedText("tasks.request", "task_id"), nullable=False),
     Column("terms", Text, nullable=False),
-    Column("title", SealedText("tasks.title"), nullable=False),
+    Column("title", SealedText("tasks.title", "task_id"), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
     # Every word of it.
     Column("forgotten_at", UtcDateTime),
-    Column("plan", SealedText("tasks.plan")),
-    Column("progress", SealedText("tasks.progress")),
+    Column("plan", SealedText("tasks.plan", "task_id")),
+    Column("progress", SealedText("tasks.progress", "task_id")),
     UniqueConstraint("tenant", "session", "request_id"),
 )
 
@@ -108,7 +121,7 @@ plan_revisions = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("body", SealedText("plan_revisions.body"), nullable=False),
+    Column("body", SealedText("plan_revisions.body", "task_id", "number"), nullable=False),
     Column("made_at", UtcDateTime, nullable=False),
 )
 
@@ -118,7 +131,7 @@ audit = Table(
     _ordinal(),
     Column("task_id", String, ForeignKey("tasks.task_id"), nullable=False),
     Column("entry_id", String, nullable=False),
-    Column("body", SealedText("audit.body"), nullable=False),
+    Column("body", SealedText("audit.body", "task_id", "entry_id"), nullable=False),
     UniqueConstraint("task_id", "entry_id"),
 )
 
@@ -130,12 +143,21 @@ texts = Table(
     Column("content", SealedBytes("texts.content"), nullable=False),
 )
 
+# Whose a text is: of every task that handed it in, or whose agents made it. A hash alone opens nothing.
+text_owners = Table(
+    "text_owners",
+    metadata,
+    Column("blob", String, ForeignKey("texts.blob"), primary_key=True),
+    Column("task_id", String, primary_key=True, index=True),
+    *_owner(),
+)
+
 documents = Table(
     "documents",
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("name", SealedString("documents.name"), nullable=False),
+    Column("name", SealedString("documents.name", "task_id", "position"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
@@ -149,6 +171,7 @@ runs = Table(
     metadata,
     Column("run_id", String, primary_key=True),
     Column("task_id", String, nullable=False, index=True),
+    *_owner(),
     Column("step_id", String, nullable=False),
     Column("role", String, nullable=False),
     Column("fence", Integer, nullable=False),
@@ -163,7 +186,7 @@ messages = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("message_id", String, nullable=False),
-    Column("body", SealedText("messages.body"), nullable=False),
+    Column("body", SealedText("messages.body", "run_id", "version"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "message_id"),
 )
@@ -174,7 +197,7 @@ compactions = Table(
     _run(primary_key=True),
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("record_id", String, nullable=False),
-    Column("body", SealedText("compactions.body"), nullable=False),
+    Column("body", SealedText("compactions.body", "run_id", "version"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "record_id"),
 )
@@ -223,7 +246,7 @@ outcomes = Table(
     metadata,
     _run(primary_key=True),
     Column("leg", Integer, primary_key=True, autoincrement=False),
-    Column("body", SealedText("outcomes.body"), nullable=False),
+    Column("body", SealedText("outcomes.body", "run_id", "leg"), nullable=False),
     Column("committed_at", UtcDateTime, nullable=False),
 )
 
@@ -234,7 +257,7 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("passages.body"), nullable=False),
+    Column("body", SealedText("passages.body", "passage_id"), nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
@@ -251,7 +274,7 @@ notes = Table(
     _run(),
     Column("note_id", String, nullable=False),
     Column("task_id", String, nullable=False, index=True),
-    Column("body", SealedText("notes.body"), nullable=False),
+    Column("body", SealedText("notes.body", "run_id", "note_id"), nullable=False),
     UniqueConstraint("run_id", "note_id"),
 )
 
@@ -260,7 +283,7 @@ deliverables = Table(
     metadata,
     _run(primary_key=True),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("deliverables.body"), nullable=False),
+    Column("body", SealedText("deliverables.body", "run_id"), nullable=False),
 )
 
 # What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.

@@ -1,22 +1,41 @@
 """Columns that are encrypted at rest: sealed when they are written, opened when they are read, by the engine's cipher.
 
-Rows that were written before stay as they are and are read all the same: a sealed value begins with a mark that no
-other value begins with. Each value is bound to its column. Empty values stay empty.
+A sealed value begins with a mark that no other value begins with, and is bound to its table, its column and its row:
+moved to another row it does not open. A query reads a value together with the key of its row, whoever asks for it;
+what is written says its row (`bound`). Values of before, plain or bound to their column alone, are read all the same
+until the store is sealed as a whole (`AtRest.strict`). Empty values stay empty.
 """
 
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Dialect, LargeBinary, String, Text, TypeDecorator
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Dialect,
+    FromClause,
+    LargeBinary,
+    String,
+    Text,
+    TypeDecorator,
+    cast,
+    func,
+    literal,
+    type_coerce,
+)
 
-from waystation.domain.errors import WrongKey
+from waystation.domain.errors import StoreError, WrongKey
 from waystation.ports import Cipher
 
 TEXT_MARK = "\x01"
 """JSON has no such character, and what people write loses it."""
+ROW_MARK = "."
+"""Behind the mark: bound to its row, and no base64, with which the older form goes on."""
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
+BETWEEN = "\x1f"
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,8 @@ class AtRest:
     """None: there is no key, and what is sealed cannot be read."""
     seals: bool = False
     """Whether what is written from now on is sealed; that takes a cipher."""
+    strict: bool = False
+    """Whether values that are plain, or bound to no row, are refused."""
 
 
 PLAIN = AtRest()
@@ -40,32 +61,73 @@ def keep_with(dialect: Dialect, at_rest: AtRest) -> None:
     _OF_ENGINES[dialect] = at_rest
 
 
+def kept_with(dialect: Dialect) -> AtRest:
+    """How this engine reads and writes."""
+    return _OF_ENGINES.get(dialect, PLAIN)
+
+
+class BoundText(str):
+    """A text that is on its way into a row, with the key of that row."""
+
+    row: str
+    """The values of the columns that the column's type names, in their order."""
+
+
+def bound(text: str, *key: str | int) -> BoundText:
+    """The text for the row with this key."""
+    on_its_way = BoundText(text)
+    on_its_way.row = BETWEEN.join(map(str, key))
+    return on_its_way
+
+
 class SealedText(TypeDecorator[str]):
     """Text; without NUL characters, which PostgreSQL refuses."""
 
     impl = Text
     cache_ok = True
 
-    def __init__(self, place: str) -> None:
-        """`place` is table and column, as `messages.body`."""
+    def __init__(self, place: str, *key: str) -> None:
+        """`place` is table and column, as `messages.body`; `key` names the columns that tell the table's rows apart
+        and never change.
+        """
         super().__init__()
-        self.place = place
+        self.place, self.key = place, key
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Sealed, where this engine seals."""
+        """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
         if not value:
             return value
-        sealed = _sealed(dialect, value.encode("utf-8", "surrogatepass"), self.place)
-        if sealed is None:
+        at_rest = kept_with(dialect)
+        if not at_rest.seals or at_rest.cipher is None:
+            require_sealing(at_rest)
             plain = value.replace("\x00", "\ufffd")
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
-        return TEXT_MARK + b64encode(sealed).decode()
+        if not isinstance(value, BoundText):
+            raise TypeError(f"a text for {self.place} does not say for which row")
+        sealed = at_rest.cipher.seal(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
+        return f"{TEXT_MARK}{ROW_MARK}{b64encode(sealed).decode()}"
+
+    def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        """The value behind the key of its row, and before both how long the key is."""
+        assert isinstance(column, Column)
+        row = row_key(column.table, self.key)
+        value = cast(func.length(row), String) + literal(":", String) + row + type_coerce(column, Text)
+        return type_coerce(value, self)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Opened, where it is sealed. Raises WrongKey."""
-        if value is None or not value.startswith(TEXT_MARK):
-            return value
-        return _opened(dialect, b64decode(value[1:]), self.place).decode("utf-8", "surrogatepass")
+        """Opened, where it is sealed. Raises WrongKey, and StoreError for a plain one where all are sealed."""
+        if value is None:
+            return None
+        length, _, rest = value.partition(":")
+        row, kept = rest[: int(length)], rest[int(length) :]
+        if not kept or kept.startswith(TEXT_MARK + ROW_MARK):
+            context, encoded = _context(self.place, row), kept[2:]
+        else:
+            _require_loose(kept_with(dialect), self.place)
+            context, encoded = self.place.encode(), kept[1:]
+        if not kept.startswith(TEXT_MARK):
+            return kept
+        return _opened(dialect, b64decode(encoded), context).decode("utf-8", "surrogatepass")
 
 
 class SealedString(SealedText):
@@ -76,7 +138,7 @@ class SealedString(SealedText):
 
 
 class SealedBytes(TypeDecorator[bytes]):
-    """UTF-8, which may hold NUL characters."""
+    """UTF-8, which may hold NUL characters. Readers hold it against its content hash, which binds it to its row."""
 
     impl = LargeBinary
     cache_ok = True
@@ -88,27 +150,57 @@ class SealedBytes(TypeDecorator[bytes]):
 
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
         """Sealed, where this engine seals."""
-        sealed = _sealed(dialect, value, self.place) if value else None
-        return value if sealed is None else BYTES_MARK + sealed
+        at_rest = kept_with(dialect)
+        if not value or not at_rest.seals or at_rest.cipher is None:
+            require_sealing(at_rest)
+            return value
+        return BYTES_MARK + at_rest.cipher.seal(value, self.place.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
-        """Opened, where it is sealed. Raises WrongKey."""
+        """Opened, where it is sealed. Raises as `SealedText` does."""
         if value is None or not value.startswith(BYTES_MARK):
+            if value:
+                _require_loose(kept_with(dialect), self.place)
             return value
-        return _opened(dialect, value[1:], self.place)
+        return _opened(dialect, value[1:], self.place.encode())
 
 
-def _sealed(dialect: Dialect, plain: bytes, place: str) -> bytes | None:
-    at_rest = _OF_ENGINES.get(dialect, PLAIN)
-    return at_rest.cipher.seal(plain, place.encode()) if at_rest.seals and at_rest.cipher is not None else None
+def row_key(table: FromClause, key: Sequence[str]) -> ColumnElement[str]:
+    """What tells a row of the table from others, as SQL."""
+    first, *rest = [cast(table.c[name], String) for name in key]
+    for part in rest:
+        first = first + literal(BETWEEN, String) + part
+    return first
 
 
-def _opened(dialect: Dialect, sealed: bytes, place: str) -> bytes:
-    cipher = _OF_ENGINES.get(dialect, PLAIN).cipher
+def require_sealing(at_rest: AtRest) -> None:
+    """Raise StoreError where everything is encrypted, and this process would not do so."""
+    if at_rest.strict:
+        raise StoreError(
+            "every text in this store is encrypted, and this process would write plain ones: set WAYSTATION_KEY to the "
+            "key of the workers, and leave WAYSTATION_ENCRYPT_AT_REST on; `waystation store reseal` turns it off"
+        )
+
+
+def _context(place: str, row: str) -> bytes:
+    return f"{place}\x00{row}".encode("utf-8", "surrogatepass")
+
+
+def _require_loose(at_rest: AtRest, place: str) -> None:
+    if at_rest.strict:
+        raise StoreError(
+            f"a value in {place} is not encrypted and bound to its row, though everything in this store is: something "
+            "else than Waystation has written it. Restore the database from a backup; `waystation store reseal` takes "
+            "it as it is"
+        )
+
+
+def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
+    cipher = kept_with(dialect).cipher
     if cipher is None:
         raise _unreadable("it is encrypted, and the key is not here")
     try:
-        return cipher.unseal(sealed, place.encode())
+        return cipher.unseal(sealed, context)
     except WrongKey as error:
         raise _unreadable(str(error)) from None
 

@@ -14,9 +14,11 @@ from waystation.adapters.store.errors import translated
 from waystation.adapters.store.forgetting import SqlForgetting
 from waystation.adapters.store.forking import SqlForking
 from waystation.adapters.store.outbox import SqlOutbox
+from waystation.adapters.store.owners import find_owners
 from waystation.adapters.store.part import reading, writing
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.plans import SqlPlans
+from waystation.adapters.store.resealing import is_strict
 from waystation.adapters.store.results import SqlResultOutbox
 from waystation.adapters.store.schema import identity
 from waystation.adapters.store.sealed import PLAIN, AtRest
@@ -71,6 +73,9 @@ class SqlStore(
                 database = Database(url, at_rest=at_rest)
                 on_failure.push_async_callback(database.aclose)
                 store_id = await to_its_end(open_schema(database, clock, new_store_id))
+                await to_its_end(find_owners(database, clock))
+                if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
+                    database.seal_strictly()
             on_failure.pop_all()
         return cls(database, clock, store_id)
 
@@ -95,6 +100,11 @@ class SqlStore(
     async def key_check(self, connection: AsyncConnection) -> str | None:
         """The check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether everything in the store is encrypted to its row, and nothing else is taken."""
+        return self.database.strict
 
     async def aclose(self) -> None:
         """Close every connection."""

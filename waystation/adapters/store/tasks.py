@@ -9,11 +9,13 @@ from sqlalchemy import Row, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_once
-from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.part import StorePart, owned, reading, writing
 from waystation.adapters.store.schema import tasks
+from waystation.adapters.store.sealed import bound
 from waystation.adapters.store.texts import add_documents, add_texts, described
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
+from waystation.domain.ownership import Reader
 from waystation.domain.task import SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
 
 
@@ -46,46 +48,40 @@ class SqlTasks(StorePart):
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
         # In one order everywhere: two tasks with the same documents must not wait for each other.
-        await add_texts(connection, sorted(by_hash.items()))
+        await add_texts(connection, row.ref.reader, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
         return True
 
     @reading
-    async def task(self, connection: AsyncConnection, task_id: str) -> TaskRow:
-        """Raises UnknownTask."""
-        found = (await connection.execute(select(tasks).where(tasks.c.task_id == task_id))).one_or_none()
+    async def task(self, connection: AsyncConnection, task_id: str, reader: Reader) -> TaskRow:
+        """Raises UnknownTask, which does not tell whether somebody else has it."""
+        this = select(tasks).where(tasks.c.task_id == task_id, owned(tasks, reader))
+        found = (await connection.execute(this)).one_or_none()
         if found is None:
             raise unknown_task(task_id)
         return task_row(found)
 
     @reading
-    async def find_tasks(self, connection: AsyncConnection, prefix: str, tenant: str | None = None) -> tuple[str, ...]:
-        """Ids that start with the prefix, newest first; `tenant` is the tenant's hash."""
+    async def find_tasks(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[str, ...]:
+        """Ids of the reader's tasks that start with the prefix, newest first."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
-        found = select(tasks.c.task_id).where(starts).order_by(tasks.c.ordinal.desc())
-        if tenant is not None:
-            found = found.where(tasks.c.tenant == tenant)
+        found = select(tasks.c.task_id).where(starts, owned(tasks, reader)).order_by(tasks.c.ordinal.desc())
         return tuple((await connection.execute(found)).scalars())
 
     @reading
     async def tasks(
         self,
         connection: AsyncConnection,
-        session: str | None = None,
+        reader: Reader,
         limit: int = 50,
         *,
-        tenant: str | None = None,
         ended_before: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """Newest first; `session` and `tenant` are hashes. Of those that ended before some moment, none is forgotten
+        """The reader's, newest first. Of those that ended before some moment, none is forgotten
         as a whole; one whose end nobody wrote down counts from when it was submitted: it was terminated, or still
         runs.
         """
-        newest = select(tasks).order_by(tasks.c.ordinal.desc()).limit(limit)
-        if session is not None:
-            newest = newest.where(tasks.c.session == session)
-        if tenant is not None:
-            newest = newest.where(tasks.c.tenant == tenant)
+        newest = select(tasks).where(owned(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
         if ended_before is not None:
             ended = func.coalesce(tasks.c.ended_at, tasks.c.submitted_at) < ended_before
             newest = newest.where(ended, tasks.c.forgotten_at.is_(None))
@@ -94,12 +90,12 @@ class SqlTasks(StorePart):
 
     async def admit(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
-        await self._set(task_id, title=title)
+        await self._set(task_id, title=bound(title, task_id))
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
         ended = self._clock() if progress.phase.over else None
-        await self._set(task_id, progress=progress.model_dump_json(), ended_at=ended)
+        await self._set(task_id, progress=bound(progress.model_dump_json(), task_id), ended_at=ended)
 
     @writing
     async def _set(self, connection: AsyncConnection, task_id: str, **values: object) -> None:
@@ -132,21 +128,24 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
 def digest_of(request: TaskRequest, documents: Sequence[Document]) -> str:
     """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
     asked = request.model_dump(mode="json", exclude_defaults=True)
+    if asked.get("session") == "default":  # which was left out while every task without a session had this one
+        del asked["session"]
     content = [asked, [[document.name, document.blob] for document in documents]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def task_columns(row: TaskRow) -> dict[str, object]:
     """The row as its table has it, digest and plan apart."""
+    task_id = row.ref.task_id
     return {
         **row.ref.model_dump(),
         "request_id": row.request.request_id,
-        "request": row.request.model_dump_json(),
+        "request": bound(row.request.model_dump_json(), task_id),
         "terms": row.terms.model_dump_json(),
-        "title": row.title,
+        "title": bound(row.title, task_id),
         "submitted_at": row.submitted_at,
         "ended_at": row.ended_at,
-        "progress": None if row.progress is None else row.progress.model_dump_json(),
+        "progress": None if row.progress is None else bound(row.progress.model_dump_json(), task_id),
     }
 
 

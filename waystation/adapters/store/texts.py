@@ -3,14 +3,16 @@
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import delete, exists, insert, select
+from sqlalchemy import ColumnElement, Select, delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_missing, batches
-from waystation.adapters.store.part import StorePart, reading, writing
-from waystation.adapters.store.schema import documents, tasks, texts
+from waystation.adapters.store.part import StorePart, owned, reading, writing
+from waystation.adapters.store.schema import documents, tasks, text_owners, texts
+from waystation.adapters.store.sealed import bound
 from waystation.domain.documents import Document
-from waystation.domain.errors import TextMissing
+from waystation.domain.errors import StoreError, TextMissing
+from waystation.domain.ownership import OfTask, OfTenant, Reader
 from waystation.domain.procedures import is_named_like_one
 from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.task import SourceDocument, TaskTerms
@@ -18,8 +20,8 @@ from waystation.patterns import proven
 
 CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
-_ORIGINAL = texts.alias("original")
-
+SHOWN = "/"
+"""In the key of a text that is kept as it is shown, and in no content hash."""
 
 _KEPT = tuple(name for name in Document.model_fields if name in documents.c)
 
@@ -40,22 +42,71 @@ def described(source: SourceDocument) -> Document:
     )
 
 
-async def add_texts(connection: AsyncConnection, by_hash: Iterable[tuple[str, str]]) -> None:
-    """Keep those texts that are not there, given with their content hashes."""
-    await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in by_hash])
+def opened_text(blob: str, content: bytes) -> str:
+    """The text that is kept under this hash, or in this row of a text as it is shown, which says so in its first line.
+
+    Raises StoreError where it is another one.
+    """
+    row, _, shown = content.partition(b"\n") if SHOWN in blob else (b"", b"", content)
+    if row != blob.encode() if SHOWN in blob else hashlib.sha256(content).hexdigest() != blob:
+        raise StoreError(
+            f"the text {blob[:12]}… in the store is not what was kept under that hash: something else than Waystation "
+            "has changed it. Restore the database from a backup"
+        )
+    return shown.decode()
+
+
+async def add_texts(connection: AsyncConnection, owner: OfTask, by_hash: Iterable[tuple[str, str]]) -> None:
+    """Keep those texts that are not there, given with their content hashes, and whose they are."""
+    given = dict(by_hash)
+    await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in given.items()])
+    await add_missing(connection, text_owners, [{"blob": blob, **owner.model_dump()} for blob in given])
+
+
+async def drop_owned(connection: AsyncConnection, blobs: Iterable[str], whose: ColumnElement[bool]) -> int:
+    """These owners have these texts no more; how many texts went, since nobody else has them."""
+    gone, had = 0, select(text_owners.c.blob).where(text_owners.c.blob == texts.c.blob).exists()
+    listed = select(documents.c.blob).where(documents.c.blob == texts.c.blob).exists()
+    for batch in batches(blobs):
+        await connection.execute(delete(text_owners).where(text_owners.c.blob.in_(batch), whose))
+        unowned = delete(texts).where(texts.c.blob.in_(batch), ~had, ~listed)
+        gone += (await connection.execute(unowned)).rowcount
+    return gone
+
+
+async def without_owner(connection: AsyncConnection, tenant: str, blobs: Sequence[str]) -> set[str]:
+    """Those of these texts that no task of the tenant has any more."""
+    left = set(blobs)
+    for batch in batches(blobs):
+        had = select(text_owners.c.blob).where(text_owners.c.blob.in_(batch), text_owners.c.tenant == tenant)
+        left.difference_update((await connection.execute(had)).scalars())
+    return left
+
+
+def owned_text(blob: str, reader: Reader) -> Select[str]:
+    """Whether a task that the reader may see has this text: its hash, once for each."""
+    return select(text_owners.c.blob).where(text_owners.c.blob == blob, owned(text_owners, reader))
 
 
 async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
     """Give the task these documents, whose texts are there, from this position on."""
     if added:
-        rows = [{"task_id": task_id, "position": n, **document.model_dump()} for n, document in enumerate(added, first)]
+        rows = [document_row(task_id, position, document) for position, document in enumerate(added, first)]
         await connection.execute(insert(documents), rows)
 
 
-async def documents_of(connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
-    """A task's documents in the order in which they were given."""
+def document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
+    """The document at its place in a task."""
+    name = bound(document.name, task_id, position)
+    kept = document.model_dump(include=set(_KEPT))
+    return {"task_id": task_id, "position": position, **kept, "name": name}
+
+
+async def documents_of(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
+    """A task's documents in the order in which they were given; none of a task that is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
-    listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
+    whose = select(tasks.c.task_id).where(tasks.c.task_id == task_id, owned(tasks, reader)).scalar_subquery()
+    listed = select(*columns).where(documents.c.task_id == whose).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
     found = tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
@@ -76,19 +127,19 @@ async def _with_procedures(
 
 def shown_row(key: ShownKey) -> str:
     """In the place of a content hash: under what a text is kept as it is shown, beside its original."""
-    return "/".join((key.blob, key.tenant, str(int(key.treatment)), key.version))
+    return SHOWN.join((key.blob, key.tenant, str(int(key.treatment)), key.version))
 
 
 async def shown_rows(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> list[str]:
     """Under what the tenant's texts are kept as they are shown: all of them, or those made from these originals."""
-    rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.like("%/%")))).scalars()
+    rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.contains(SHOWN)))).scalars()
     return [row for row in rows if shown_for(row, tenant, blobs)]
 
 
 def shown_for(row: str, tenant: str, blobs: Collection[str] | None = None) -> bool:
     """Whether this is the row of a text as it is shown to the tenant, made from any of these originals."""
-    blob, _, rest = row.partition("/")
-    return rest.partition("/")[0] == tenant and (blobs is None or blob in blobs)
+    blob, _, rest = row.partition(SHOWN)
+    return rest.partition(SHOWN)[0] == tenant and (blobs is None or blob in blobs)
 
 
 async def drop_shown(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
@@ -101,38 +152,45 @@ class SqlTexts(StorePart):
     """The ports `DocumentStore` and `ShownTexts`."""
 
     @writing
-    async def put_text(self, connection: AsyncConnection, text: str) -> str:
-        """Store a text; returns its content hash."""
+    async def put_text(self, connection: AsyncConnection, text: str, owner: OfTask) -> str:
+        """Store a text of this task; returns its content hash."""
         blob = content_hash(text)
-        await add_texts(connection, [(blob, text)])
+        await add_texts(connection, owner, [(blob, text)])
         return blob
 
     @reading
-    async def get_text(self, connection: AsyncConnection, blob: str) -> str:
-        """The text of a content hash. Raises TextMissing if it is not there."""
-        found = await connection.execute(select(texts.c.content).where(texts.c.blob == blob))
+    async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
+        """The text of a content hash. Raises TextMissing where no task that the reader may see has it; StoreError for
+        one that was changed in the database.
+        """
+        had = owned_text(blob, reader).exists()
+        found = await connection.execute(select(texts.c.content).where(texts.c.blob == blob, had))
         content: bytes | None = found.scalar_one_or_none()
         if content is None:
             raise TextMissing(blob)
-        return content.decode()
+        return opened_text(blob, content)
 
     @reading
-    async def shown(self, connection: AsyncConnection, key: ShownKey) -> ShownText | None:
-        """The text as it was kept under this key; None: it was not, or its original is gone. Raises WrongKey."""
-        original = exists().where(_ORIGINAL.c.blob == key.blob)
-        found = await connection.execute(select(texts.c.content).where(texts.c.blob == shown_row(key), original))
+    async def shown(self, connection: AsyncConnection, key: ShownKey, reader: Reader) -> ShownText | None:
+        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
+        original. Raises WrongKey; StoreError for one that was changed in the database.
+        """
+        row, had = shown_row(key), owned_text(key.blob, reader).exists()
+        found = await connection.execute(select(texts.c.content).where(texts.c.blob == row, had))
         content: bytes | None = found.scalar_one_or_none()
-        return None if content is None else ShownText.model_validate_json(content)
+        return None if content is None else ShownText.model_validate_json(opened_text(row, content))
 
     @writing
     async def keep_shown(self, connection: AsyncConnection, key: ShownKey, text: ShownText) -> None:
         """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
         # Locked where the database locks rows: who forgets the original waits, and then sees what was made from it.
-        original = select(texts.c.blob).where(texts.c.blob == key.blob).with_for_update(read=True, key_share=True)
-        if (await connection.execute(original)).first() is not None:
-            await add_texts(connection, [(shown_row(key), text.model_dump_json())])
+        had = owned_text(key.blob, OfTenant(tenant=key.tenant)).with_for_update(read=True, key_share=True)
+        if (await connection.execute(had)).first() is not None:
+            row = shown_row(key)
+            content = f"{row}\n{text.model_dump_json()}".encode()
+            await add_missing(connection, texts, [{"blob": row, "content": content}])
 
     @reading
-    async def documents(self, connection: AsyncConnection, task_id: str) -> tuple[Document, ...]:
-        """A task's documents in the order in which they were given."""
-        return await documents_of(connection, task_id)
+    async def documents(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
+        """A task's documents in the order in which they were given; none of a task that is not the reader's."""
+        return await documents_of(connection, task_id, reader)

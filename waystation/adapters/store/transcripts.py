@@ -5,21 +5,23 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import Table, insert, select
+from sqlalchemy import ColumnElement, Table, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store import charges, fences
 from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.outbox import add_passages, take_passages_back
-from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.part import StorePart, owned, reading, writing
 from waystation.adapters.store.schema import compactions, messages, outcomes, runs, tool_intents
+from waystation.adapters.store.sealed import bound
 from waystation.adapters.store.work import take_work_back
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import StoreError
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
+from waystation.domain.ownership import Reader
 from waystation.domain.rewind import Rewind
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Charge, Fence, Intent
@@ -41,7 +43,7 @@ class SqlTranscripts(StorePart):
         """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
         self.require_own(run.store_id)
         row = {
-            **run.model_dump(include={"task_id", "step_id", "role"}),
+            **run.model_dump(include={"tenant", "session", "task_id", "step_id", "role"}),
             "run_id": run.run_id,
             "fence": 0,
             "version": 0,
@@ -55,16 +57,18 @@ class SqlTranscripts(StorePart):
         return await fences.take(connection, run_id)
 
     @reading
-    async def load(self, connection: AsyncConnection, run_id: str) -> Transcript:
-        """The whole transcript with its compaction records; empty for a run without messages."""
-        known = await connection.execute(select(runs.c.version).where(runs.c.run_id == run_id))
+    async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        known = await connection.execute(select(runs.c.version).where(*_own(run_id, reader)))
         version: int | None = known.scalar_one_or_none()
+        if version is None:
+            return Transcript(run_id=run_id)
         said = await _bodies(connection, messages, run_id)
         done = await _bodies(connection, compactions, run_id)
         versions = [row.version for row in said]
         return Transcript(
             run_id=run_id,
-            version=version or 0,
+            version=version,
             messages=tuple(Message.model_validate_json(row.body) for row in said),
             records=tuple(
                 _RECORD.validate_json(row.body).model_copy(update={"after": bisect(versions, row.version)})
@@ -73,10 +77,10 @@ class SqlTranscripts(StorePart):
         )
 
     @reading
-    async def run_ids(self, connection: AsyncConnection, task_id: str) -> tuple[str, ...]:
+    async def run_ids(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
-        known = await connection.execute(select(runs.c.run_id).where(runs.c.task_id == task_id).order_by(runs.c.run_id))
-        return tuple(known.scalars())
+        own = select(runs.c.run_id).where(runs.c.task_id == task_id, owned(runs, reader))
+        return tuple((await connection.execute(own.order_by(runs.c.run_id))).scalars())
 
     @reading
     async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
@@ -134,16 +138,18 @@ class SqlTranscripts(StorePart):
         return await add_once(connection, tool_intents, row)
 
     @reading
-    async def outcome(self, connection: AsyncConnection, run_id: str, leg: int) -> LegOutcome | None:
+    async def outcome(self, connection: AsyncConnection, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
         """The committed outcome of a leg."""
-        committed = select(outcomes.c.body).where(outcomes.c.run_id == run_id, outcomes.c.leg == leg)
+        joined = select(outcomes.c.body).join(runs, runs.c.run_id == outcomes.c.run_id)
+        committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
         body: str | None = (await connection.execute(committed)).scalar_one_or_none()
         return None if body is None else _OUTCOME.validate_json(body)
 
     @writing
     async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
         """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
-        row = {"leg": leg, "body": outcome.model_dump_json(), **self._stamp(fence)}
+        body = bound(outcome.model_dump_json(), fence.run_id, leg)
+        row = {"leg": leg, "body": body, **self._stamp(fence)}
         await fences.hold(connection, fence)
         await add_once(connection, outcomes, row)
 
@@ -179,13 +185,15 @@ class SqlTranscripts(StorePart):
         """Whether the record is new. The same id twice changes nothing."""
         if await _is_recorded(connection, fence.run_id, record.id):
             return False
-        row = {"version": version + 1, "record_id": record.id, "body": record.model_dump_json(), **self._stamp(fence)}
+        body = bound(record.model_dump_json(), fence.run_id, version + 1)
+        row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
         await fences.advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
-        row = {"version": version + 1, "message_id": message.id, "body": message.model_dump_json()}
+        body = bound(message.model_dump_json(), fence.run_id, version + 1)
+        row = {"version": version + 1, "message_id": message.id, "body": body}
         await fences.advance(connection, fence, version)
         try:
             await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
@@ -194,6 +202,10 @@ class SqlTranscripts(StorePart):
 
     def _stamp(self, fence: Fence) -> Mapping[str, object]:
         return {"run_id": fence.run_id, "committed_at": self._clock()}
+
+
+def _own(run_id: str, reader: Reader) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return runs.c.run_id == run_id, owned(runs, reader)
 
 
 async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[_Committed]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import UPDATED, entries, entry_id
+from waystation.adapters.store.audit import UPDATED, entries, entry_row
 from waystation.adapters.store.engine import add_once
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import audit, documents, tasks
 from waystation.adapters.store.tasks import unknown_task
-from waystation.adapters.store.texts import add_documents, documents_of
+from waystation.adapters.store.texts import add_documents, document_row, documents_of
 from waystation.domain.document_changes import (
     DocumentChange,
     DocumentSet,
@@ -22,6 +22,7 @@ from waystation.domain.document_changes import (
     updated,
 )
 from waystation.domain.documents import Document
+from waystation.domain.ownership import Installation, Reader
 
 
 class SqlUpdates(StorePart):
@@ -38,26 +39,26 @@ class SqlUpdates(StorePart):
         locked = select(tasks.c.ordinal).where(tasks.c.task_id == task_id).with_for_update()
         if (await connection.execute(locked)).one_or_none() is None:
             raise unknown_task(task_id)
-        known = {one.number: one for one in await _updates(connection, task_id)}
+        known = {one.number: one for one in await _updates(connection, task_id, Installation())}
         if update.number in known:
             return known[update.number]
-        before = await documents_of(connection, task_id)
+        before = await documents_of(connection, task_id, Installation())
         after = updated(before, given)
         kept = _kept(update, changes(before, after))
         await _put(connection, task_id, before, after)
-        await add_once(
-            connection, audit, {"task_id": task_id, "entry_id": entry_id(kept), "body": kept.model_dump_json()}
-        )
+        await add_once(connection, audit, entry_row(task_id, kept))
         return kept
 
     @reading
-    async def document_updates(self, connection: AsyncConnection, task_id: str) -> tuple[KeptUpdate, ...]:
+    async def document_updates(
+        self, connection: AsyncConnection, task_id: str, reader: Reader
+    ) -> tuple[KeptUpdate, ...]:
         """What became of the task's documents while it worked, in the order of the numbers."""
-        return await _updates(connection, task_id)
+        return await _updates(connection, task_id, reader)
 
 
-async def _updates(connection: AsyncConnection, task_id: str) -> tuple[KeptUpdate, ...]:
-    kept = map(KeptUpdate.model_validate_json, await entries(connection, task_id, UPDATED))
+async def _updates(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
+    kept = map(KeptUpdate.model_validate_json, await entries(connection, task_id, UPDATED, reader))
     return tuple(sorted(kept, key=lambda one: one.number))
 
 
@@ -73,5 +74,5 @@ async def _put(
     for position, (old, new) in enumerate(zip(before, after, strict=False)):
         if old != new:
             this = update(documents).where(documents.c.task_id == task_id, documents.c.position == position)
-            await connection.execute(this.values(new.model_dump()))
+            await connection.execute(this.values(document_row(task_id, position, new)))
     await add_documents(connection, task_id, after[len(before) :], len(before))

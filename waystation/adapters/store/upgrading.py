@@ -85,7 +85,8 @@ async def upgrade(database: Database, clock: Clock, new_store_id: Callable[[], s
         if before.revision != REVISION:
             await connection.run_sync(_migrate)
         if before.store_id is None:
-            await connection.execute(insert(identity).values(store_id=new_store_id(), created_at=clock()))
+            now = clock()
+            await connection.execute(insert(identity).values(store_id=new_store_id(), created_at=now, owned_since=now))
         return before, await _schema(connection)
 
 

@@ -1,19 +1,24 @@
 """Encrypts what Temporal keeps of us: payloads, failures and the summaries that its UI shows."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import JsonValue
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
 from temporalio.converter import (
+    ActivitySerializationContext,
     DataConverter,
     DefaultFailureConverter,
     DefaultFailureConverterWithEncodedAttributes,
     PayloadCodec,
     PayloadConverter,
+    SerializationContext,
+    WithSerializationContext,
+    WorkflowSerializationContext,
 )
 
 from waystation.domain.errors import WrongKey
@@ -23,18 +28,36 @@ from waystation.ports import Cipher
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
 ENCRYPTED = b"binary/encrypted"
 CONTEXT = b"temporal"
-"""Payloads are bound to nothing else: a codec server is not told which workflow a payload belongs to."""
+"""What payloads of before are bound to, and those of which the SDK does not say where they belong."""
+WORKFLOW = "encrypted-for"
+"""Names namespace and workflow in the clear, since a codec server is told neither; what is encrypted is bound to it."""
 OPENED = "waystation-opened"
 """Metadata of a payload that was decrypted, inside this process. What comes with it from outside loses it."""
 
 
-class PayloadEncryption(PayloadCodec):
-    """Encrypts payloads with one key, and decrypts those of several. Payloads that are plain pass as they are."""
+class PayloadEncryption(PayloadCodec, WithSerializationContext):
+    """Encrypts payloads with one key, and decrypts those of several. Payloads that are plain pass as they are.
+
+    Each is bound to the workflow that it is for: moved to another it does not open there, whatever it says of itself.
+    """
 
     def __init__(self, ciphers: Mapping[str, Cipher], encrypts_with: str | None) -> None:
         """`ciphers` by the id of their key; `encrypts_with` is the id of one of them, or None: nothing is encrypted."""
         self.ciphers = ciphers
         self._own = encrypts_with
+        self._workflow: bytes | None = None
+
+    def with_context(self, context: SerializationContext) -> Self:
+        """See base class."""
+        within = copy(self)
+        match context:
+            case WorkflowSerializationContext():
+                within._workflow = _name(context.namespace, context.workflow_id)
+            case ActivitySerializationContext() if context.workflow_id is not None:
+                within._workflow = _name(context.namespace, context.workflow_id)
+            case _:
+                within._workflow = None
+        return within
 
     @property
     def key_id(self) -> str | None:
@@ -52,8 +75,9 @@ class PayloadEncryption(PayloadCodec):
     def _encrypted(self, payload: Payload) -> Payload:
         if self._own is None:
             return payload
-        sealed = self.ciphers[self._own].seal(payload.SerializeToString(), CONTEXT)
-        return Payload(metadata={ENCODING: ENCRYPTED, KEY_ID: self._own.encode()}, data=sealed)
+        sealed = self.ciphers[self._own].seal(payload.SerializeToString(), _context(self._workflow))
+        whose = {} if self._workflow is None else {WORKFLOW: self._workflow}
+        return Payload(metadata={ENCODING: ENCRYPTED, KEY_ID: self._own.encode(), **whose}, data=sealed)
 
     def _decrypted(self, payload: Payload) -> Payload:
         if not _is_encrypted(payload):
@@ -61,7 +85,10 @@ class PayloadEncryption(PayloadCodec):
         key_id = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
         if key_id not in self.ciphers:
             raise WrongKey(self._missing(key_id))
-        return Payload.FromString(self.ciphers[key_id].unseal(payload.data, CONTEXT))
+        whose = payload.metadata.get(WORKFLOW)
+        if whose is not None and self._workflow is not None and whose != self._workflow:
+            raise WrongKey("a payload in Temporal was encrypted for another workflow: somebody has put it here")
+        return Payload.FromString(self.ciphers[key_id].unseal(payload.data, _context(whose)))
 
     def _missing(self, key_id: str) -> str:
         there = f"the keys here are {', '.join(self.ciphers)}" if self.ciphers else "there is no key here"
@@ -69,6 +96,14 @@ class PayloadEncryption(PayloadCodec):
             f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the key of "
             "whoever wrote it, or add that to WAYSTATION_PREVIOUS_KEYS"
         )
+
+
+def _name(namespace: str, workflow_id: str) -> bytes:
+    return f"{namespace}\x00{workflow_id}".encode(errors="replace")
+
+
+def _context(workflow: bytes | None) -> bytes:
+    return CONTEXT if workflow is None else CONTEXT + b"\x00" + workflow
 
 
 class MarkingEncryption(PayloadEncryption):

@@ -16,6 +16,7 @@ from waystation.adapters.temporal.connect import RPC_TIMEOUT
 from waystation.domain.errors import MemoryUnavailable, Unreachable
 from waystation.domain.memory import Located, MemoryQuery, Passage, Recalled
 from waystation.domain.names import CONTEXT_QUEUE, COUNT_PASSAGES, SEARCH_MEMORY
+from waystation.domain.ownership import Reader
 
 TAKEN_WITHIN = timedelta(seconds=5)
 DONE_WITHIN = timedelta(seconds=60)
@@ -26,7 +27,7 @@ class WorkersMemory:
     """Implements the port `MemorySearch`. What is found comes back as ids; `passages_with` has the passages."""
 
     def __init__(
-        self, client: Client, passages_with: Callable[[Sequence[str]], Awaitable[tuple[Passage, ...]]]
+        self, client: Client, passages_with: Callable[[Sequence[str], Reader], Awaitable[tuple[Passage, ...]]]
     ) -> None:
         self._client, self._passages_with = client, passages_with
 
@@ -36,7 +37,8 @@ class WorkersMemory:
         Raises Unreachable where no worker takes it, MemoryUnavailable.
         """
         located = await self._asked(SEARCH_MEMORY, query, tuple[Located, ...])
-        passages = {passage.id: passage for passage in await self._passages_with([one.passage_id for one in located])}
+        ids = [one.passage_id for one in located]
+        passages = {passage.id: passage for passage in await self._passages_with(ids, query.reader)}
         return tuple(
             Recalled(passage=passages[one.passage_id], score=one.score) for one in located if one.passage_id in passages
         )

@@ -130,7 +130,7 @@ class Toolbox:
         return call.input if limits is None else with_defaults(call.input, self.offered[call.name].input_schema, limits)
 
     async def _names(self, at: CallSite) -> DocumentNames:
-        documents = await self.texts.documents(at.run.task_id)
+        documents = await self.texts.documents(at.run.task_id, at.run.reader)
         names = await document_names(documents, self.redactor, at.run.tenant)
         return names.of(self.vault if self.audits is not None else None, at.run.session)
 
@@ -155,7 +155,7 @@ class Toolbox:
             return redacted.text
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(redacted.text)
-        return preview(whole, await self.texts.put_text(whole))
+        return preview(whole, await self.texts.put_text(whole, at.run.reader))
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

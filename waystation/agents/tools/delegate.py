@@ -50,7 +50,7 @@ class Delegate(TypedTool[DelegateInput]):
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
             raise ToolRefused("This subagent was not started. Do this part yourself.")
-        handed_in = await results_of(self._work, at.run.task_id, back.id)
+        handed_in = await results_of(self._work, at.run.reader, back.id)
         return _presented(back, arguments, handed_in, at.page_characters // 2)
 
 

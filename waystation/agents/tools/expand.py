@@ -13,6 +13,7 @@ from waystation.domain.delegation import parent_of
 from waystation.domain.errors import TextMissing
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
+from waystation.domain.ownership import OfTenant
 from waystation.domain.passages import render, tool_names
 from waystation.domain.projection import FIRST, LATER, urgent
 from waystation.patterns import proven
@@ -70,7 +71,7 @@ class Expand(TypedTool[ExpandInput]):
         return await self._passage(wanted, at)
 
     async def _handed_in(self, wanted: str, at: CallSite) -> str:
-        lines = (await results_of(self._work, at.run.task_id, wanted)).lines
+        lines = (await results_of(self._work, at.run.reader, wanted)).lines
         if not lines:
             raise ToolRefused(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
@@ -88,20 +89,20 @@ class Expand(TypedTool[ExpandInput]):
 
     async def _passage(self, wanted: str, at: CallSite) -> str:
         """Of another tenant, and of a session that is not recalled, it is as if there were none."""
-        named = await self._transcripts.passages_named(at.run.tenant, wanted.removeprefix("p"))
-        found = [passage for passage in named if at.memory == "team" or passage.session == at.run.session]
+        reader = at.run.reader.recalling(at.memory)
+        found = await self._transcripts.passages_named(wanted.removeprefix("p"), reader)
         if len(found) != 1:
             raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
-            return await self._document(found[0], at)
+            return await self._document(found[0], at, reader)
         if found[0].kind != "conversation":
             return await self._report(found[0].task_id, at)
-        said = (await self._transcripts.load(found[0].run_id)).messages
+        said = (await self._transcripts.load(found[0].run_id, reader)).messages
         return _rendered(_of(found[0], said), said)
 
-    async def _document(self, passage: Passage, at: CallSite) -> str:
+    async def _document(self, passage: Passage, at: CallSite, reader: OfTenant) -> str:
         try:
-            lines = await shown_lines(self._redacted, passage.blob, passage.document, at)
+            lines = await shown_lines(self._redacted, passage.blob, passage.document, at, reader)
         except TextMissing:
             raise ToolRefused(f"The document behind {passage.short_id} is not kept any more.") from None
         first = max(1, passage.first_line - LINES_AROUND)

@@ -4,11 +4,11 @@ from pydantic import Field, JsonValue
 
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
-from waystation.agents.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.web import LONGEST_ADDRESS, Domains, carries_text, page_lines, web_address
+from waystation.domain.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
 from waystation.ports import DocumentStore, WebPages
 
 LINES_A_PAGE = 200
@@ -82,4 +82,4 @@ class FetchPage(TypedTool[FetchPageInput]):
             raise ToolRefused(str(refused)) from refused
         except WebUnavailable as unavailable:
             raise ToolRefused(f"{unavailable}. Try again later, or use another source.") from unavailable
-        return kept(fetched, await self._texts.put_text(fetched.text))
+        return kept(fetched, await self._texts.put_text(fetched.text, at.run.reader))

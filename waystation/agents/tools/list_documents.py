@@ -31,7 +31,7 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
     async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
         """One line a document, and where to go on."""
-        documents = evidence(await self._documents.documents(at.run.task_id))
+        documents = evidence(await self._documents.documents(at.run.task_id, at.run.reader))
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = page(lines, at.page_characters)

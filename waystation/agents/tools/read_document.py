@@ -43,7 +43,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
 
     async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
         """A header, numbered lines, and where to go on."""
-        document = find(arguments.name, await self._documents.documents(at.run.task_id))
+        document = find(arguments.name, await self._documents.documents(at.run.task_id, at.run.reader))
         if arguments.first_line > document.lines:
             raise ToolRefused(
                 f"{one_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."

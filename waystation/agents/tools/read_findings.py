@@ -40,10 +40,10 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
         return "\n".join([header, *taken])
 
     async def _texts(self, step_id: str, at: CallSite) -> list[str]:
-        plan = await self._tasks.plan(at.run.task_id)
+        plan = await self._tasks.plan(at.run.task_id, at.run.reader)
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
-        return (await results_of(self._work, at.run.task_id, step_id)).lines
+        return (await results_of(self._work, at.run.reader, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:

@@ -27,7 +27,7 @@ class ReadNotes(TypedTool[ReadNotesInput]):
 
     async def run(self, arguments: ReadNotesInput, at: CallSite) -> str:
         """One line a note."""
-        notes = await self._work.notes(at.run.task_id, at.run.run_id)
+        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
         start = arguments.first - 1
         lines = [
             f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"

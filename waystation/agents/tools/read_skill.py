@@ -32,7 +32,7 @@ class ReadSkill(TypedTool[ReadSkillInput]):
 
     async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
         """Its text, in its tag."""
-        found = await procedures_of(await self._tasks.task(at.run.task_id), self._documents)
+        found = await procedures_of(await self._tasks.task(at.run.task_id, at.run.reader), self._documents)
         for one in found:
             if isinstance(one, Procedure) and arguments.name in {one.name, one.document}:
                 return as_procedure(one)

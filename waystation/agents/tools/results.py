@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from waystation.domain.ownership import OfTask
 from waystation.domain.work import Analysis, Deliverable, Finding, Findings, Note, ReportDraft, findings_from_notes
 from waystation.ports import WorkStore
 
@@ -37,10 +38,10 @@ def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) ->
             return ResultLines([section.markdown for section in deliverable.sections], [])
 
 
-async def results_of(work: WorkStore, task_id: str, agent: str) -> ResultLines:
+async def results_of(work: WorkStore, task: OfTask, agent: str) -> ResultLines:
     """Of one agent of the task. Raises StoreError."""
-    run_id = f"{task_id}/{agent}"
-    return result_lines(await work.deliverable(run_id), await work.notes(task_id, run_id))
+    run_id = f"{task.task_id}/{agent}"
+    return result_lines(await work.deliverable(run_id, task), await work.notes(task.task_id, task, run_id))
 
 
 def claim_line(finding: Finding) -> str:

@@ -62,20 +62,20 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
         query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.as_written("query")))))
-        hits = await self._search.search(at.run.task_id, query, arguments.limit, among)
+        hits = await self._search.search(at.run.reader, query, arguments.limit, among)
         for _ in range(ROUNDS):
             if all(hit.shown for hit in hits):
                 break
             await self._search.take(at.run.task_id, await self._shown(hits, at))
-            hits = await self._search.search(at.run.task_id, query, arguments.limit, among)
+            hits = await self._search.search(at.run.reader, query, arguments.limit, among)
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
-        documents = await self._documents.documents(at.run.task_id)
+        documents = await self._documents.documents(at.run.task_id, at.run.reader)
         called = (await document_names(documents, self._redactor, at.run.tenant)).shown
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
-            text = await self._redacted.text(blob, at.run.tenant)
+            text = await self._redacted.text(blob, at.run.reader)
             at.notices.extend(text.notes)
             shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
         return shown

@@ -33,7 +33,7 @@ class SubmitReport(TypedTool[SubmitReportInput]):
 
     async def run(self, arguments: SubmitReportInput, at: CallSite) -> str:
         """Keep it."""
-        whole = arguments.handed_in(await self._work.deliverable(at.run.run_id))
+        whole = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
         if not whole.sections:
             raise ToolRefused("The report has no section yet. Write them with write_section, then hand it in.")
         await self._work.hand_in(at.fence, at.run.task_id, whole)

@@ -67,13 +67,13 @@ class TableSources:
             QueryRefused: it is no table.
             RedactionFailed: nobody may query it.
         """
-        documents = await self._documents.documents(run.task_id)
+        documents = await self._documents.documents(run.task_id, run.reader)
         found: list[TableSource] = []
         room = MOST_CHARACTERS
         for name, source in wanted.items():
             asked = None if named(source, documents) else _WITH_LINES.fullmatch(source)
             document = find(asked["document"] if asked else source, documents)
-            lines = (await self._documents.get_text(document.blob)).splitlines() or [""]
+            lines = (await self._documents.get_text(document.blob, run.reader)).splitlines() or [""]
             part = (
                 _part(document.name, lines, int(asked["first"]), int(asked["last"]))
                 if asked

@@ -5,9 +5,9 @@ from pydantic import Field
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.read_document import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines
-from waystation.agents.web_pages import kept_pages
 from waystation.domain.projection import FIRST, SOON, urgent
 from waystation.domain.web import page_lines
+from waystation.domain.web_pages import kept_pages
 from waystation.domain.work import Note
 from waystation.ports import DocumentStore, WorkStore
 
@@ -44,12 +44,12 @@ class TakeNote(TypedTool[TakeNoteInput]):
         found = arguments.model_copy(update={"document": name})
         note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
         await self._work.add_note(at.fence, at.run.task_id, note)
-        notes = await self._work.notes(at.run.task_id, at.run.run_id)
+        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
         return f"note {len(notes)} kept"
 
     async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
         """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
         if fetched := kept_pages(at.transcript.messages).get(name):
             return name, len(page_lines(await shown_lines(self._redacted, fetched.blob, name, at)))
-        document = find(name, await self._documents.documents(at.run.task_id))
+        document = find(name, await self._documents.documents(at.run.task_id, at.run.reader))
         return document.name, document.lines

@@ -16,6 +16,7 @@ from waystation.domain.compaction.tokens import Measure
 from waystation.domain.delegation import HandedBack
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
+from waystation.domain.ownership import OfTenant
 from waystation.domain.projection import LATER, Permission, Urgency, urgent
 from waystation.domain.redaction import whole_until
 from waystation.domain.transcript import Record, Transcript
@@ -164,14 +165,17 @@ class TypedTool(Tool, Generic[InputT]):
         """Carry out one call. Raises ToolRefused."""
 
 
-async def shown_lines(redacted: RedactedDocuments, blob: str, called: str, at: CallSite) -> list[str]:
-    """The lines of a text as the agent may see them, at least one. `called` is how the agent knows the text.
+async def shown_lines(
+    redacted: RedactedDocuments, blob: str, called: str, at: CallSite, reader: OfTenant | None = None
+) -> list[str]:
+    """The lines of a text as the agent may see them, at least one. `called` is how the agent knows the text; without a
+    reader it is one of its task.
 
     Raises:
         ToolRefused: it could not be redacted, so that nothing of it is shown.
-        TextMissing: it is not in the store.
+        TextMissing: no task that the reader may see has it.
     """
-    shown = await redacted.text(blob, at.run.tenant)
+    shown = await redacted.text(blob, reader or at.run.reader)
     at.notices.extend(shown.notes)
     if shown.withheld:
         raise ToolRefused(

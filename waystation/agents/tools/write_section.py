@@ -31,7 +31,7 @@ class WriteSection(TypedTool[WriteSectionInput]):
 
     async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
         """Keep the section."""
-        grown = arguments.handed_in(await self._work.deliverable(at.run.run_id))
+        grown = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
         await self._work.hand_in(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"

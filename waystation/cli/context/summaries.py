@@ -96,7 +96,9 @@ class ModelledSummary:
             wishes = await redactor.redact([self.policy.instructions], Place.WISH, self.settings.tenant)
             policy = self.policy.model_copy(update={"instructions": wishes[0].text})
             asked = CondensingModel(metered, redactor, request, fence, policy)
-            result = await Summariser(asked, await store.load(request.run.run_id)).summarise(rung, middle)
+            result = await Summariser(asked, await store.load(request.run.run_id, request.run.reader)).summarise(
+                rung, middle
+            )
         return result.verdict or NoSummary(reason=" ".join(result.notes))
 
     def _request(self, store_id: str, rung: Summarise) -> CompactionRequest:

@@ -1,0 +1,284 @@
+"""Content is read by whose it is: a hash, an id or the beginning of one opens nothing of another tenant or session."""
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.adapters.conftest import store_clock
+from tests.adapters.test_store_forgetting import ended
+from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.texts import content_hash
+from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.offload import preview
+from waystation.domain.errors import TextMissing, UnknownTask
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.leg import RunRef, Standing, TurnLimit
+from waystation.domain.messages import Message, ToolResult
+from waystation.domain.ownership import Installation, OfSession, OfTask, OfTenant, Reader
+from waystation.domain.persons import Sought
+from waystation.domain.plan import Plan, Step
+from waystation.domain.privacy import Treatment
+from waystation.domain.redaction import ShownKey, ShownText
+from waystation.domain.task import Refusal, SourceDocument, TaskRow
+from waystation.domain.telling import Telling
+from waystation.domain.work import Findings, Note
+
+WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))
+"""Tenants and sessions of the tasks that are there."""
+UNKNOWN = "task-ffffffffffffffff"
+Read = Callable[[SqlStore, TaskRow, Reader], Awaitable[object]]
+
+
+def secret(kept: TaskRow) -> str:
+    return f"The secret of {kept.request.tenant} in {kept.request.session}"
+
+
+async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
+    """A task with something in every place from which content is read."""
+    asked = request("r", tenant=tenant, session=session)
+    store_id = await store.store_id()
+    kept = row(asked).model_copy(update={"ref": row(asked).ref.model_copy(update={"store_id": store_id})})
+    said, task_id = secret(kept), kept.ref.task_id
+    await store.register(kept, [SourceDocument(name="d.md", text=said)])
+    await store.save_plan(task_id, Plan(steps=(Step(id="w", role="writing", title="W", goal=said),)))
+    await store.audit(task_id, Refusal(signal="approve_budget", reason=said, at=NOON))
+    told = await store.put_text(f"Told: {said}", kept.ref.reader)
+    await store.audit(task_id, Telling(number=1, text=told, by="Ada", told_at=NOON))
+    run = RunRef(**kept.ref.model_dump(), step_id="w", role="writing")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    remembered = passage(passage_id(kept), run.run_id, task_id)
+    await store.commit_compaction(fence, 1, summary(), [remembered], None)
+    await store.commit_outcome(fence, 1, TurnLimit(standing=Standing(totals=RunTotals())))
+    await store.add_note(
+        fence, task_id, Note(id="n", run_id=run.run_id, document="d.md", text=said, first_line=1, last_line=1)
+    )
+    await store.hand_in(fence, task_id, Findings(findings=(), open_questions=(said,)))
+    await store.keep_shown(shown_key(kept), ShownText(text=said))
+    return kept
+
+
+def shown_key(kept: TaskRow) -> ShownKey:
+    return ShownKey(
+        blob=content_hash(secret(kept)), tenant=kept.ref.tenant, treatment=Treatment.IDENTIFIERS, version="1"
+    )
+
+
+def passage_id(kept: TaskRow) -> str:
+    return f"{kept.ref.task_id.removeprefix('task-')[:8]}-0000-4000-8000-000000000000"
+
+
+async def text_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    try:
+        return await store.get_text(content_hash(secret(kept)), reader)
+    except TextMissing:
+        return None
+
+
+async def shown_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    return await store.shown(shown_key(kept), reader)
+
+
+async def row_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    try:
+        return await store.task(kept.ref.task_id, reader)
+    except UnknownTask:
+        return None
+
+
+def listed(rows: Sequence[TaskRow], kept: TaskRow) -> object:
+    return [one for one in rows if one.ref == kept.ref]
+
+
+async def listed_for(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    return listed(await store.tasks(reader), kept)
+
+
+async def messages_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    log = await store.load(f"{kept.ref.task_id}/w", reader)
+    return (*log.messages, *log.records) if log.version or log.messages else ()
+
+
+async def lines_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    return (await store.bill(kept.ref.task_id, reader)).lines
+
+
+READS: dict[str, Read] = {
+    "get_text": text_of,
+    "shown": shown_of,
+    "documents": lambda store, kept, reader: store.documents(kept.ref.task_id, reader),
+    "task": row_of,
+    "tasks": listed_for,
+    "find_tasks": lambda store, kept, reader: store.find_tasks(kept.ref.task_id[:12], reader),
+    "plan": lambda store, kept, reader: store.plan(kept.ref.task_id, reader),
+    "plan_versions": lambda store, kept, reader: store.plan_versions(kept.ref.task_id, reader),
+    "audit_trail": lambda store, kept, reader: store.audit_trail(kept.ref.task_id, reader),
+    "tellings": lambda store, kept, reader: store.tellings(kept.ref.task_id, reader),
+    "document_updates": lambda store, kept, reader: store.document_updates(kept.ref.task_id, reader),
+    "load": messages_of,
+    "run_ids": lambda store, kept, reader: store.run_ids(kept.ref.task_id, reader),
+    "outcome": lambda store, kept, reader: store.outcome(f"{kept.ref.task_id}/w", 1, reader),
+    "notes": lambda store, kept, reader: store.notes(kept.ref.task_id, reader),
+    "deliverable": lambda store, kept, reader: store.deliverable(f"{kept.ref.task_id}/w", reader),
+    "deliverables": lambda store, kept, reader: store.deliverables(kept.ref.task_id, reader),
+    "bill": lines_of,
+    "passages_named": lambda store, kept, reader: store.passages_named(passage_id(kept)[:8], reader),
+    "passages_with": lambda store, kept, reader: store.passages_with([passage_id(kept)], reader),
+    "passages_of": lambda store, kept, reader: store.passages_of(kept.ref.task_id, reader),
+}
+EMPTY_HERE = {"document_updates"}
+"""What these tasks have nothing of."""
+WITHOUT_READER = {
+    "store_id": "the store's own id",
+    "key_check": "a check of the key",
+    "totals": "amounts of one run, for its own accounting",
+    "waiting": "the outbox, on its way to memory, where each query says its tenant",
+    "count_waiting": "a number",
+    "refused": "ids that are shown to whoever was shown the task",
+    "taken_back": "ids of the outbox",
+    "passage_ids": "ids of the outbox",
+    "gone_passage_ids": "ids of the outbox",
+    "oldest_waiting": "a moment",
+    "spent_by_agent": "amounts, which are added to a task that was shown",
+}
+"""Reads that name nobody, and why they need not."""
+OF_A_TENANT = {"traces", "lines"}
+"""Looks for one person in all that a tenant has."""
+
+
+def covers(reader: Reader, kept: TaskRow) -> bool:
+    own = kept.ref.reader.model_dump()
+    return isinstance(reader, Installation) or reader.model_dump().items() <= own.items()
+
+
+def readers(tasks: Sequence[TaskRow]) -> list[Reader]:
+    """All honest ones, and every mixture of one's tenant, another's session and a third's task."""
+    own = [one.ref.reader for one in tasks]
+    mixed = [OfTask(tenant=a.tenant, session=b.session, task_id=c.task_id) for a in own for b in own for c in own]
+    sessions = [OfSession(tenant=a.tenant, session=b.session) for a in own for b in own]
+    return [*mixed, *sessions, *(OfTenant(tenant=one.tenant) for one in own), OfTenant(tenant=""), Installation()]
+
+
+async def test_every_read_gives_what_the_reader_owns_and_nothing_else(store: SqlStore) -> None:
+    tasks = [await kept_task(store, *whose) for whose in WHOSE]
+    for name, read in READS.items():
+        for kept in tasks:
+            for reader in readers(tasks):
+                found = await read(store, kept, reader)
+                assert bool(found) == (covers(reader, kept) and name not in EMPTY_HERE), (name, kept.ref, reader)
+
+
+async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
+    tasks = [await kept_task(store, *whose) for whose in WHOSE]
+    missing = tasks[0].model_copy(update={"ref": tasks[0].ref.model_copy(update={"task_id": UNKNOWN})})
+    foreign = OfTenant(tenant=tasks[2].ref.tenant)
+    for name, read in READS.items():
+        if name != "get_text":
+            assert await read(store, tasks[0], foreign) == await read(store, missing, foreign), name
+
+
+def test_every_read_of_the_store_names_who_asks() -> None:
+    """A read without an owner must be argued for above, by name."""
+    source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
+    reads = {name for name, text in source.items() if re.match(r"\s*@reading\b", text) and not name.startswith("_")}
+    ports = {"plan", "store_id"}
+    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT
+    for name in READS:
+        assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
+    for name in OF_A_TENANT:
+        assert "tenant" in inspect.signature(getattr(SqlStore, name)).parameters, name
+
+
+async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
+    """An attacker has the hash of a foreign report and mentions it: nothing is read, counted or kept by that."""
+    victim, thief = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
+    blob = (await store.documents(victim.ref.task_id, victim.ref.reader))[0].blob
+    await store.audit(thief.ref.task_id, Refusal(signal="tell", reason=blob, at=NOON))
+    await store.put_text(f'{{"report": "{blob}"}}', thief.ref.reader)
+    with pytest.raises(TextMissing):
+        await store.get_text(blob, OfTenant(tenant=thief.ref.tenant))
+    assert await store.traces(thief.ref.tenant, Sought(value="lighthouse")) == ()
+    assert await store.lines(thief.ref.tenant, Sought(value="lighthouse")) == ()
+    order = ForgetOrder(
+        store_id=victim.ref.store_id, tenant=victim.ref.tenant, task_ids=(victim.ref.task_id,), everything=True
+    )
+    await store.forget(order)
+    with pytest.raises(TextMissing):
+        await store.get_text(blob, Installation())
+
+
+TEXTS = ("one", "two", "three")
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 2), st.sampled_from(TEXTS)),
+        st.tuples(st.just("forget"), st.integers(0, 2), st.just("")),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(steps)
+async def test_whatever_is_put_and_forgotten_is_read_by_its_owners_alone(done: list[tuple[str, int, str]]) -> None:
+    with TemporaryDirectory() as folder:
+        url = f"sqlite+aiosqlite:///{Path(folder)}/w.db"
+        async with aclosing(await SqlStore.open(url, store_clock)) as store:
+            tasks = [await kept_task(store, *whose) for whose in WHOSE]
+            owned = {task.ref.task_id: set[str]() for task in tasks}
+            for what, number, text in done:
+                ref = tasks[number].ref
+                if what == "put":
+                    await store.put_text(text, ref.reader)
+                    owned[ref.task_id].add(text)
+                else:
+                    ids = (ref.task_id,)
+                    await store.forget(
+                        ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=ids, everything=True)
+                    )
+                    owned[ref.task_id].clear()
+            for reader in readers(tasks):
+                for text in TEXTS:
+                    has = any(covers(reader, task) and text in owned[task.ref.task_id] for task in tasks)
+                    try:
+                        assert await store.get_text(content_hash(text), reader) == text
+                        assert has, (reader, text)
+                    except TextMissing:
+                        assert not has, (reader, text)
+
+
+async def test_texts_of_earlier_releases_get_their_owners_and_nobody_else(store_url: str) -> None:
+    """As a database looks right after its upgrade: a mention, a call with the hash and a forged pointer own nothing."""
+    async with aclosing(await SqlStore.open(store_url, store_clock)) as store:
+        victim, thief = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
+        long = "A long result. " * 1_000
+        offloaded = await store.put_text(long, victim.ref.reader)
+        report = await store.put_text("# Report", victim.ref.reader)
+        await store.finish(victim.ref.task_id, ended(victim, report))
+        await shown(store, victim, preview(long, offloaded))
+        await shown(store, thief, preview("What an attacker has guessed of it. " * 500, offloaded))
+        await store.audit(thief.ref.task_id, Refusal(signal="tell", reason=report, at=NOON))
+        async with store.database.write() as connection:
+            await connection.exec_driver_sql("DELETE FROM text_owners")
+            await connection.exec_driver_sql("UPDATE identity SET owned_since = NULL")
+    async with aclosing(await SqlStore.open(store_url, store_clock)) as store:
+        for blob in (report, offloaded):
+            assert await store.get_text(blob, victim.ref.reader)
+            with pytest.raises(TextMissing):
+                await store.get_text(blob, OfTenant(tenant=thief.ref.tenant))
+
+
+async def shown(store: SqlStore, kept: TaskRow, content: str) -> None:
+    """The agent of the task has called a tool, and this came back."""
+    run_id = f"{kept.ref.task_id}/w"
+    fence, log = await store.take_fence(run_id), await store.load(run_id, kept.ref.reader)
+    back = Message(id="back", role="user", blocks=(ToolResult(tool_use_id="c", content=content),))
+    await store.commit_message(fence, log.version, back)

@@ -1,0 +1,66 @@
+"""Whoever can write to the Temporal server, and has no key, cannot pass one workflow's payload off as another's."""
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import ActivitySerializationContext, SerializationContext, WorkflowSerializationContext
+
+from waystation.adapters.keys import Sealer
+from waystation.adapters.temporal.codec import CONTEXT, ENCODING, ENCRYPTED, KEY_ID, WORKFLOW, PayloadEncryption
+from waystation.domain.errors import WrongKey
+
+KEY = Sealer(bytes(range(32)), "payloads")
+CODEC = PayloadEncryption({KEY.key_id: KEY}, KEY.key_id)
+PLAIN = Payload(metadata={ENCODING: b"json/plain"}, data=b'{"tokens": 5}')
+
+
+def of(workflow_id: str, namespace: str = "default") -> SerializationContext:
+    return WorkflowSerializationContext(namespace=namespace, workflow_id=workflow_id)
+
+
+async def test_a_payload_opens_for_its_workflow_and_for_a_codec_server_that_knows_none() -> None:
+    (sealed,) = await CODEC.with_context(of("task-1")).encode([PLAIN])
+    assert await CODEC.with_context(of("task-1")).decode([sealed]) == [PLAIN]
+    assert await CODEC.decode([sealed]) == [PLAIN]
+
+
+@pytest.mark.parametrize("other", [of("task-2"), of("task-1", "other"), of("default/task-1", "")])
+async def test_a_payload_of_another_workflow_is_refused(other: SerializationContext) -> None:
+    (sealed,) = await CODEC.with_context(of("task-1")).encode([PLAIN])
+    with pytest.raises(WrongKey, match="for another workflow"):
+        await CODEC.with_context(other).decode([sealed])
+
+
+@pytest.mark.parametrize("whose", [b"default\x00task-2", None])
+async def test_a_payload_that_says_it_were_of_another_one_or_of_none_does_not_open(whose: bytes | None) -> None:
+    (sealed,) = await CODEC.with_context(of("task-1")).encode([PLAIN])
+    moved = Payload.FromString(sealed.SerializeToString())
+    if whose is None:
+        del moved.metadata[WORKFLOW]
+    else:
+        moved.metadata[WORKFLOW] = whose
+    for codec in (CODEC, CODEC.with_context(of("task-2"))):
+        with pytest.raises(WrongKey):
+            await codec.decode([moved])
+
+
+async def test_payloads_of_before_are_still_read() -> None:
+    old = Payload(
+        metadata={ENCODING: ENCRYPTED, KEY_ID: KEY.key_id.encode()}, data=KEY.seal(PLAIN.SerializeToString(), CONTEXT)
+    )
+    assert await CODEC.with_context(of("task-1")).decode([old]) == [PLAIN]
+
+
+async def test_what_an_activity_gets_is_bound_to_the_workflow_that_asks_for_it() -> None:
+    within = ActivitySerializationContext(
+        namespace="default",
+        workflow_id="task-1",
+        workflow_type="Task",
+        activity_id="1",
+        activity_type="PlanTask",
+        activity_task_queue="agents",
+        is_local=False,
+    )
+    (sealed,) = await CODEC.with_context(within).encode([PLAIN])
+    assert sealed.metadata[WORKFLOW] == b"default\x00task-1"
+    with pytest.raises(WrongKey):
+        await CODEC.with_context(of("task-2")).decode([sealed])

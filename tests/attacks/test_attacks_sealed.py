@@ -1,0 +1,206 @@
+"""Whoever can write to the database, and has no key, cannot pass one row off as another, nor a plain one as sealed."""
+
+import asyncio
+import signal
+import sys
+from base64 import b64encode
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from tests.adapters.conftest import store_clock
+from tests.adapters.test_store_at_rest import (
+    NO_KEY,
+    OTHER,
+    READING,
+    SEALING,
+    TEXTS,
+    everything_said,
+    opened,
+    require_everything,
+)
+from tests.readers import ANYONE, TASK_1
+from tests.store_contract.values import request, row
+from waystation.adapters.store import SqlStore, store_status
+from waystation.adapters.store.engine import Database
+from waystation.adapters.store.resealing import reseal
+from waystation.adapters.store.schema import metadata
+from waystation.adapters.store.sealed import SealedText
+from waystation.adapters.store.texts import shown_row
+from waystation.domain.errors import StoreError, WrongKey
+from waystation.domain.privacy import Treatment
+from waystation.domain.redaction import ShownKey, ShownText
+
+ROOT = Path(__file__).parents[2]
+SEALED = [
+    (table.name, column.name)
+    for table in metadata.sorted_tables
+    for column in table.columns
+    if isinstance(column.type, SealedText)
+]
+
+
+async def changed(store: SqlStore, statement: str) -> None:
+    async with store.database.write() as connection:
+        await connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize(("table", "column"), SEALED)
+async def test_a_sealed_value_opens_in_its_own_row_alone(store_url: str, table: str, column: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        first = await everything_said(store, "first")
+        second = await everything_said(store, "second")
+        await require_everything(store, first, "first")
+        this = metadata.tables[table]
+        async with store.database.read() as connection:
+            rows = (
+                (await connection.exec_driver_sql(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL"))
+                .scalars()
+                .all()
+            )
+        if len(rows) < 2:
+            pytest.skip("these tasks have one value of it")
+        moved = str(rows[0]).replace("'", "''")
+        await changed(store, f"UPDATE {table} SET {column} = '{moved}'")
+        with pytest.raises(WrongKey, match="belongs elsewhere"):
+            async with store.database.read() as connection:
+                (await connection.execute(this.select())).all()
+        assert second.ref != first.ref
+
+
+async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        await changed(store, "UPDATE tasks SET title = 'Pay the attacker'")
+        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+            await store.task(kept.ref.task_id, ANYONE)
+
+
+async def test_a_text_that_does_not_fit_its_hash_is_refused(store_url: str) -> None:
+    for at_rest in (READING, SEALING):
+        async with aclosing(await opened(store_url, at_rest)) as store:
+            one, two = [await store.put_text(f"{text} {at_rest.seals}", TASK_1) for text in ("one", "two")]
+            await changed(
+                store,
+                f"UPDATE texts SET content = (SELECT content FROM texts t WHERE t.blob = '{two}') WHERE blob = '{one}'",
+            )
+            with pytest.raises(StoreError, match="is not what was kept under that hash"):
+                await store.get_text(one, TASK_1)
+
+
+async def test_what_would_be_written_plain_into_a_sealed_store_is_refused(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        assert await store.put_text("sealed", TASK_1)
+    async with aclosing(await opened(store_url, READING)) as store:
+        with pytest.raises(StoreError, match="waystation store reseal"):
+            await store.put_text("plain", TASK_1)
+
+
+async def test_an_old_store_is_read_until_it_is_resealed_and_strict_from_then_on(store_url: str) -> None:
+    async with aclosing(await opened(store_url, READING)) as store:
+        before = await everything_said(store, "before")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, before, "before")
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        assert await reseal(database, store_clock, seals=True) > 10
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, before, "before")
+        await changed(store, "UPDATE tasks SET title = 'plain'")
+        with pytest.raises(StoreError):
+            await store.task(before.ref.task_id, ANYONE)
+
+
+async def test_values_that_were_bound_to_their_column_alone_are_read_until_then(store_url: str) -> None:
+    """As the release before has sealed them."""
+    assert SEALING.cipher is not None
+    async with aclosing(await opened(store_url, READING)) as store:
+        kept = row(request("old"))
+        await store.register(kept, [])
+        old = "\x01" + b64encode(SEALING.cipher.seal(b"An old title", b"tasks.title")).decode()
+        await changed(store, f"UPDATE tasks SET title = '{old}'")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        assert (await store.task(kept.ref.task_id, ANYONE)).title == "An old title"
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        await reseal(database, store_clock, seals=True)
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        assert (await store.task(kept.ref.task_id, ANYONE)).title == "An old title"
+        await changed(store, f"UPDATE tasks SET title = '{old}'")
+        with pytest.raises(StoreError):
+            await store.task(kept.ref.task_id, ANYONE)
+
+
+async def test_resealing_with_another_key_changes_nothing(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+    async with aclosing(Database(store_url, at_rest=OTHER)) as database:
+        with pytest.raises(WrongKey):
+            await reseal(database, store_clock, seals=True)
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, kept, "first")
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from tests.adapters.conftest import store_clock
+from waystation.adapters.keys import Sealer
+from waystation.adapters.store import AtRest
+from waystation.adapters.store.engine import Database
+from waystation.adapters.store.resealing import reseal
+
+class Dying(Sealer):
+    seals = 0
+    def seal(self, opened, context):
+        self.seals += 1
+        if self.seals == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().seal(opened, context)
+
+database = Database(sys.argv[1], at_rest=AtRest(Dying(bytes(range(32)), "rest"), seals=True))
+asyncio.run(reseal(database, store_clock, seals=True))
+"""
+
+
+@pytest.mark.parametrize("after", [1, TEXTS])
+async def test_resealing_that_is_killed_has_changed_nothing_and_is_begun_again(store_url: str, after: int) -> None:
+    async with aclosing(await opened(store_url, READING)) as store:
+        before = await everything_said(store, "before")
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED, store_url, str(after), cwd=ROOT)
+    assert await child.wait() == -signal.SIGKILL
+    status = await store_status(store_url)
+    assert (status.encrypted, status.plain) == (0, TEXTS)
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, before, "before")
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        assert await reseal(database, store_clock, seals=True) == TEXTS
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, before, "before")
+
+
+async def test_a_sealed_store_is_made_plain_again_and_takes_plain_rows_from_then_on(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+    async with aclosing(Database(store_url, at_rest=READING)) as database:
+        assert await reseal(database, store_clock, seals=False) == TEXTS
+    async with aclosing(await opened(store_url, NO_KEY)) as store:
+        await require_everything(store, kept, "first")
+        assert await store.put_text("plain", TASK_1)
+
+
+async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) -> None:
+    """Shown texts are named by their originals, not by their own hash: they say their row themselves."""
+    for at_rest in (NO_KEY, SEALING):
+        async with aclosing(await opened(store_url, at_rest)) as store:
+            blobs = [await store.put_text(f"{text} {at_rest.seals}", TASK_1) for text in ("one", "two")]
+            one, two = [
+                ShownKey(blob=blob, tenant=TASK_1.tenant, treatment=Treatment.IDENTIFIERS, version="1")
+                for blob in blobs
+            ]
+            for key in (one, two):
+                await store.keep_shown(key, ShownText(text=key.blob))
+            moved = f"(SELECT content FROM texts t WHERE t.blob = '{shown_row(two)}')"
+            await changed(store, f"UPDATE texts SET content = {moved} WHERE blob = '{shown_row(one)}'")
+            with pytest.raises(StoreError, match="is not what was kept under that hash"):
+                await store.shown(one, TASK_1)
+            assert await store.shown(two, TASK_1) == ShownText(text=two.blob)
+            await changed(store, "UPDATE identity SET sealed_since = NULL")

@@ -1,0 +1,14 @@
+"""Who asks, in tests that are not about who may."""
+
+from waystation.domain.ownership import Installation, OfTask
+from waystation.domain.task import tenant_hash
+
+ANYONE = Installation()
+
+
+def of_task(task_id: str) -> OfTask:
+    """A task of a store that has no others."""
+    return OfTask(tenant=tenant_hash("local"), session="session", task_id=task_id)
+
+
+TASK_1 = of_task("task-1")
