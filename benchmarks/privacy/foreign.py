@@ -1,93 +1,81 @@
-"""Secrets by the examples of somebody else's rules: `--examples FILE`, JSON lines of `text`, `secret` and `is_secret`.
+"""Secrets by the examples of somebody else's rules: those of gitleaks, `--gitleaks FOLDER`.
 
-Whoever runs it makes the file from the rules' own tests; it is not part of the project. Where the package
-detect-secrets is installed (`uv run --with detect-secrets`), its plugins are the baseline.
+The folder is that of its Go module, which is no part of the project (`go mod download -json
+github.com/zricethezav/gitleaks/v8@v8.30.0` prints it as `Dir`). Where the package detect-secrets is installed
+(`uv run --with detect-secrets==1.5.0`), its plugins are the baseline.
 """
 
 import argparse
 import importlib.util
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from benchmarks.budgets.tables import show
-from benchmarks.privacy.finders import Find, Ours
+from benchmarks.privacy.finders import Ours
+from benchmarks.privacy.gitleaks import Written, examples_of
 from waystation.domain.privacy import Place
 
-_SHOWN = 40
-_MOST_SHOWN = 160
-
-
-class Example(BaseModel):
-    """A text. `secret`: what is one in it, empty where nothing is."""
-
-    text: str
-    secret: str = ""
-    is_secret: bool
-    rule: str = ""
+_SHOWN = 160
 
 
 class DetectSecrets:
-    """All plugins of detect-secrets with their defaults and filters, line by line as it scans files."""
+    """All plugins of detect-secrets with their defaults and filters, as it scans files."""
 
     name = "detect-secrets"
 
-    def find(self, texts: Sequence[str]) -> list[list[Find]]:
-        from detect_secrets.core.scan import scan_line  # pyright: ignore # noqa: PLC0415 - not a dependency
+    def found_in(self, texts: Sequence[str]) -> list[bool]:
+        """For each text, as a file of its own, whether there is a secret in it."""
+        from detect_secrets import SecretsCollection  # pyright: ignore # noqa: PLC0415 - not a dependency
         from detect_secrets.settings import default_settings  # pyright: ignore # noqa: PLC0415
 
-        with default_settings():  # pyright: ignore
-            return [[find for line in text.splitlines() for find in _found(text, scan_line(line))] for text in texts]  # pyright: ignore
+        with tempfile.TemporaryDirectory() as folder, default_settings():  # pyright: ignore
+            found = list[bool]()
+            for number, text in enumerate(texts):
+                file = Path(folder) / f"{number}.txt"
+                file.write_text(text, encoding="utf-8")
+                secrets = SecretsCollection()  # pyright: ignore
+                secrets.scan_file(str(file))  # pyright: ignore
+                found.append(bool(secrets))  # pyright: ignore
+            return found
 
 
-def _found(text: str, secrets: "Iterator[object]") -> Iterator[Find]:
-    for secret in secrets:
-        value = str(getattr(secret, "secret_value", "") or "")
-        start = text.find(value)
-        if value and start >= 0:
-            yield Find("SECRET", start, start + len(value))
+class Redaction:
+    """What we replace as a secret in a tool's result."""
+
+    name = "waystation"
+
+    def found_in(self, texts: Sequence[str]) -> list[bool]:
+        """For each text, whether there is a secret in it."""
+        return [any(find.type == "SECRET" for find in finds) for finds in Ours(Place.TOOL_RESULT).find(texts)]
 
 
 def prove(arguments: Sequence[str]) -> None:
     """Print the table, and with `--missed` what was missed and wrongly replaced."""
     parser = argparse.ArgumentParser("benchmarks.privacy foreign")
-    parser.add_argument("--examples", type=Path, required=True)
+    parser.add_argument("--gitleaks", type=Path, required=True)
     parser.add_argument("--missed", action="store_true")
     options = parser.parse_args(arguments)
-    with options.examples.open(encoding="utf-8") as lines:
-        examples = list(dict.fromkeys(line for line in lines if line.strip()))
-    read = [Example.model_validate_json(line) for line in examples]
-    finders = [Ours(Place.TOOL_RESULT), *([DetectSecrets()] if importlib.util.find_spec("detect_secrets") else [])]
+    try:
+        examples = list(dict.fromkeys(examples_of(options.gitleaks)))
+    except FileNotFoundError as error:
+        parser.error(str(error))
     rows = list[tuple[object, ...]]()
-    for finder in finders:
-        found = finder.find([example.text for example in read])
-        missed = [e for e, finds in zip(read, found, strict=True) if e.is_secret and not _covered(e, finds)]
-        wrong = [e for e, finds in zip(read, found, strict=True) if not e.is_secret and _secrets(finds)]
-        there = sum(example.is_secret for example in read)
-        rows.append((finder.name, there, f"{1 - len(missed) / max(1, there):.3f}", len(read) - there, len(wrong)))
+    for finder in (Redaction(), *([DetectSecrets()] if importlib.util.find_spec("detect_secrets") else [])):
+        found = finder.found_in([example.text for example in examples])
+        missed = [e for e, is_found in zip(examples, found, strict=True) if e.is_secret and not is_found]
+        wrong = [e for e, is_found in zip(examples, found, strict=True) if is_found and not e.is_secret]
+        there = sum(example.is_secret for example in examples)
+        recall = f"{1 - len(missed) / max(1, there):.3f}"
+        rows.append((finder.name, there, recall, len(examples) - there, len(wrong)))
         if options.missed:
             _list(f"{finder.name}: missed", missed)
-            _list(f"{finder.name}: wrongly replaced", wrong)
-    head = ("who", "secrets", "recall", "texts without one", "of them wrongly replaced in")
-    show(f"Somebody else's examples: {options.examples.name}", head, rows)
+            _list(f"{finder.name}: found where nothing is", wrong)
+    head = ("who", "with a secret", "found in", "without one", "found in")
+    show("Written examples of the rules of gitleaks", head, rows)
 
 
-def _secrets(finds: Sequence[Find]) -> list[Find]:
-    return [find for find in finds if find.type == "SECRET"]
-
-
-def _covered(example: Example, finds: Sequence[Find]) -> bool:
-    """Whether every place of the secret is within finds that follow each other without a gap."""
-    position = example.text.find(example.secret)
-    end = position + len(example.secret)
-    for find in sorted(finds, key=lambda find: find.start):
-        if find.start <= position:
-            position = max(position, find.end)
-    return position >= end
-
-
-def _list(title: str, examples: Sequence[Example]) -> None:
+def _list(title: str, examples: Sequence[Written]) -> None:
     print(f"\n{title}:")
     for example in examples:
-        print(f"- {example.rule}: {example.text[:_MOST_SHOWN]!r} {example.secret[:_SHOWN]!r}")
+        print(f"- {example.rule}: {example.text[:_SHOWN]!r}")

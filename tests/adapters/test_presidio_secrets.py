@@ -81,6 +81,13 @@ Authorization: Digest username="bob", response="⟦6629fae49393a05397450978507c4
 Proxy-Authorization: Basic ⟦QWxhZGRpbjpvcGVuc2VzYW1l⟧
 {"Authorization": "Bearer ⟦abc123def456ghi⟧"}
 curl -H "X-Api-Key: ⟦swordfish⟧" https://x
+curl -u "⟦hJ7dK2mPq9xW4v⟧:" https://localhost
+curl -u ":⟦hJ7dK2mPq9xW4v⟧" https://localhost
+curl -X POST --user  'johns:⟦h0pk1ns~21s⟧' $URL
+curl --user kevin:'⟦pRf7vG2h1L8nQkW9⟧' -iX PATCH "https://x/a?b=1&c=2"
+curl "https://x/a?b=1&c=2" --user kevin:⟦pRf7vG2h1L8nQkW9⟧
+curl -u <user:password> https://x.example
+curl -u $USER:$PASS https://x.example
 X-Vault-Token: ⟦s.abcdef1234567890⟧
 ?api_key=⟦12345678⟧&x=1
 https://x.example/y?access_token=⟦abcdef⟧&x=1

@@ -10,6 +10,8 @@ from waystation.patterns import proven
 
 _WORD = r"(?P<quote>[\"'])?(?P<secret>(?(quote)(?!(?P=quote))[^\n]|[^\s;|&)`\"']){1,200})(?(quote)(?P=quote))"
 _TO = r"[^\n|;&]{0,200}?\s"
+_TO_LATER_LINES = r"(?:[^\n|;]|(?<=\\)\n){0,300}?\s"
+"""Commands with addresses and bodies go on over lines that end in a backslash."""
 _PATTERNS = (
     Hinted(
         ("pass", "token", "key", "secret"),
@@ -21,7 +23,9 @@ _PATTERNS = (
     Hinted(
         ("curl",),
         proven(
-            rf"\bcurl\b{_TO}(?:-u|--user|--proxy-user|-U)[ =]?[\"']?[^\s:\"']{{1,100}}:(?P<secret>[^\s\"']{{1,100}})"
+            rf"\bcurl\b{_TO_LATER_LINES}(?:-u|--user|--proxy-user|-U)[ =]{{0,3}}(?:"
+            r"[\"'](?P<token>[^\s:\"'<$]{8,100}):[\"']"
+            r"|[\"']?[^\s:\"'<$]{0,100}[\"']?:[\"']?(?P<secret>[^\s\"'>]{1,100}))"
         ),
     ),
     Hinted(
@@ -74,5 +78,7 @@ def typed(text: str) -> Iterator[Hit]:
     lowered = lower(text)
     for pattern in _PATTERNS:
         for match in pattern.matches(text, lowered):
-            if not (is_stand_in(match["secret"].rstrip(",.")) or _NO_VALUE.match(match["secret"])):
-                yield Hit("SECRET", *match.span("secret"), 0.9)
+            # A token may stand where a user does, without a password.
+            group = "secret" if match["secret"] is not None else "token"
+            if not (is_stand_in(match[group].rstrip(",.")) or _NO_VALUE.match(match[group])):
+                yield Hit("SECRET", *match.span(group), 0.9)
