@@ -18,6 +18,9 @@ _PROBES = "a0A_ -.\n\"'<>/:,;|=[](){}#*!?\\@+$\t~x1fé漢1Z&\x00"
 _FAILING = ("", "!", "\x00", "\n", "\n\x00", "a", " ", '"', "<", "é")
 _OF_RE2 = ((r"\p{L}", "A-Za-zé漢"), (r"\p{N}", "0-9"), (r"\p{Nd}", "0-9"), (r"\z", r"\Z"))
 MOST_REPEATED = 3
+MOST_DIGITS = 1_000
+"""That one repetition of a number has. `int` reads 4,300."""
+_IN_NUMBERS = "0123456789,._+- "
 Node = tuple[Any, Any]
 """An operation of the parser, and its argument: the parser has no types."""
 
@@ -37,13 +40,49 @@ class Pump(NamedTuple):
 
 def pumps(source: str | bytes, flags: int, number: int) -> tuple[Pump, ...]:
     """So many different pumps of a pattern, or as many as it has, the most promising first. The same every time."""
+    text, tree = _parsed(source, flags)
+    chance = random.Random(repr(text))
+    tries = islice(chain(_planned(tree, chance), _drawn(tree, chance)), number * 4)
+    return tuple(islice(dict.fromkeys(tries), number))
+
+
+def takes_endless_numbers(source: str | bytes, flags: int) -> bool:
+    """Whether a group is a number, with separators perhaps, of as many digits as there are."""
+    groups = _groups(_parsed(source, flags)[1])
+    return any(_is_number(group) and any(most > MOST_DIGITS for most in _bounds(group)) for group in groups)
+
+
+def _parsed(source: str | bytes, flags: int) -> tuple[str, list[Node]]:
+    """The pattern as the standard library knows it."""
     text = source.decode("latin-1") if isinstance(source, bytes) else source
     for theirs, ours in _OF_RE2:
         text = text.replace(f"[{theirs}]", f"[{ours}]").replace(theirs, ours)
-    chance = random.Random(repr(text))
-    tree: list[Node] = list(_TREE.parse(text, flags & ~re.UNICODE & ~re.DEBUG))
-    tries = islice(chain(_planned(tree, chance), _drawn(tree, chance)), number * 4)
-    return tuple(islice(dict.fromkeys(tries), number))
+    return text, list(_TREE.parse(text, flags & ~re.UNICODE & ~re.DEBUG))
+
+
+def _groups(tree: Iterable[Node]) -> Iterator[list[Node]]:
+    for node in tree:
+        name, argument = str(node[0]), node[1]
+        inner = [list(argument[2])] if name.endswith("REPEAT") else _inside(name, argument)
+        if name == "SUBPATTERN" and argument[0] is not None:
+            yield inner[0]
+        for one in inner:
+            yield from _groups(one)
+
+
+def _is_number(tree: Iterable[Node]) -> bool:
+    characters = set(_alphabet(tree))
+    return "0" <= max(characters, default="") <= "9" and characters <= set(_IN_NUMBERS)
+
+
+def _bounds(tree: Iterable[Node]) -> Iterator[int]:
+    """How often each repetition repeats at most."""
+    for node in tree:
+        name, argument = str(node[0]), node[1]
+        if name.endswith("REPEAT"):
+            yield int(argument[1])
+        for inner in [list(argument[2])] if name.endswith("REPEAT") else _inside(name, argument):
+            yield from _bounds(inner)
 
 
 def _planned(tree: Sequence[Node], chance: random.Random) -> Iterator[Pump]:

@@ -57,3 +57,10 @@ def test_a_report_that_uses_no_finding_at_all_has_a_fault() -> None:
     elsewhere = ReportDraft(title="The harbours", summary="Closed [other.md:1-1].")
     assert [fault.kind for fault in faults_in(drafted(draft=elsewhere))] == ["unsupported"]
     assert faults_in(drafted(draft=elsewhere, findings=())) == ()
+
+
+def test_whatever_a_citation_or_a_heading_is_called_a_fault_is_one_short_sentence() -> None:
+    wrong = FailedCitation(citation=Citation(document="a" * 9_000, first_line=1, last_line=2), reason="x" * 200)
+    headed = DRAFT.with_section(Section(heading="\U000e0001" * 200, markdown="word " * 41))
+    faults = faults_in(drafted(failed=(wrong,), draft=headed))
+    assert [fault.kind for fault in faults] == ["citation", "uncited"]

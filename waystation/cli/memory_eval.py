@@ -18,6 +18,8 @@ from waystation.domain.recall import Line, Measured, Question, by_session, measu
 from waystation.settings import Settings
 
 KEY = bytes(32)
+MOST_DIGITS = 9
+"""Of a budget."""
 """Of placeholders that nobody sees: the same files give the same numbers."""
 
 
@@ -67,7 +69,7 @@ def evaluate(
 
 def _budgets(text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) for part in parts):
+    if not all(part.isdecimal() and len(part) <= MOST_DIGITS and int(part) for part in parts):
         raise BadInput(f"--tokens takes numbers with commas between, like 1000,2000; {text!r} is none")
     return tuple(sorted({int(part) for part in parts}))
 

@@ -10,9 +10,9 @@ from waystation.patterns import proven
 
 WRITTEN = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
 """How people write amounts."""
-_WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3})+|\d+)"
+_WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3}){1,20}|\d{1,60})"
 """A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
-_TOKENS = proven(rf"({_WHOLE})()|({_WHOLE}(?:\.\d+)?)\s*([kKmM])", re.ASCII)
+_TOKENS = proven(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])", re.ASCII)
 """A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
 _NO_SEPARATORS = str.maketrans("", "", "_,")
 _DOLLARS = proven(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)

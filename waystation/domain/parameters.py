@@ -138,4 +138,4 @@ def _number(value: JsonValue, otherwise: float) -> float:
 
 def _whole(value: float) -> JsonValue:
     """As people write it: 5, and not 5.0."""
-    return int(value) if float(value).is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value

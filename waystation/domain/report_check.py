@@ -13,6 +13,8 @@ from waystation.domain.work import Analysis, Finding, Findings, ReportDraft
 from waystation.patterns import proven
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
+MOST_CHARACTERS = 400
+"""Of one fault."""
 UNCITED_WORDS = 40
 """A section with more words than these and no citation claims something."""
 WORD = proven(r"[^\W\d_]{4,}")
@@ -35,7 +37,9 @@ class Fault(Value):
         "answered; contradiction: documents disagree and the report does not say so; unsupported: the findings do not "
         "say this; form: it is not what was asked for."
     )
-    text: str = Field(min_length=1, max_length=400, description="What is wrong, and where, in one sentence.")
+    text: str = Field(
+        min_length=1, max_length=MOST_CHARACTERS, description="What is wrong, and where, in one sentence."
+    )
 
 
 class Faults(Value):
@@ -80,10 +84,10 @@ def faults_in(drafted: Drafted) -> tuple[Fault, ...]:
 
 def _citations(drafted: Drafted) -> Iterator[Fault]:
     for failed in drafted.failed:
-        yield Fault(kind="citation", text=f"{failed.citation}: {failed.reason}")
+        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:MOST_CHARACTERS])
     for section in drafted.draft.sections:
         if len(section.markdown.split()) > UNCITED_WORDS and not CITATION.search(section.markdown):
-            yield Fault(kind="uncited", text=f"The section {section.heading[:200]!r} has no citation.")
+            yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
     if drafted.found and drafted.unused == len(drafted.found):
         yield Fault(kind="unsupported", text=f"None of the {len(drafted.found)} findings is cited.")
 

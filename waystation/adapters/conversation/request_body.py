@@ -19,7 +19,7 @@ from waystation.patterns import proven
 
 MESSAGES = "messages"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
-_PLACE = proven(r"(?:[st]-)?messages\[(\d+)\]")
+_PLACE = proven(r"(?:[st]-)?messages\[(\d{1,9})\]")
 _MARKER = proven(r"\A\[[\d,]++ earlier messages are hidden here\b")
 _MARKERS_LEDGER = proven(r"\]\s*+<ledger>")
 _GONE = Opaque(kind=OPERATORS, tokens=0, body={})

@@ -32,8 +32,8 @@ SEARCH_S = 5.0
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TOO_LONG = -32_050
 """Code of the error that answers for a message that is too long; of those that servers may define."""
-_ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d++)\s*+,')
-_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*\}\s*$')
+_ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d{1,20}+)\s*+,')
+_ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,20})\s*\}\s*$')
 
 
 class Line:

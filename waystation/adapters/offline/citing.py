@@ -8,15 +8,15 @@ from waystation.adapters.offline.view import Exchange
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-CITATION = proven(r"\[([^\[\]]+):(\d+)-(\d+)\]")
+CITATION = proven(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
 QUOTED = proven(r"\"(.*)\"", re.DOTALL)
 TOPIC = " – "
 """Stands between the step that a conclusion belongs to and what it says."""
-_READ_HEADER = proven(r"^(.+), lines (\d+)-(\d+) of (\d+)$")
-_NUMBERED = proven(r"^(\d+)\| (.*)$", re.MULTILINE)
+_READ_HEADER = proven(r"^.+, lines \d+-\d+ of \d+$")
+_NUMBERED = proven(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
 _CUT_LINE = proven(r" … \([\d,]+ characters in all\)$")
-_SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d+)-(\d+)\] (.*?)(?=; |$)", re.MULTILINE)
-_NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d+)-(\d+)\] (.*)$", re.MULTILINE)
+_SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; |$)", re.MULTILINE)
+_NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
 
 
 class Place(Value):

@@ -36,7 +36,7 @@ DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
 """What the parts of a snapshot need besides the lists."""
 
-_RANGE = proven(r"(?<![\d,])([\d,]{1,30}+)\s{0,9}+(?:to|-|–)\s{0,9}+([\d,]{1,30}+)\s{0,9}+tokens")
+_RANGE = proven(r"(?<![\d,])(\d[\d,]{0,29}+)\s{0,9}+(?:to|-|–)\s{0,9}+(\d[\d,]{0,29}+)\s{0,9}+tokens")
 _CONVERSATION, _CONVERSATION_END = "<conversation>", "</conversation>"
 _EARLIER = Enclosed(r"<earlier_conversation[^>]{0,300}+>\n?", r"</earlier_conversation>")
 _ENTRY = proven(r"^\[(\S+) (user|assistant calls|assistant|result of)(?: ([\w-]+))?\] ?", re.MULTILINE)

@@ -24,9 +24,9 @@ READ_CHARACTERS = 3_000
 """Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
 GOAL_CHARACTERS = 4_000
 _MORE = proven(r'expand with id "([^"]+)" shows all of them')
-_CONTINUES = proven(r"continues at character ([\d,]+)")
+_CONTINUES = proven(r"continues at character (\d[\d,]{0,15})")
 _SUBAGENT, _PARTIAL = "<subagent ", 'state="partial">'
-_SIZE = proven(r"^.+ \([\d,]+ lines, ([\d,]+) characters\)$", re.MULTILINE)
+_SIZE = proven(r"^.+ \([\d,]+ lines, (\d[\d,]{0,15}) characters\)$", re.MULTILINE)
 
 
 def divided(view: View) -> bool:
@@ -91,8 +91,15 @@ def _expansion(view: View) -> Reply | None:
     calls: list[Call] = []
     for name in (found[1] for made in view.calls("delegate") if (found := _MORE.search(made.result))):
         first = 0
-        while (result := seen.get((name, first))) is not None and (more := _CONTINUES.search(result)):
-            first = int(more[1].replace(",", ""))
+        # Words of others in a result may say that it continues where it began.
+        while (after := _continues(seen.get((name, first), ""))) > first:
+            first = after
         if (name, first) not in seen:
             calls.append(call("expand", id=name, first=first))
     return Reply(text="I read what was left out.", calls=tuple(calls)) if calls else None
+
+
+def _continues(result: str) -> int:
+    """At which character; 0 where it does not."""
+    more = _CONTINUES.search(result)
+    return int(more[1].replace(",", "")) if more else 0

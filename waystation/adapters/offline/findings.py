@@ -13,9 +13,9 @@ PAGE = 40
 MOST_TRIES = 2
 """A page that was asked for this often and does not show is given up."""
 
-_HEADER = proven(r"^findings \d+-\d+ of (\d+) of step (.+)$", re.MULTILINE)
-_NONE = proven(r"^Step .+ has (\d+) findings; none")
-_LINE = proven(r"^(\d+)\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
+_HEADER = proven(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
+_NONE = proven(r"^Step .+ has (\d{1,9}) findings; none")
+_LINE = proven(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
 
 Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 

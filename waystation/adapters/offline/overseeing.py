@@ -22,7 +22,7 @@ KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judge
 HOPELESS = "Nothing matched, and there are no other words or no budget to look with. No LLM judged this."
 _STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) (.*?): (.*)$", re.MULTILINE)
 _FOUND = Enclosed(r'<found step="([^"]{1,200}+)"', r"</found>")
-_ROOM = proven(r"budget for (\d+) new steps")
+_ROOM = proven(r"budget for (\d{1,9}) new steps")
 
 
 class Planned(Value):

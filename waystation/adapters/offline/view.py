@@ -21,9 +21,9 @@ _PARTS = ("question", "accept", "step", "context", "documents", "needs")
 _TITLE = proven(r'title="(.*)"')
 _NEED = proven(r"^- step (\S+?)(?: \((.*)\))?:", re.MULTILINE)
 _DOCUMENT = proven(r"^- (.+) \([\d,]+ lines\)$", re.MULTILINE)
-_COUNT = proven(r"\d+")
-_PART = proven(r"documents (\d+) to (\d+) of the list")
-_BUDGET = proven(r"budget left ([\d,]++) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
+_COUNT = proven(r"\d{1,9}")
+_PART = proven(r"documents (\d{1,9}) to (\d{1,9}) of the list")
+_BUDGET = proven(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{0,300}more is asked for)?")
 
 
 class _Tagged(NamedTuple):

@@ -1,0 +1,123 @@
+"""Numbers of thousands of digits: `int` refuses more than 4,300 of them, and what raises where the words of others are
+read is tried again for ever.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.attacks.pumped import patterns
+from tests.attacks.pumps import takes_endless_numbers
+from waystation.adapters.conversation.request_body import place
+from waystation.adapters.offline import citing, condensing, dividing, overseeing, view
+from waystation.adapters.offline.view import Contract, Exchange, View
+from waystation.adapters.presidio.private_keys import private_keys
+from waystation.cli.amounts import parse_amount
+from waystation.domain.citations import CitedDocument, citations_in, faults
+from waystation.domain.compaction.changed import differs
+from waystation.domain.errors import BadInput
+from waystation.domain.parameters import ParameterLimit
+from waystation.domain.report_check import Drafted, faults_in
+from waystation.domain.work import Finding, Findings, ReportDraft
+
+MANY = "1" * 5_000
+CITED = f"It is so [a.md:{MANY}-{MANY}]."
+READ_OTHERWISE = {"waystation.domain.citations.CITATION", "waystation.adapters.tables.column_types._KINDS"}
+"""Their numbers are found however long they are: a citation of what is no line is told of, and DuckDB reads cells."""
+
+
+def test_every_pattern_that_finds_a_number_finds_one_that_can_be_read() -> None:
+    endless = [place for place, one in patterns().items() if takes_endless_numbers(one.pattern, one.flags)]
+    assert {place.partition(":")[0] for place in endless} == READ_OTHERWISE
+
+
+@pytest.mark.parametrize(
+    "source", [r"(\d+)", r"(?P<n>\d++)x", r"([\d,]+) tokens", r"((?:\d{3},)*)", r"a(?:(-?[0-9]+))?"]
+)
+def test_a_number_without_a_bound_is_seen(source: str) -> None:
+    assert takes_endless_numbers(source, 0)
+
+
+@pytest.mark.parametrize("source", [r"(\d{1,9})", r"\d+", r"(\w+)", r"(.+)", r"([0-9a-f]+)", r"(\d{3})+"])
+def test_what_is_no_number_or_has_a_bound_is_let_pass(source: str) -> None:
+    assert not takes_endless_numbers(source, 0)
+
+
+@pytest.mark.parametrize(
+    "lines", [f"{MANY}-1", f"1-{MANY}", f"{MANY}-{MANY}", "0-99999999999999999999", "1-" + "٣" * 5_000]
+)
+def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None:
+    (citation,) = citations_in(f'They say "words that are long" [a.md:{lines}].')
+    assert [*faults([citation], {"a.md": CitedDocument(["One line."])}).values()] == ["the document has 1 lines"]
+    assert len(str(citation)) < 60
+
+
+def test_a_report_that_has_some_is_reviewed() -> None:
+    found = Findings(findings=(Finding(claim="So.", citations=(f"[a.md:{MANY}-1]",)),))
+    drafted = Drafted(draft=ReportDraft(title="T", summary=CITED), asked=(), findings=(found,), analysis=None)
+    assert [fault.kind for fault in faults_in(drafted)] == ["unsupported"]
+
+
+def offline(text: str) -> View:
+    """A view in which everything says this."""
+    names = ("delegate", "expand", "list_documents", "read_findings", "search_documents", "read_document", "read_notes")
+    exchanges = tuple(Exchange(name=name, input={"id": "s1", "first": 0, "step": "s1"}, result=text) for name in names)
+    return View(contract=Contract(question="Why?", document_count=90), opening=text, exchanges=exchanges, max_tokens=9)
+
+
+NUMBERS = "\n".join(
+    [
+        "Searched, lines {0}-{0} of {0}", "{0}| text", "- note [a.md:{0}-{0}] words", "{0}. [a.md:{0}-{0}] words",
+        "findings 1-2 of {0} of step s1", "Step s1 has {0} findings; none", "{0}. open: nothing",
+        'expand with id "s1" shows all of them', "continues at character {0}", "a.md ({0} lines, {0} characters)",
+        "Between {0} and {0}, {0} to {0} tokens", "budget left {0} tokens", "budget for {0} new steps",
+        "Keep to the documents {0} to {0} of the list.", "Private-Lines: {0}",
+    ]
+)  # fmt: skip
+READERS: tuple[Callable[[str], object], ...] = (
+    citing.places,
+    citing.hits,
+    citing.read_lines,
+    lambda text: list(citing.listed_notes(text)),
+    lambda text: list(citing.summarised_notes(text)),
+    lambda text: list(citing.handed_in_notes(text)),
+    lambda text: dividing.dividing(offline(text)),
+    lambda text: dividing.dividing(
+        offline(text).model_copy(update={"tools": frozenset({"delegate", "list_documents"})})
+    ),
+    lambda text: overseeing.revision(offline(text)),
+    lambda text: condensing.condensed(text, 1_000),
+    lambda text: view.contract_of(f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'),
+    lambda text: place(f"messages[{text}]"),
+    lambda text: list(private_keys(text)),
+    lambda text: differs(text, "other"),
+)
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize(
+    "number", [MANY, ",", "1" * 20, "0", "٣" * 5_000], ids=["many", "comma", "twenty", "0", "arabic"]
+)
+def test_who_reads_numbers_in_words_of_others_reads_any(reader: Callable[[str], object], number: str) -> None:
+    reader(NUMBERS.format(number))
+    for line in NUMBERS.format(number).splitlines():
+        reader(line)
+
+
+def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:
+    delegated = Exchange(name="delegate", input={}, result='expand with id "s1" shows all of them')
+    again = Exchange(name="expand", input={"id": "s1", "first": 0}, result="continues at character 0")
+    looked = View(contract=Contract(), exchanges=(delegated, again), max_tokens=9)
+    assert dividing.dividing(looked) is None
+
+
+def test_an_amount_of_so_many_digits_is_refused() -> None:
+    for amount in (MANY, f"${MANY}", f"{MANY}M", f"1.{MANY}k"):
+        with pytest.raises(BadInput, match="is no such amount"):
+            parse_amount(amount, "--budget")
+
+
+def test_a_bound_of_a_foreign_tool_that_no_float_can_have_is_taken_as_it_is() -> None:
+    huge = 10**400
+    assert ParameterLimit(min=1).in_schema({"minimum": huge})["minimum"] == huge
+    assert ParameterLimit(max=1).in_schema({"maximum": -huge})["maximum"] == -huge
