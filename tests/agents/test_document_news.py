@@ -1,5 +1,7 @@
 """Documents change while agents work: each hears once which, and where; tools and the report go by the new versions."""
 
+from dataclasses import dataclass, field
+
 from tests.agents.office import DOCUMENTS, NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.agents.test_agent_loop import READ, SUBMIT
 from tests.agents.test_librarian import Shelf, shelf
@@ -7,12 +9,15 @@ from tests.agents.test_publisher import hand_in, published
 from tests.readers import ANYONE
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.store.texts import described
+from waystation.agents.checked import OUTDATED, CitationCheck
 from waystation.agents.recollection import Recollection
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.rewinder import Rewinder
 from waystation.domain.compaction.constraints import user_words
 from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
 from waystation.domain.leg import Finished, TurnLimit
 from waystation.domain.messages import Message
+from waystation.domain.ownership import OfTenant
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import ReportDraft
 from waystation.testing import ScriptedModel, scripted_reply
@@ -137,3 +142,26 @@ async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the
     await own.remember()
     assert [passage.document for passage in own.in_memory] == ["harbour.md"]
     assert "It was dredged." in own.in_memory[0].text
+
+
+@dataclass(frozen=True)
+class Counting(RedactedDocuments):
+    """Notes which texts are read."""
+
+    read: list[str] = field(default_factory=list[str])
+
+    async def lines(self, blob: str, reader: OfTenant) -> list[str]:
+        """See `RedactedDocuments`."""
+        self.read.append(blob)
+        return await super().lines(blob, reader)
+
+
+async def test_a_document_is_read_once_in_each_version_however_often_and_however_it_is_cited(office: Office) -> None:
+    await update(office, 1, NEWER)
+    redacted = Counting(office.store, office.redactor)
+    check = CitationCheck(office.store, office.store, office.store, office.redactor, redacted)
+    names = ["harbour.md", "HARBOUR.md", "Harbour-md", "har bour md"]
+    cited = [f'"silted up within ten years" [{name}:{line}-2]' for name in names for line in (1, 2)]
+    checked = await check.check(office.ref, " ".join([*cited, "[keeper.md:1-1] [nobody.md:1-1]"]))
+    assert len(redacted.read) == len(set(redacted.read)) == 3
+    assert [failed.reason for failed in checked.failed] == [OUTDATED] * len(cited) + ["there is no such document"]

@@ -60,6 +60,13 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
     assert SECRET not in report
 
 
+async def test_a_report_with_a_citation_of_thousands_of_digits_is_published_and_it_fails(office: Office) -> None:
+    await hand_in(office, "writing", ReportDraft(title="T", summary=f"It is so [harbour.md:{'1' * 5_000}-1]."))
+    outcome, report = await published(office)
+    assert (outcome.citations, outcome.failed) == (1, 1)
+    assert "-1]: the document has 2 lines" in report
+
+
 async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> None:
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)

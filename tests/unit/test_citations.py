@@ -1,6 +1,19 @@
-import pytest
+import re
+from collections.abc import Mapping, Sequence
 
-from waystation.domain.citations import Citation, citations_in, fault
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.domain.citations import (
+    MOST_SEARCHED,
+    NOT_NEAR,
+    NOT_THERE,
+    Citation,
+    CitedDocument,
+    citations_in,
+    faults,
+)
 
 DOCUMENTS = {
     "harbour.md": [
@@ -16,6 +29,10 @@ DOCUMENTS = {
 
 def cited(first: int, last: int, quotation: str | None = None, document: str = "harbour.md") -> Citation:
     return Citation(document=document, first_line=first, last_line=last, quotation=quotation)
+
+
+def fault(citation: Citation, documents: Mapping[str, Sequence[str]]) -> str | None:
+    return faults([citation], {name: CitedDocument(lines) for name, lines in documents.items()})[citation]
 
 
 def test_every_citation_is_found_in_order_and_each_once() -> None:
@@ -98,6 +115,46 @@ def test_a_placeholder_stands_for_no_more_than_400_characters() -> None:
     for gap, holds in ((400, True), (401, False)):
         documents = {"d": ["from" + "x" * gap + "to"]}
         assert (fault(cited(1, 1, "from<SECRET_7f3a2c91d04e>to", "d"), documents) is None) == holds
+
+
+def test_placeholders_side_by_side_stand_for_so_much_more() -> None:
+    quotation = "from<SECRET_7f3a2c91d04e><PERSON_7f3a2c91d04e>to"
+    for gap, holds in ((1, False), (2, True), (800, True), (801, False)):
+        documents = {"d": ["from" + "x" * gap + "to"]}
+        assert (fault(cited(1, 1, quotation, "d"), documents) is None) == holds
+
+
+WORDS = st.text("ab ", max_size=6)
+HIDDEN = "<PERSON_7f3a2c91d04e>"
+
+
+@given(
+    st.lists(WORDS, min_size=1, max_size=6),
+    st.lists(WORDS | st.just(HIDDEN), min_size=1, max_size=6),
+    st.data(),
+)
+def test_quoted_words_stand_there_where_one_pattern_with_gaps_says_so(
+    lines: list[str], quoted: list[str], data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(1, len(lines)))
+    last = data.draw(st.integers(first, len(lines)))
+    quotation = " ".join("".join(quoted).split())
+    pattern = ".{1,400}".join(map(re.escape, quotation.split(HIDDEN)))
+    found = re.search(pattern, " ".join(" ".join(lines[first - 1 : last]).split()))
+    assert (fault(cited(first, last, quotation, "d"), {"d": lines}) is None) == (found is not None)
+
+
+def test_a_quotation_is_looked_for_in_the_first_20_000_characters_of_the_cited_lines() -> None:
+    lines = ["word " * 5, "The harbour was dug.", *["word " * 200] * 99, "It silted up again."]
+    assert fault(cited(1, 102, "The harbour was dug", "d"), {"d": lines}) is None
+    assert fault(cited(90, 102, "It silted up again", "d"), {"d": lines}) is None
+    assert fault(cited(1, 102, "It silted up again", "d"), {"d": lines}) == NOT_NEAR
+    assert NOT_NEAR.startswith("the quoted words do not stand in the first 20,000 characters of these lines: cite")
+    for before in ("", "a"):
+        for more, expected in (("", None), ("x", NOT_NEAR)):
+            line = more + "x" * (MOST_SEARCHED - 8) + "the last"
+            assert fault(cited(2, 3, "the last", "d"), {"d": [before, line, " ", "b"]}) == expected
+    assert fault(cited(2, 2, "the last.", "d"), {"d": ["a", "x" * MOST_SEARCHED, "b"]}) == NOT_THERE
 
 
 def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:

@@ -3,7 +3,7 @@ from inline_snapshot import snapshot
 from tests.unit.progress_values import ASKING
 from tests.unit.progress_values import PAUSED as STILL_PAUSED
 from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.citations import Citation, FailedCitation
+from waystation.domain.citations import Citation, CitedDocument, FailedCitation
 from waystation.domain.documents import LeftOut
 from waystation.domain.report import (
     OFFLINE_WARNING,
@@ -172,9 +172,9 @@ def cited(document: str, first_line: int, last_line: int) -> Citation:
 
 def test_each_source_is_named_once_with_its_places_in_order() -> None:
     documents = {
-        "notes.md": ["text"] * 9,
-        "paper.pdf": ["[page 1]", "a", "b", "[page 2]", "c", "[page 3]", "d", "e"],
-        "mail.eml": ["Subject: x", "text", "[sheet Costs of attachment a.xlsx]", "1 | 2"],
+        "notes.md": CitedDocument(["text"] * 9),
+        "paper.pdf": CitedDocument(["[page 1]", "a", "b", "[page 2]", "c", "[page 3]", "d", "e"]),
+        "mail.eml": CitedDocument(["Subject: x", "text", "[sheet Costs of attachment a.xlsx]", "1 | 2"]),
     }
     holding = [
         cited("paper.pdf", 7, 8),

@@ -1,13 +1,14 @@
 """A text's citations, checked against a task's documents as its agents call them."""
 
-from collections.abc import Mapping, Sequence, Set
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from waystation.agents.document_names import DocumentNames, document_names
 from waystation.agents.redacted_documents import RedactedDocuments
-from waystation.domain.citations import Citation, FailedCitation, citations_in, fault
+from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citations_in, faults
 from waystation.domain.document_changes import earlier_versions
-from waystation.domain.documents import Document, named
+from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.ownership import OfTask
 from waystation.domain.procedures import evidence
 from waystation.domain.task import TaskRef
@@ -24,8 +25,8 @@ class CheckedCitations:
     """Every citation of a text, and what is wrong with it."""
 
     called: DocumentNames
-    lines: Mapping[str, list[str]]
-    """Of the cited documents that are there, by their names as cited."""
+    documents: Mapping[str, CitedDocument]
+    """The cited documents that are there, by their names as cited."""
     faults: Mapping[Citation, str | None]
 
     @property
@@ -55,51 +56,64 @@ class CitationCheck:
     """Where names of documents in citations are found again, of which agents have seen placeholders."""
 
     async def check(self, ref: TaskRef, markdown: str) -> CheckedCitations:
-        """Raises RedactionFailed, StoreError."""
-        citations = citations_in(markdown)
+        """What takes long is done in a thread: there may be thousands of citations of megabytes.
+
+        Raises RedactionFailed, StoreError.
+        """
+        citations = await asyncio.to_thread(citations_in, markdown)
         documents = await self.documents.documents(ref.task_id, ref.reader)
         called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
         cited = {citation.document for citation in citations}
         meant = await _meant(called, cited)
-        lines = await self._newest_lines(meant, ref.reader) | await self._cited_pages(ref.reader, cited)
-        faults = {citation: fault(citation, lines) for citation in citations}
-        wrong = [citation for citation, reason in faults.items() if reason and citation.document in meant]
+        there = {name: document.blob for name, document in meant.items() if not document.removed}
+        newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
+        found = await asyncio.to_thread(faults, citations, newest)
+        wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
-        return CheckedCitations(called, lines, faults | outdated)
+        return CheckedCitations(called, newest, found | outdated)
 
-    async def _newest_lines(self, meant: Mapping[str, Document], task: OfTask) -> dict[str, list[str]]:
-        return {
-            name: await self.redacted.lines(document.blob, task)
-            for name, document in meant.items()
-            if not document.removed
-        }
+    async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
+        """By the same names. A document may be cited by many."""
+        of_blob = {blob: CitedDocument(await self.redacted.lines(blob, task)) for blob in _each(blobs.values())}
+        return {name: of_blob[blob] for name, blob in blobs.items()}
 
     async def _outdated(
         self, task: OfTask, wrong: Sequence[Citation], meant: Mapping[str, Document]
     ) -> dict[Citation, str | None]:
         """Those that held in a version before: whoever cited that invented nothing."""
         earlier = earlier_versions(await self.tasks.document_updates(task.task_id, task))
-        found: dict[Citation, str | None] = {}
+        of_document: dict[str, list[Citation]] = {}
         for citation in wrong:
-            document = meant[citation.document]
-            for blob in earlier.get(document.name, ()):
-                before = await self.redacted.lines(blob, task)
-                if fault(citation, {citation.document: before}) is None:
-                    found[citation] = GONE if document.removed else OUTDATED
+            of_document.setdefault(meant[citation.document].name, []).append(citation)
+        found: dict[Citation, str | None] = {}
+        for name, citations in of_document.items():
+            names = {citation.document for citation in citations}
+            for blob in earlier.get(name, ()):
+                before = await self._documents(dict.fromkeys(names, blob), task)
+                then = await asyncio.to_thread(faults, citations, before)
+                held = (citation for citation, reason in then.items() if reason is None)
+                found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
         return found
 
-    async def _cited_pages(self, task: OfTask, names: set[str]) -> dict[str, list[str]]:
+    async def _cited_pages(self, task: OfTask, names: set[str]) -> dict[str, CitedDocument]:
         """Pages of the web by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
-        found: dict[str, list[str]] = {}
+        blobs: dict[str, str] = {}
         for run_id in await self.transcripts.run_ids(task.task_id, task) if wanted else ():
             pages = kept_pages((await self.transcripts.load(run_id, task)).messages)
-            for address in wanted & pages.keys():
-                found[address] = page_lines(await self.redacted.lines(pages[address].blob, task))
-        return found
+            blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
+        lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
+        of_blob = {blob: CitedDocument(await asyncio.to_thread(page_lines, text)) for blob, text in lines.items()}
+        return {address: of_blob[blob] for address, blob in blobs.items()}
+
+
+def _each(blobs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(blobs))
 
 
 async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
     """The documents that these names mean."""
-    cited = {name: named(await called.original(name), evidence(called.documents)) for name in sorted(names)}
-    return {name: document for name, document in cited.items() if document is not None}
+    documents = evidence(called.documents)
+    finder = DocumentFinder(documents)
+    found = {name: finder.index(await called.original(name)) for name in sorted(names)}
+    return {name: documents[index] for name, index in found.items() if index is not None}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from waystation.agents.restoring import restored
-from waystation.domain.documents import Document, named
+from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.foreign_text import one_line
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
@@ -47,8 +47,8 @@ class DocumentNames:
 
         Raises StoreError, WrongKey.
         """
-        if (called := named(words, self.as_shown)) is not None:
-            return next(given.name for given, one in zip(self.documents, self.as_shown, strict=True) if one is called)
+        if (called := self._as_shown.index(words)) is not None:
+            return self.documents[called].name
         if self.vault is None:
             return words
         text = (await restored(words, self.vault, self.tenant, self.session)).text
@@ -58,6 +58,10 @@ class DocumentNames:
     def of(self, vault: Vault | None, session: str) -> "DocumentNames":
         """The same names, with what placeholders stand for in this session."""
         return replace(self, vault=vault, session=session, resolved=set[str]())
+
+    @cached_property
+    def _as_shown(self) -> DocumentFinder:
+        return DocumentFinder(self.as_shown)
 
     @cached_property
     def _called(self) -> Mapping[str, str]:

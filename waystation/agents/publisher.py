@@ -1,5 +1,6 @@
 """Puts a task's report together, checks its citations against the documents, and stores it."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -95,7 +96,7 @@ class Publisher:
         checked = await self.check.check(ref, written)
         sections = [
             written,
-            sources_section(checked.holding, checked.lines),
+            await asyncio.to_thread(sources_section, checked.holding, checked.documents),
             "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),
         ]

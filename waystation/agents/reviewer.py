@@ -1,5 +1,6 @@
 """Reviews draft reports: code checks what words and places show, then a model judges; the writer hears of both."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -61,7 +62,7 @@ class Reviewer:
         run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
         there = await handed_over(ref.reader, self.tasks, self.work)
         drafted = await self._drafted(ref, there)
-        known = faults_in(drafted)
+        known = await asyncio.to_thread(faults_in, drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
         judged, notes = ((), (NOTES[answer],)) if isinstance(answer, NoAnswer) else (answer.faults, ())
         faults = tuple(dict.fromkeys((*known, *judged)))[:MOST_FAULTS]
@@ -103,12 +104,13 @@ class Reviewer:
         return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
 
     async def _opening(self, ref: TaskRef, there: HandedOver, drafted: Drafted, known: tuple[Fault, ...]) -> str:
+        unused = await asyncio.to_thread(lambda: drafted.unused)
         parts = [
             await task_as_told(ref, self.tasks, self.documents, self.redactor),
             *found_parts(there),
             f"<draft>\n{drafted.text}\n</draft>",
             f"<checked>\n{listed(known) or 'Code found nothing wrong.'}\n"
-            f"{drafted.unused} of {len(drafted.found)} findings are not cited.\n</checked>",
+            f"{unused} of {len(drafted.found)} findings are not cited.\n</checked>",
         ]
         return "\n".join(parts)
 

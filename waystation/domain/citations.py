@@ -1,16 +1,32 @@
 """Citations `[document:first-last]`: found in Markdown, and checked by code against the documents."""
 
-from bisect import bisect_left
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, final
 
+from waystation.domain.documents import marked_place
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
 CITATION = proven(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
-QUOTATION = proven(r'["“]([^"“”]{8,2000})["”]\s*$')
+LEAST_QUOTED, MOST_QUOTED = 8, 2_000
+"""Characters between quotation marks."""
+MOST_BEFORE = 2_100
+"""Characters in which the quotation of a citation stands before it, with its marks and what is between them."""
+MOST_DIGITS = 18
+"""Of a line's number as it is read. Longer ones are no line of any document, and `int` refuses those of thousands."""
+NO_LINE = 10**MOST_DIGITS
 MOST_REPLACED = 400
 """Characters that one placeholder may stand for."""
+MOST_SEARCHED = 20_000
+"""Characters, from the first of the cited lines, in which a quotation is looked for."""
+NOT_THERE = "the quoted words do not stand there"
+NOT_NEAR = (
+    f"the quoted words do not stand in the first {MOST_SEARCHED:,} characters of these lines: cite the lines that they "
+    "stand in"
+)
 
 
 class Citation(Value):
@@ -32,58 +48,171 @@ class FailedCitation(Value):
     reason: str
 
 
+@final
+class CitedDocument:
+    """A document that citations are held against: what is made of its lines is made once, when it is first asked for,
+    so that many citations of a long document take no longer than both together.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self._lines = lines
+
+    def __len__(self) -> int:
+        """How many lines it has."""
+        return len(self._lines)
+
+    def place(self, line: int) -> str | None:
+        """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
+        above = bisect_right(self._places, line, key=_marking_line)
+        return self._places[above - 1][1] if above else None
+
+    def fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
+        """Why these lines do not have the quoted words; None: they do. White space counts as one space."""
+        text, ends = self._words
+        begin, end = ends[first_line - 1], ends[last_line]
+        # The space between two lines belongs to the second, and is none of the cited words.
+        begin += text.startswith(" ", begin)
+        searched = min(end, begin + MOST_SEARCHED)
+        if _Quoted.of(quotation).occurs(text[begin:searched]):
+            return None
+        return NOT_NEAR if searched < end else NOT_THERE
+
+    @cached_property
+    def _places(self) -> list[tuple[int, str]]:
+        """The lines that mark places, with what they say."""
+        marked = ((number, marked_place(line)) for number, line in enumerate(self._lines, 1))
+        return [(number, place) for number, place in marked if place]
+
+    @cached_property
+    def _words(self) -> tuple[str, list[int]]:
+        """All words with one space between them, and how far each line of them reaches; the first reaches nowhere."""
+        words: list[str] = []
+        ends = [0]
+        for line in self._lines:
+            kept = " ".join(line.split())
+            # No space before the first words of all.
+            words.append(f" {kept}" if kept and ends[-1] else kept)
+            ends.append(ends[-1] + len(words[-1]))
+        return "".join(words), ends
+
+
+def _marking_line(marked: tuple[int, str]) -> int:
+    return marked[0]
+
+
 def citations_in(markdown: str) -> tuple[Citation, ...]:
     """Every citation, in order, each combination of place and quotation once."""
-    found: list[Citation] = []
-    for match in CITATION.finditer(markdown):
-        before = markdown[max(0, match.start() - 2_100) : match.start()]
-        quoted = QUOTATION.search(before.rsplit("\n", 1)[-1])
-        citation = Citation(
+    found = (
+        Citation(
             document=match["document"],
-            first_line=int(match["first"]),
-            last_line=int(match["last"]),
-            quotation=quoted[1] if quoted else None,
+            first_line=_line(match["first"]),
+            last_line=_line(match["last"]),
+            quotation=_quotation_before(match.start(), markdown),
         )
-        found.append(citation)
+        for match in CITATION.finditer(markdown)
+    )
     return tuple(dict.fromkeys(found))
 
 
-def fault(citation: Citation, documents: Mapping[str, list[str]]) -> str | None:
+def _line(digits: str) -> int:
+    return int(digits) if len(digits) <= MOST_DIGITS else NO_LINE
+
+
+def _quotation_before(end: int, markdown: str) -> str | None:
+    """What stands between quotation marks, on one line, with no more than white space behind it."""
+    closing = markdown[max(0, end - MOST_BEFORE) : end].rpartition("\n")[2].rstrip()
+    if not closing.endswith(('"', "”")):
+        return None
+    before = closing[:-1]
+    opening = max(map(before.rfind, '"“”'))
+    quoted = before[opening + 1 :]
+    opens = opening >= 0 and before[opening] != "”"
+    return quoted if opens and LEAST_QUOTED <= len(quoted) <= MOST_QUOTED else None
+
+
+def fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
     """Why the citation does not hold; None: it does.
 
     The document exists, has these lines, and a quotation stands in them word for word (white space aside; what
     redaction replaced is taken as it is).
     """
-    lines = documents.get(citation.document)
-    if lines is None:
+    document = documents.get(citation.document)
+    if document is None:
         return "there is no such document"
-    if not 1 <= citation.first_line <= citation.last_line <= len(lines):
-        return f"the document has {len(lines)} lines"
+    if not 1 <= citation.first_line <= citation.last_line <= len(document):
+        return f"the document has {len(document)} lines"
     if citation.quotation is None:
         return None
-    text = " ".join(" ".join(lines[citation.first_line - 1 : citation.last_line]).split())
-    return None if _occurs(citation.quotation, text) else "the quoted words do not stand there"
+    return document.fault(citation.quotation, citation.first_line, citation.last_line)
 
 
-def _occurs(quotation: str, text: str) -> bool:
-    # Part by part, with all places where each can end: one regular expression with a gap for every placeholder would
-    # try every combination of gaps.
-    first, *rest = PLACEHOLDER.split(" ".join(quotation.split()))
-    ends = [start + len(first) for start in _starts(first, text)]
-    for part in rest:
-        ends = [start + len(part) for start in _starts(part, text) if _within_reach(start, ends)]
-    return bool(ends)
+def faults(citations: Iterable[Citation], documents: Mapping[str, CitedDocument]) -> dict[Citation, str | None]:
+    """What is wrong with each, in their order."""
+    return {citation: fault(citation, documents) for citation in citations}
 
 
-def _starts(part: str, text: str) -> list[int]:
-    starts: list[int] = []
-    at = text.find(part)
-    while at >= 0:
-        starts.append(at)
-        at = text.find(part, at + 1)
-    return starts
+class _Part(NamedTuple):
+    """Words of a quotation, and how many placeholders stand before them."""
+
+    placeholders: int
+    words: str
 
 
-def _within_reach(start: int, ends: list[int]) -> bool:
-    nearest = bisect_left(ends, start - MOST_REPLACED)
-    return nearest < len(ends) and ends[nearest] < start
+class _Quoted(NamedTuple):
+    """A quotation: its words, and the gaps that its placeholders leave between them."""
+
+    parts: Sequence[_Part]
+    """The first without placeholders before it, and the last maybe without words; the others have both."""
+    placeholders_behind: int
+
+    @staticmethod
+    def of(quotation: str) -> "_Quoted":
+        first, *rest = PLACEHOLDER.split(" ".join(quotation.split()))
+        parts, placeholders = [_Part(0, first)], 0
+        for words in rest:
+            placeholders += 1
+            if words:
+                parts.append(_Part(placeholders, words))
+                placeholders = 0
+        return _Quoted(parts, placeholders)
+
+    def occurs(self, text: str) -> bool:
+        """Whether its words stand in the text, in their order, with 1 to 400 characters for each placeholder between.
+
+        All at once: a number has a bit for each place of the text where what was looked at so far may end. A search
+        from each of these places would try every combination of gaps.
+        """
+        if not all(part.words in text for part in self.parts):
+            return False
+        if len(self.parts) == 1 and not self.placeholders_behind:
+            return True
+        letters = _places_of(text, {letter for part in self.parts for letter in part.words})
+        all_places = (1 << len(text) + 1) - 1
+        ends = all_places
+        for part in self.parts:
+            ends = _spread(ends, part.placeholders) & all_places
+            for letter in part.words:
+                ends = (ends & letters[letter]) << 1
+        return bool(ends << self.placeholders_behind & all_places)
+
+
+def _places_of(text: str, letters: Iterable[str]) -> dict[str, int]:
+    """For each letter a number with a bit for each place where it stands: the lowest is the first."""
+    bits = {letter: bytearray(len(text) // 8 + 1) for letter in letters}
+    for place, letter in enumerate(text):
+        if (of_letter := bits.get(letter)) is not None:
+            of_letter[place >> 3] |= 1 << (place & 7)
+    return {letter: int.from_bytes(of_letter, "little") for letter, of_letter in bits.items()}
+
+
+def _spread(places: int, placeholders: int) -> int:
+    """Each place moved by all that so many placeholders may stand for."""
+    if not placeholders:
+        return places
+    # Moved by nothing up to `reached`, twice as far each time.
+    spread, reached, most = places, 0, placeholders * (MOST_REPLACED - 1)
+    while reached < most:
+        step = min(reached + 1, most - reached)
+        spread |= spread << step
+        reached += step
+    return spread << placeholders

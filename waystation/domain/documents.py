@@ -1,7 +1,8 @@
 """A task's documents: named texts with lines, found by search, cited by lines and, where they have any, by places."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, final
 
 from pydantic import Field
 
@@ -79,17 +80,39 @@ class LeftOut(Value):
     reason: str
 
 
-def named(name: str, documents: Sequence[Document]) -> Document | None:
-    """The document of that name; else the only one whose name has the same letters and digits, whatever the case.
+@final
+class DocumentFinder:
+    """Documents by what they are called, for as many names as are looked up."""
 
-    What a placeholder stands for is restored as it was written where it was met first.
-    """
-    for document in documents:
-        if document.name == name:
-            return document
-    letters = _letters(name)
-    alike = [document for document in documents if _letters(document.name) == letters]
-    return alike[0] if len(alike) == 1 else None
+    def __init__(self, documents: Sequence[Document]) -> None:
+        self._names = [document.name for document in documents]
+
+    def index(self, name: str) -> int | None:
+        """Which document has that name; else which is the only one whose name has the same letters and digits,
+        whatever the case: what a placeholder stands for is restored as it was written where it was met first.
+        """
+        if (exactly := self._exactly.get(name)) is not None:
+            return exactly
+        alike = self._alike.get(_letters(name), ())
+        return alike[0] if len(alike) == 1 else None
+
+    @cached_property
+    def _exactly(self) -> dict[str, int]:
+        """The first, where several have the same name."""
+        return {name: index for index, name in reversed([*enumerate(self._names)])}
+
+    @cached_property
+    def _alike(self) -> dict[str, list[int]]:
+        alike: dict[str, list[int]] = {}
+        for index, name in enumerate(self._names):
+            alike.setdefault(_letters(name), []).append(index)
+        return alike
+
+
+def named(name: str, documents: Sequence[Document]) -> Document | None:
+    """The document that is called so, as a `DocumentFinder` finds it."""
+    found = DocumentFinder(documents).index(name)
+    return None if found is None else documents[found]
 
 
 def _letters(name: str) -> str:

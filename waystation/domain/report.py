@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from waystation.domain.amount import used_text
-from waystation.domain.citations import Citation, FailedCitation
+from waystation.domain.citations import Citation, CitedDocument, FailedCitation
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import cost_text, privacy_text, work_text
-from waystation.domain.documents import LeftOut, place_of
+from waystation.domain.documents import LeftOut
 from waystation.domain.foreign_text import one_line
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.remembering import Beyond
@@ -97,16 +97,12 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
     return "\n\n".join(filter(None, pieces)) + "\n"
 
 
-def sources_section(holding: Sequence[Citation], documents: Mapping[str, Sequence[str]]) -> str:
-    """Each cited document once, in the order of first citation, with the places and lines cited; empty without any.
-
-    `documents`: the lines of each by name.
-    """
-    cited = dict.fromkeys(citation.document for citation in holding)
-    lines = [
-        f"- {name}: {_cited(documents[name], sorted({_range(item) for item in holding if item.document == name}))}"
-        for name in cited
-    ]
+def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
+    """Each cited document once, in the order of first citation, with the places and lines cited; empty without any."""
+    cited: dict[str, set[tuple[int, int]]] = {}
+    for citation in holding:
+        cited.setdefault(citation.document, set()).add((citation.first_line, citation.last_line))
+    lines = [f"- {name}: {_cited(documents[name], sorted(ranges))}" for name, ranges in cited.items()]
     return "\n".join(["## Sources", "", *lines]) if lines else ""
 
 
@@ -142,14 +138,10 @@ def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     )
 
 
-def _range(citation: Citation) -> tuple[int, int]:
-    return citation.first_line, citation.last_line
-
-
-def _cited(lines: Sequence[str], ranges: Sequence[tuple[int, int]]) -> str:
+def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:
     by_place: dict[str, list[tuple[int, int]]] = {}
     for first, last in ranges:
-        begin, end = place_of(lines, first), place_of(lines, last)
+        begin, end = document.place(first), document.place(last)
         place = begin or "" if begin == end else f"{begin or 'beginning'} to {end}"
         by_place.setdefault(place, []).append((first, last))
     return ", ".join(f"{place} ({_numbers(own)})" if place else _numbers(own) for place, own in by_place.items())
