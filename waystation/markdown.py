@@ -15,7 +15,7 @@ from waystation.domain.plain import plain
 from waystation.domain.redaction import PLACEHOLDER
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_NOT_IN_ADDRESSES = frozenset("<\"`'\\")
+_NOT_IN_ADDRESSES = frozenset("<\"`'\\|")
 _LONGEST_ADDRESS = 2_000
 _ENDING_CELLS = frozenset("|\n")
 _ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})

@@ -69,7 +69,7 @@ async def test_a_compaction_keeps_the_words_as_the_users_own(office: Office) -> 
 
 
 async def test_who_is_asked_only_once_reads_all_of_it(office: Office) -> None:
-    assert await told_part(office.store, office.store, office.ref.reader) == ""
+    assert await told_part(office.store, office.store, office.ref.reader) is None
     await tell(office, 1, DEMAND)
     await tell(office, 2, WISH)
     part = await told_part(office.store, office.store, office.ref.reader)

@@ -2,7 +2,7 @@ from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import hand_in, published
 from waystation.domain.messages import Message, ToolResult, user_text
 from waystation.domain.web import web_page
-from waystation.domain.web_pages import header, kept
+from waystation.domain.web_pages import framed, kept
 from waystation.domain.work import ReportDraft, Section
 
 ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."
@@ -11,7 +11,7 @@ ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within
 async def read_page(office: Office) -> None:
     """The research agent has fetched the page."""
     page = kept(web_page(ADDRESS, TEXT, NOON), await office.store.put_text(TEXT, office.ref.reader))
-    shown = f"{header(page, 1, 2, 2)}\n1| The harbour\n</web_page>"
+    shown = framed(page, ["1| The harbour"], "1-2 of 2")
     await office.said(
         (
             user_text("m1", "Read about it."),

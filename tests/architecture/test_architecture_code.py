@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from waystation.domain.foreign_text import TAGS
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("waystation", "workflows", "activities", "workers")
 MODULE_LINES = {"workflows": 350, "activities": 450, "waystation": 450, "workers": 450, "tests": 450}
@@ -21,6 +23,31 @@ PATTERNS = (
 )
 EMPTY_NAMES = r"managers?|helpers?|utils?|handlers?"
 
+TAG_READERS = {
+    "waystation/domain/messages.py": "tells the platform's messages from a person's",
+    "waystation/domain/foreign_tools.py": "names the frame of a result below it",
+    "waystation/domain/request_layers.py": "weighs the parts of a contract",
+    "waystation/domain/compaction/summary.py": "takes a summary out of its frame again, and frames out of texts",
+    "waystation/domain/compaction/ledger.py": "reads a ledger again",
+    "waystation/domain/compaction/restored.py": "takes restored files out of a summary",
+    "waystation/domain/web_pages.py": "finds the pages that were fetched",
+    "waystation/adapters/conversation/request_body.py": "finds a marker's ledger",
+    "waystation/adapters/offline/condensing.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/dividing.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/overseeing.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/view.py": "the offline model reads what it is sent",
+}
+"""Modules that have tags of models in their strings, to read them and not to write them."""
+TAG_WRITER = "waystation/domain/foreign_text.py"
+PROMISES = {
+    TAG_WRITER,
+    "waystation/domain/compaction/summary.py",
+    "waystation/domain/messages.py",
+    "waystation/domain/reminder.py",
+    "waystation/agents/condensing.py",
+}
+"""Modules that make a `Tagged` of a string, and so promise that what others wrote in it is defused."""
+
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -34,6 +61,16 @@ def nodes(*folders: str) -> Iterator[tuple[str, ast.AST]]:
     for name, text in python_files(*folders):
         for node in ast.walk(ast.parse(text)):
             yield name, node
+
+
+def strings_of(tree: ast.AST) -> Iterator[str]:
+    """Texts in code, those in f-strings with a sign for each value; no docstrings."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+            yield node.value
 
 
 def lines_of(function: Function) -> int:
@@ -91,6 +128,26 @@ def _engines_used(node: ast.AST) -> list[str]:
         case _:
             return []
     return [one for one in imported if one.split(".")[0] in ENGINES]
+
+
+def test_tags_around_words_of_others_are_written_in_one_place() -> None:
+    tag = re.compile(r"(?<!\(\?P)<\s*/?\s*([a-z_]+)")
+    literal = {
+        name
+        for name, text in python_files(*PACKAGES)
+        for node in strings_of(ast.parse(text))
+        if any(found.replace("_", "") in TAGS for found in tag.findall(node))
+    }
+    assert literal == set(TAG_READERS)
+
+
+def test_a_string_is_called_tagged_where_that_is_argued_for() -> None:
+    promised = {
+        name
+        for name, node in nodes(*PACKAGES)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Tagged"
+    }
+    assert promised == PROMISES
 
 
 def test_no_module_is_longer_than_its_folder_allows() -> None:

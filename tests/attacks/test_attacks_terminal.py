@@ -108,6 +108,7 @@ def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> Non
         ("| a |\n|---|\n| `x\n<img src=y>` |", "| a |\n|---|\n| `x\n&lt;img src=y>` |"),
         ("a\n:-:\n`x\n<img src=y>`", "a\n:-:\n`x\n&lt;img src=y>`"),
         ("Either `a | b` or `List<String>`\nor", "Either `a | b` or `List&lt;String>`\nor"),
+        ("a | b\n-|-\n<https://a|[x](http://b)>", "a | b\n-|-\n&lt;https://a|[x] (http://b)>"),
         ("| `a` | `List<String>` |", "| `a` | `List<String>` |"),
         (PLACEHOLDERS, PLACEHOLDERS),
     ],

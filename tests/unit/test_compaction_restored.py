@@ -106,7 +106,7 @@ def test_a_file_cannot_step_out_of_its_frame_or_speak_for_the_user() -> None:
     own = ledger([f"{DEMANDED}Never guess."])
     said = summary_with(file, text=f"What was found.\n\n{own}")
     assert said.count("</restored_file>") == said.count("</restored_files>") == said.count(CLOSE) == 1
-    assert '<restored_file name="a\'> .md">' in said
+    assert '<restored_file name="a\') .md">' in said
     assert entries(summary_message("c1", said), DEMANDED) == ("Never guess.",)
     assert entries(summary_message("c1", summary_with(file)), DEMANDED) == ()
 

@@ -2,7 +2,6 @@
 aloud.
 """
 
-import re
 from dataclasses import dataclass
 
 from waystation.agents.metered import CallKey, MeteredModel, TooDear
@@ -13,12 +12,12 @@ from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import without_scratchpad
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import ModelRejected
+from waystation.domain.foreign_text import Tagged, tagged, without_tags
 from waystation.domain.messages import Text, user_text
 from waystation.domain.models import model_facts
 from waystation.domain.privacy import Place
 from waystation.domain.turn import Charge, Fence
 from waystation.domain.value import Value
-from waystation.patterns import proven
 from waystation.ports import ModelRequest, Redactor, StopReason
 
 HEADROOM = 2
@@ -26,7 +25,6 @@ HEADROOM = 2
 REPLY_FLOOR = 128
 SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
-_FRAME_TAG = proven(r"< {0,3}/? {0,3}(?:conversation|wishes) {0,3}>", re.IGNORECASE)
 
 
 class Answer(Value):
@@ -95,18 +93,18 @@ class CondensingModel:
         return prompt(STRATEGIES[self.policy.strategy].prompt)
 
     def _question(self, conversation: str, length: tuple[int, int], note: str) -> str:
-        wishes = _inside(self.policy.instructions).strip()
-        heed = f"Whoever asked for the summary wants this heeded:\n<wishes>\n{wishes}\n</wishes>" if wishes else ""
+        wishes = self.policy.instructions.strip()
+        heed = f"Whoever asked for the summary wants this heeded:\n{tagged('wishes', wishes)}" if wishes else ""
         parts = [
             f"Summarise this conversation in {length[0]} to {length[1]} tokens.",
             note,
             heed,
-            f"<conversation>\n{_inside(conversation)}\n</conversation>",
+            tagged("conversation", _inside(conversation)),
             "Give the summary and nothing else.",
         ]
         return "\n".join(filter(None, parts))
 
 
-def _inside(text: str) -> str:
-    """The text without the tags that frame it: nothing in it can step out."""
-    return _FRAME_TAG.sub("\t", text)
+def _inside(text: str) -> Tagged:
+    """What was said, and the records of earlier compactions, whose frames stay: nothing in it can step out."""
+    return Tagged(without_tags(text, "conversation", "wishes"))

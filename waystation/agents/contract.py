@@ -12,7 +12,7 @@ from waystation.agents.recollection import Recollection
 from waystation.domain.delegation import parent_of
 from waystation.domain.errors import MemoryUnavailable, StoreError
 from waystation.domain.excerpts import Excerpt
-from waystation.domain.foreign_text import attribute, one_line, without_tags
+from waystation.domain.foreign_text import Tagged, one_line, tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.messages import Message, user_text
@@ -44,7 +44,7 @@ class ContractWriter:
 
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
         """
-        goal, *assigned = await self._assigned(run)
+        goal, assigned = await self._assigned(run)
         row = await self.tasks.task(run.task_id, run.reader)
         procedures = await procedures_of(row, self.documents)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
@@ -64,33 +64,35 @@ class ContractWriter:
         notices.extend(redaction_notes(redacted))
         return user_text(message_id, redacted.text)
 
-    async def _assigned(self, run: RunRef) -> Sequence[str]:
-        """The goal, then the parts of the contract that are this agent's own."""
+    async def _assigned(self, run: RunRef) -> tuple[str, Sequence[Tagged]]:
+        """The goal, and the parts of the contract that are this agent's own."""
         parent = parent_of(run.step_id)
         return await (self._of_step(run) if parent is None else self._of_subagent(run, parent))
 
-    async def _of_step(self, run: RunRef) -> Sequence[str]:
+    async def _of_step(self, run: RunRef) -> tuple[str, Sequence[Tagged]]:
         """The goal, the step, and what it builds on."""
         plan = await self.tasks.plan(run.task_id, run.reader)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
         step = plan.step(run.step_id)
-        return step.goal, _step_part(step.id, step.role, step.title, step.goal), await self._needs(run, plan, step)
+        own = _step_part(step.id, step.role, step.title, step.goal)
+        return step.goal, [own, *await self._needs(run, plan, step)]
 
-    async def _of_subagent(self, run: RunRef, parent: str) -> Sequence[str]:
+    async def _of_subagent(self, run: RunRef, parent: str) -> tuple[str, Sequence[Tagged]]:
         """The goal, what its parent asked for, and what that gave it to know."""
         asked = assignment(await self.transcripts.load(f"{run.task_id}/{parent}", run.reader), run.step_id)
-        known = f'<context from="{parent}">\n{without_tags(asked.context)}\n</context>' if asked.context else ""
-        to_whom = f"<result>\nWhat you hand in goes to the agent {parent}, which asked for it.\n</result>"
-        return asked.goal, _step_part(run.step_id, run.role, asked.title, asked.goal), known, to_whom
+        own = _step_part(run.step_id, run.role, asked.title, asked.goal)
+        known = [tagged("context", asked.context, **{"from": parent})] if asked.context else []
+        to_whom = tagged("result", f"What you hand in goes to the agent {parent}, which asked for it.")
+        return asked.goal, [own, *known, to_whom]
 
-    async def _needs(self, run: RunRef, plan: Plan, step: Step) -> str:
+    async def _needs(self, run: RunRef, plan: Plan, step: Step) -> Sequence[Tagged]:
         lines: list[str] = []
         for need in (plan.step(step_id) for step_id in step.needs):
             deliverable = await self.work.deliverable(f"{run.task_id}/{need.id}", run.reader)
             count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, Findings) else ""
             lines.append(f"- step {need.id} ({one_line(need.title)}): {count}read with read_findings")
-        return "\n".join(["<needs>", *lines, "</needs>"]) if lines else ""
+        return [tagged("needs", *lines)] if lines else []
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]) -> Sequence[Excerpt]:
         """Earlier work of the session on this goal."""
@@ -101,6 +103,6 @@ class ContractWriter:
             return ()
 
 
-def _step_part(step_id: str, role: str, title: str, goal: str) -> str:
+def _step_part(step_id: str, role: str, title: str, goal: str) -> Tagged:
     """A plan is a model's words over documents: its goals are followed, and are no other part of the contract."""
-    return f'<step id="{step_id}" role="{role}" title="{attribute(title)}">\n{without_tags(goal)}\n</step>'
+    return tagged("step", goal, id=step_id, role=role, title=one_line(title))

@@ -12,7 +12,7 @@ from waystation.agents.attempt import Attempt
 from waystation.agents.document_names import document_names
 from waystation.domain.document_changes import DocumentChange, changed_lines, in_all
 from waystation.domain.documents import Document
-from waystation.domain.foreign_text import one_line
+from waystation.domain.foreign_text import one_line, tagged
 from waystation.domain.messages import Message, platform_text
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
@@ -44,7 +44,7 @@ async def hear_of_documents(attempt: Attempt) -> None:
     lines = [await _line(change, shown[change.position], desk.documents, run.reader) for change in made[:NAMED_CHANGES]]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
-    text = "\n".join([HEAD, "<documents_changed>", *lines, "</documents_changed>"])
+    text = f"{HEAD}\n{tagged('documents_changed', *lines)}"
     (redacted,) = await desk.redactor.redact([text], Place.CONTRACT, run.tenant)
     attempt.notices.extend(redaction_notes(redacted))
     told = platform_text(attempt.transcript.next_id, redacted.text)

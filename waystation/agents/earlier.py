@@ -6,7 +6,7 @@ from datetime import datetime
 
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import TextMissing
-from waystation.domain.foreign_text import one_line
+from waystation.domain.foreign_text import Tagged, one_line, tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.task import TaskRef, TaskRow
@@ -28,9 +28,9 @@ class EarlierTasks:
     tasks: TaskStore
     texts: DocumentStore
 
-    async def named(self, own: TaskRow, window: int) -> str:
+    async def named(self, own: TaskRow, window: int) -> Tagged | None:
         """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
-        of the newest as fit. Empty without any.
+        of the newest as fit. None without any.
         """
         shown, room = list[str](), window // WINDOW_SHARE - estimate_text(HEAD)
         for line in await self._lines(own.ref, own.submitted_at):
@@ -42,7 +42,7 @@ class EarlierTasks:
 
     async def most_tokens(self, ref: TaskRef, at: datetime) -> int:
         """Estimated tokens of what a task that is submitted now is told, in a window where all of it fits."""
-        return estimate_text(_part(await self._lines(ref, at)))
+        return estimate_text(_part(await self._lines(ref, at)) or "")
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
         rows = [row for row in await self.tasks.tasks(ref.reader.recalling("session")) if _is_earlier(row, ref, at)]
@@ -61,8 +61,8 @@ class EarlierTasks:
             return None
 
 
-def _part(lines: Sequence[str]) -> str:
-    return "\n".join(["<session>", HEAD, *lines, "</session>"]) if lines else ""
+def _part(lines: Sequence[str]) -> Tagged | None:
+    return tagged("session", HEAD, *lines) if lines else None
 
 
 def _is_earlier(row: TaskRow, own: TaskRef, submitted_at: datetime) -> bool:

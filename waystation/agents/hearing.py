@@ -1,8 +1,11 @@
 """At a turn boundary an agent hears what people have told its task; what reads the task once hears it, too."""
 
+from collections.abc import Sequence
+
 from waystation.agents.attempt import Attempt
 from waystation.agents.contract_text import task_parts
 from waystation.agents.document_names import document_names
+from waystation.domain.foreign_text import Tagged, tagged
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import Place
 from waystation.domain.procedures import evidence
@@ -27,7 +30,7 @@ async def hear(attempt: Attempt) -> None:
             await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
 
 
-async def task_text(row: TaskRow, documents: DocumentStore, redactor: Redactor) -> str:
+async def task_told(row: TaskRow, documents: DocumentStore, redactor: Redactor) -> Sequence[Tagged]:
     """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
 
     Raises StoreError, RedactionFailed.
@@ -38,16 +41,16 @@ async def task_text(row: TaskRow, documents: DocumentStore, redactor: Redactor) 
 
 
 async def task_as_told(ref: TaskRef, tasks: TaskStore, documents: DocumentStore, redactor: Redactor) -> str:
-    """The task in one tag, then what people have told it. Raises as `task_text` does."""
-    task = await task_text(await tasks.task(ref.task_id, ref.reader), documents, redactor)
+    """The task in one tag, then what people have told it. Raises as `task_told` does."""
+    task = await task_told(await tasks.task(ref.task_id, ref.reader), documents, redactor)
     told = await told_part(tasks, documents, ref.reader)
-    return "\n".join(filter(None, [f"<task>\n{task}\n</task>", told]))
+    return "\n".join(filter(None, [tagged("task", *task), told]))
 
 
-async def told_part(tasks: TaskStore, texts: DocumentStore, task: OfTask) -> str:
-    """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. Empty without any.
+async def told_part(tasks: TaskStore, texts: DocumentStore, task: OfTask) -> Tagged | None:
+    """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. None without any.
 
     Raises StoreError.
     """
     words = [await texts.get_text(telling.text, task) for telling in await tasks.tellings(task.task_id, task)]
-    return "\n".join(["<told_meanwhile>", *words, "</told_meanwhile>"]) if words else ""
+    return tagged("told_meanwhile", *words) if words else None

@@ -8,12 +8,13 @@ from pydantic import JsonValue
 from waystation.agents.consulting import Consultant, Matter, Means, NoAnswer, Unusable
 from waystation.agents.document_names import NamingRedactor
 from waystation.agents.earlier import EarlierTasks
-from waystation.agents.hearing import task_text
+from waystation.agents.hearing import task_told
 from waystation.agents.metered import MeteredModel
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
+from waystation.domain.foreign_text import tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import PLANNING_ID, Plan, Step, numbered, plan_errors, standard_plan
 from waystation.domain.pricing import Price
@@ -95,8 +96,8 @@ class Planner:
     async def _task(self, run: RunRef) -> str:
         row = await self.tasks.task(run.task_id, run.reader)
         earlier = await EarlierTasks(self.tasks, self.documents).named(row, row.terms.agent.window)
-        task = await task_text(row, self.documents, self.redactor)
-        return "\n".join(filter(None, ["<task>", task, earlier, "</task>"]))
+        task = await task_told(row, self.documents, self.redactor)
+        return tagged("task", *task, *filter(None, [earlier]))
 
 
 async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from waystation.domain.foreign_text import attribute, one_line, without_tags
+from waystation.domain.foreign_text import Tagged, one_line, tagged
 from waystation.domain.procedures import (
     MOST_PROCEDURES,
     GivenProcedure,
@@ -33,16 +33,15 @@ async def procedures_of(row: TaskRow, documents: DocumentStore) -> tuple[Procedu
     return (*distinct(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
 
 
-def as_procedure(procedure: Procedure) -> str:
+def as_procedure(procedure: Procedure) -> Tagged:
     """As a model reads it: whose it is, and that no line of it ends it."""
-    text = without_tags(procedure.text, "procedure")
-    return f'<procedure name="{attribute(procedure.name)}">\n{text}\n</procedure>'
+    return tagged("procedure", procedure.text, name=one_line(procedure.name))
 
 
-def listed(found: Sequence[Procedure | Malformed], more: str = "") -> str:
-    """By name and description, then how many more there are; empty where there are none."""
+def listed(found: Sequence[Procedure | Malformed], more: str = "") -> Tagged | None:
+    """By name and description, then how many more there are; None where there are none."""
     if not found and not more:
-        return ""
+        return None
     lines = [
         f"- {one_line(one.name)}: {one_line(one.description)}"
         if isinstance(one, Procedure)
@@ -50,4 +49,4 @@ def listed(found: Sequence[Procedure | Malformed], more: str = "") -> str:
         for one in found
     ]
     note = "The user's: follow those that fit your step; read_skill shows them. They are no evidence: never cite them."
-    return "\n".join([f'<procedures note="{note}">', *lines, *([more] if more else []), "</procedures>"])
+    return tagged("procedures", *lines, *([more] if more else []), note=note)

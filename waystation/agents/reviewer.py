@@ -12,6 +12,7 @@ from waystation.agents.metered import MeteredModel
 from waystation.agents.reviser import found_parts
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
+from waystation.domain.foreign_text import tagged, without_tags
 from waystation.domain.leg import RunRef
 from waystation.domain.messages import platform_text
 from waystation.domain.oversight import Review, review_id
@@ -108,9 +109,12 @@ class Reviewer:
         parts = [
             await task_as_told(ref, self.tasks, self.documents, self.redactor),
             *found_parts(there),
-            f"<draft>\n{drafted.text}\n</draft>",
-            f"<checked>\n{listed(known) or 'Code found nothing wrong.'}\n"
-            f"{unused} of {len(drafted.found)} findings are not cited.\n</checked>",
+            tagged("draft", drafted.text),
+            tagged(
+                "checked",
+                listed(known) or "Code found nothing wrong.",
+                f"{unused} of {len(drafted.found)} findings are not cited.",
+            ),
         ]
         return "\n".join(parts)
 
@@ -120,7 +124,7 @@ class Reviewer:
         text = (
             f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
             "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
-            f"not allow to mend, say in the report; invent nothing.\n{listed(faults)}"
+            f"not allow to mend, say in the report; invent nothing.\n{without_tags(listed(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
         fence = await self.transcripts.take_fence(writer.run_id)

@@ -15,6 +15,7 @@ from waystation.agents.planner import with_safe_titles
 from waystation.agents.roles import prompt
 from waystation.agents.tools.results import ResultLines, result_lines
 from waystation.agents.tools.tool import ToolInput
+from waystation.domain.foreign_text import Tagged, tagged, tagged_line
 from waystation.domain.leg import RunRef
 from waystation.domain.oversight import PlanRevision, revision_id
 from waystation.domain.plan import Plan, Step
@@ -127,18 +128,18 @@ class Reviser:
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
             await task_as_told(request.ref, self.tasks, self.documents, self.redactor),
-            "\n".join(["<plan>", *steps, "</plan>"]),
+            tagged("plan", *steps),
             *found_parts(there),
-            f"<room>There is budget for {request.room} new steps.</room>",
+            tagged_line("room", f"There is budget for {request.room} new steps."),
         ]
         return "\n".join(parts)
 
 
-def found_parts(there: HandedOver) -> list[str]:
+def found_parts(there: HandedOver) -> list[Tagged]:
     """What each step has handed in, in its tag: claims with citations, then what stayed open."""
     made = {**there.findings, **there.analyses}
     return [
-        "\n".join([f'<found step="{step.id}" title="{step.title}">', *_lines(result_lines(made[step.id])), "</found>"])
+        tagged("found", *_lines(result_lines(made[step.id])), step=step.id, title=step.title)
         for step in there.plan.steps
         if step.id in made
     ]

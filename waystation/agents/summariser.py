@@ -19,7 +19,7 @@ from waystation.domain.compaction.parts import part_length, parts_of
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.restored import without_files
-from waystation.domain.compaction.summary import CLOSE, OPEN, is_summary, unframed
+from waystation.domain.compaction.summary import is_summary, summary_part, unframed
 from waystation.domain.compaction.view import view
 from waystation.domain.messages import Message, Text
 from waystation.domain.passages import render, tool_names
@@ -167,7 +167,7 @@ class Summariser:
             summary = self._kept(name) or await self._summarised(name, part, length, note)
             if isinstance(summary, SummaryResult):
                 return summary
-            summaries.append(f"{OPEN}\n{unframed(summary)}\n{CLOSE}")
+            summaries.append(summary_part(summary))
         return "\n".join(summaries)
 
     def _kept(self, name: str) -> str | None:

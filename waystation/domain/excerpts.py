@@ -1,11 +1,11 @@
 """What of the passages that a search found is shown: each thing once, neighbours as one, within a number of tokens."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign_text import attribute, without_tags
+from waystation.domain.foreign_text import Tagged, one_line, tagged
 from waystation.domain.memory import Passage, Recalled
 from waystation.patterns import proven
 
@@ -30,25 +30,29 @@ class Excerpt:
     """Its name, where it is not the reader's own."""
 
     def __str__(self) -> str:
-        """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
-        ids = " ".join(passage.short_id for passage in self.passages)
-        source = f'{self._source} session="{attribute(self.session)}"' if self.session else self._source
-        return f'<passage id="{ids}" {source}>\n{without_tags(self.text)}\n</passage>'
+        return self.shown
 
     @property
-    def _source(self) -> str:
+    def shown(self) -> Tagged:
+        """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
+        ids = " ".join(passage.short_id for passage in self.passages)
+        session = {"session": one_line(self.session)} if self.session else {}
+        return tagged("passage", self.text, id=ids, **self._source, **session)
+
+    @property
+    def _source(self) -> Mapping[str, str]:
         """What does not stand in the text, which names messages and lines of documents."""
         first, last = self.passages[0], self.passages[-1]
         at = f"{last.created:%Y-%m-%d}"
         match first.kind:
             case "conversation":
-                return f'step="{first.step_id}" hidden="{at}"'
+                return {"step": first.step_id, "hidden": at}
             case "document":
-                return 'document="of an earlier task"'
+                return {"document": "of an earlier task"}
             case "report":
-                return f'report="{first.task_id}" written="{at}"'
+                return {"report": first.task_id, "written": at}
             case "finding":
-                return f'finding="{first.task_id}" step="{first.step_id}" written="{at}"'
+                return {"finding": first.task_id, "step": first.step_id, "written": at}
 
     @property
     def session_hash(self) -> str:

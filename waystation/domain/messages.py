@@ -4,6 +4,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, JsonValue
 
+from waystation.domain.foreign_text import Tagged, tagged_line, without_tags
 from waystation.domain.value import Value
 
 OPERATORS: Final = "system_message"
@@ -120,5 +121,8 @@ def user_text(message_id: str, text: str) -> Message:
 
 
 def platform_text(message_id: str, text: str) -> Message:
-    """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word."""
-    return user_text(message_id, f"{PLATFORM_OPEN}{text}{PLATFORM_CLOSE}")
+    """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word.
+
+    What others wrote in the text is defused already; of its own tag nothing in it can step out.
+    """
+    return user_text(message_id, tagged_line("platform", Tagged(without_tags(text, "platform"))))

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import parent_of
+from waystation.domain.foreign_text import Tagged, one_line, tagged_line
 from waystation.domain.layers import Layer, Part, allocate, share_of
 from waystation.domain.messages import Message
 from waystation.domain.team import Teammate
 from waystation.domain.value import Value
 
-OPEN, CLOSE = "<status>", "</status>"
 MORE_IS_ASKED_FOR = "more is asked for when it is spent"
 """Said where that is so: the agent then need not hand in early."""
 MOST_TOKENS, MOST_MICRO_USD = 999_999_999_999, 999_999_999_999
@@ -44,13 +44,12 @@ class Reminder(Value):
         parts = [self._head, *self._lines]
         above = {layer: [Part(name="held", tokens=share_of(layer, window))] for layer in (Layer.SYSTEM, Layer.CONTRACT)}
         row = allocate(window, {**above, Layer.RUNTIME: parts}).row(Layer.RUNTIME)
-        lines = "\n".join(part.name for part in parts if part.name in row.kept)
-        return f"{OPEN}{lines}{CLOSE}"
+        return _status("\n".join(part.name for part in parts if part.name in row.kept))
 
     @property
     def least(self) -> str:
         """Turn and budget alone."""
-        return f"{OPEN}{self._head.name}{CLOSE}"
+        return _status(self._head.name)
 
     @property
     def widest(self) -> "Reminder":
@@ -65,7 +64,7 @@ class Reminder(Value):
     def _head(self) -> Part:
         more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
         said = f"turn {self.turn}; budget left {limit_text(self.left)}{more}"
-        return Part(name=said, tokens=estimate_text(OPEN + said + CLOSE), firm=True)
+        return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
 
     @property
     def _lines(self) -> Iterator[Part]:
@@ -76,7 +75,7 @@ class Reminder(Value):
         tagged = {"plan": self._states(plan), "siblings": self._states(siblings), "failed": failed}
         for tag, said in tagged.items():
             if said:
-                line = f"<{tag}>{said}</{tag}>"
+                line = tagged_line(tag, said)
                 yield Part(name=line, tokens=estimate_text(f"{line}\n"))
 
     def _states(self, team: Sequence[Teammate]) -> str:
@@ -96,9 +95,13 @@ def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
 
 
 def _beginning(text: str) -> str:
-    """In one line, and nothing that ends a tag."""
-    words = " ".join(text.split()).translate(_NO_TAGS)
-    return words if len(words) <= WHY_CHARACTERS else f"{words[: WHY_CHARACTERS - 1]}…"
+    """In one line, and nothing that looks like a tag."""
+    return one_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
+
+
+def _status(lines: str) -> str:
+    """Each line is our own, or in a tag of its own."""
+    return tagged_line("status", Tagged(lines))
 
 
 _NO_TAGS = str.maketrans("<>", "()")

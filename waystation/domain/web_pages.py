@@ -2,10 +2,11 @@
 with it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from waystation.domain.errors import WebRefused
+from waystation.domain.foreign_text import Tagged, tagged
 from waystation.domain.messages import Message, ToolUse
 from waystation.domain.value import Value
 from waystation.domain.web import WebPage, web_address
@@ -32,12 +33,10 @@ def kept(page: WebPage, blob: str) -> KeptPage:
     return KeptPage(url=page.url, blob=blob, retrieved=page.retrieved)
 
 
-def header(page: KeptPage, first: int, last: int, lines: int) -> str:
-    """The line above a stretch of the page. It says where that comes from, and what it is found again by."""
-    return (
-        f'<web_page kept="{page.blob}" retrieved="{page.retrieved.isoformat(timespec="seconds")}" '
-        f'source="{page.url}" lines="{first}-{last} of {lines}">'
-    )
+def framed(page: KeptPage, shown: Sequence[str], stretch: str) -> Tagged:
+    """Lines of the page. The frame says which, where they come from, and what the page is found again by."""
+    retrieved = page.retrieved.isoformat(timespec="seconds")
+    return tagged("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)
 
 
 def kept_pages(messages: Iterable[Message]) -> Mapping[str, KeptPage]:

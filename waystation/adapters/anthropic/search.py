@@ -12,6 +12,7 @@ from waystation.adapters.anthropic.errors import vendor_errors
 from waystation.adapters.anthropic.model import PATIENCE, Patience, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
+from waystation.domain.foreign_text import tagged
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 
 
@@ -36,7 +37,7 @@ class AnthropicSearch:
                 model=self._model,
                 max_tokens=SEARCH_OUTPUT_TOKENS,
                 system=files("waystation.adapters.anthropic").joinpath("search.md").read_text(encoding="utf-8"),
-                messages=[{"role": "user", "content": f"<query>\n{query}\n</query>"}],
+                messages=[{"role": "user", "content": tagged("query", query)}],
                 tools=[_tool(self._domains)],
             )
             return _searched(answer, limit)

@@ -8,6 +8,7 @@ from waystation.agents.tools.results import ResultLines, results_of
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.domain.citations import citations_in
 from waystation.domain.delegation import HandedBack
+from waystation.domain.foreign_text import tagged
 from waystation.domain.plan import Role
 from waystation.domain.projection import FIRST, SOON
 from waystation.ports import WorkStore
@@ -51,21 +52,23 @@ class Delegate(TypedTool[DelegateInput]):
         if back is None:
             raise ToolRefused("This subagent was not started. Do this part yourself.")
         handed_in = await results_of(self._work, at.run.reader, back.id)
-        return _presented(back, arguments, handed_in, at.page_characters // 2)
+        return presented(back, arguments, handed_in, at.page_characters // 2)
 
 
-def _presented(back: HandedBack, asked: DelegateInput, handed_in: ResultLines, characters: int) -> str:
+def presented(back: HandedBack, asked: DelegateInput, handed_in: ResultLines, characters: int) -> str:
+    """What a subagent came to, in its tag: what stayed open first, as many lines as have room."""
     state = "partial" if back.partial else "done"
     found = handed_in.claims
     names = dict.fromkeys(citation.document for line in found for citation in citations_in(line))
     head = [
-        f'<subagent id="{back.id}" role="{asked.role}" title="{asked.title}" state="{state}">',
         *([f"It ended early: {back.reason}"] if back.reason else []),
         f"{len(found)} results" + (f" from {', '.join([*names][:SOURCES])}" if names else ""),
     ]
-    shown, rest = _fitting([*handed_in.left_open, *found], characters - sum(map(len, head)))
+    attributes = {"id": back.id, "role": asked.role, "title": asked.title, "state": state}
+    framed = len(tagged("subagent", *head, **attributes))
+    shown, rest = _fitting([*handed_in.left_open, *found], characters - framed)
     more = [f'{rest} more lines are not shown here: expand with id "{back.id}" shows all of them.'] if rest else []
-    return "\n".join([*head, *shown, *more, "</subagent>"])
+    return tagged("subagent", *head, *shown, *more, **attributes)
 
 
 def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:

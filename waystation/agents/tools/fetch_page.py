@@ -5,10 +5,11 @@ from pydantic import Field, JsonValue
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.errors import WebRefused, WebUnavailable
+from waystation.domain.foreign_text import without_tags
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.web import LONGEST_ADDRESS, Domains, carries_text, page_lines, web_address
-from waystation.domain.web_pages import FETCH_PAGE, KeptPage, header, kept, kept_pages
+from waystation.domain.web_pages import FETCH_PAGE, KeptPage, framed, kept, kept_pages
 from waystation.ports import DocumentStore, WebPages
 
 LINES_A_PAGE = 200
@@ -59,7 +60,9 @@ class FetchPage(TypedTool[FetchPageInput]):
         if PLACEHOLDER.search(arguments.url):
             raise ToolRefused("The address has a placeholder in it. What that stands for is private and is not sent.")
         found = await self._page(arguments.url, at)
-        lines = page_lines(await shown_lines(self._redacted, found.blob, "The page", at))
+        # Before it is numbered and cut, so that what comes out has room: a tag may begin on one line, end on another.
+        shown = "\n".join(page_lines(await shown_lines(self._redacted, found.blob, "The page", at)))
+        lines = without_tags(shown).split("\n")
         first = arguments.first_line
         if first > len(lines):
             raise ToolRefused(f"The page has {len(lines)} lines; there is no line {first}.")
@@ -69,7 +72,7 @@ class FetchPage(TypedTool[FetchPageInput]):
         taken, _ = page(numbered, at.page_characters)
         last = first + len(taken) - 1
         rest = [f"continues at line {last + 1}"] if last < len(lines) else []
-        return "\n".join([header(found, first, last, len(lines)), *taken, "</web_page>", *rest])
+        return "\n".join([framed(found, taken, f"{first}-{last} of {len(lines)}"), *rest])
 
     async def _page(self, url: str, at: CallSite) -> KeptPage:
         """Fetched now, or earlier in the run. Raises ToolRefused."""

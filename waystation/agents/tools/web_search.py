@@ -9,7 +9,7 @@ from waystation.agents.metered_search import MeteredSearch
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.amount import amount_text
 from waystation.domain.errors import BadInput, ModelError
-from waystation.domain.foreign_text import one_line
+from waystation.domain.foreign_text import one_line, tagged
 from waystation.domain.privacy import Place
 from waystation.domain.projection import SOON
 from waystation.domain.redaction import PLACEHOLDER, cut, redaction_notes
@@ -66,7 +66,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             raise ToolRefused(f"A search needs {amount_text(found.needed)} more than is left. Go on without it.")
         if not found.hits:
             raise ToolRefused(f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words.")
-        return _shown(await self._redacted(found.hits, at), at.page_characters)
+        return found_pages(await self._redacted(found.hits, at), at.page_characters)
 
     async def _redacted(self, hits: Sequence[WebHit], at: CallSite) -> list[WebHit]:
         """Each part as it was found: on one line with others it would be read otherwise."""
@@ -80,9 +80,10 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         ]
 
 
-def _shown(hits: Sequence[WebHit], characters: int) -> str:
+def found_pages(hits: Sequence[WebHit], characters: int) -> str:
+    """Those that have room, each part of one on its own line, in one tag."""
     taken, _ = page([_block(number, hit) for number, hit in enumerate(hits, 1)], characters)
-    return "\n".join(["<web_results>", *taken, "</web_results>"])
+    return tagged("web_results", *taken)
 
 
 def _block(number: int, hit: WebHit) -> str:

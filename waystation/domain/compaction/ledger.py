@@ -5,6 +5,7 @@ from typing import Final
 
 from waystation.domain.compaction.summary import inner_text, is_summary, unframed
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.foreign_text import tagged
 from waystation.domain.messages import Message
 
 MARKER_PREFIX = "t-"
@@ -28,7 +29,7 @@ LEAST_PIECE = 20
 def ledger(lines: Iterable[str]) -> str:
     """The lines as a ledger; empty without any."""
     body = "\n".join(lines)
-    return f"{OPEN}\n{body}\n{CLOSE}" if body else ""
+    return tagged("ledger", unframed(body)) if body else ""
 
 
 def entries(message: Message, kind: str) -> tuple[str, ...]:

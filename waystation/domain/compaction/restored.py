@@ -6,6 +6,7 @@ from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.summary import inner_text, summary_message, unframed
 from waystation.domain.compaction.tokens import Measure, estimate_message, estimate_text
 from waystation.domain.compaction.view import view
+from waystation.domain.foreign_text import Tagged, one_line, tagged
 from waystation.domain.messages import Message
 from waystation.domain.transcript import Summarised, Transcript
 from waystation.domain.value import Value
@@ -75,7 +76,7 @@ def with_files(
     room = int((min(target, before - 1) - after) / measure.scale)
     frames = list(_framed(files[:MOST_FILES], min(room * SURE_SHARE // 100, ALL_TOKENS) - FRAME_TOKENS))
     while frames:
-        section = "\n".join([OPEN, NOTE, *frames, CLOSE])
+        section = tagged("restored_files", NOTE, *frames)
         # Before the summary: its ledger, which code reads again, stays at the end.
         summary = summary_message(record.id, f"{section}\n{inner_text(record.summary)}")
         if estimate_message(summary) <= estimate_message(record.summary) + room:
@@ -91,14 +92,14 @@ def without_files(text: str) -> str:
     return before + after if opening and closing else text
 
 
-def _framed(files: Sequence[Restorable], room: int) -> Iterator[str]:
+def _framed(files: Sequence[Restorable], room: int) -> Iterator[Tagged]:
     for file in files:
         most = min(FILE_TOKENS, room - FRAME_TOKENS)
         if most < LEAST_TOKENS:
             return
-        name = " ".join(unframed(file.name).replace('"', "'").split())[:NAME_CHARACTERS]
-        changed = ' changed="since then: read it again"' if file.changed else ""
-        framed = f'<restored_file name="{name}"{changed}>\n{_head(unframed(file.text), most)}\n</restored_file>'
+        changed = {"changed": "since then: read it again"} if file.changed else {}
+        head = unframed(_head(unframed(file.text), most))
+        framed = tagged("restored_file", head, name=one_line(unframed(file.name), NAME_CHARACTERS), **changed)
         yield framed
         room -= estimate_text(framed)
 

@@ -2,6 +2,7 @@
 
 import re
 
+from waystation.domain.foreign_text import Tagged, tagged, without_tags
 from waystation.domain.messages import Message, user_text
 from waystation.patterns import proven
 
@@ -21,7 +22,17 @@ _SCRATCHPAD = proven(r"<scratchpad>.*?(?:</scratchpad>|(?=<state_snapshot>)|\Z)\
 
 def summary_message(compaction_id: str, text: str) -> Message:
     """The summary as a message of the user's role, `s-<compaction_id>`. No reply to it is invented."""
-    return user_text(f"{ID_PREFIX}{compaction_id}", f"{OPEN}\n{NOTE}\n{text}\n{CLOSE}")
+    return user_text(f"{ID_PREFIX}{compaction_id}", tagged("earlier_conversation", NOTE, _record(text)))
+
+
+def summary_part(text: str) -> Tagged:
+    """What a model wrote of a part of a conversation, as the summary of all parts is made of it."""
+    return tagged("earlier_conversation", unframed(text))
+
+
+def _record(text: str) -> Tagged:
+    """A summary with its ledger and restored files, whose own words are `unframed` already."""
+    return Tagged(without_tags(text, "earlierconversation"))
 
 
 def is_summary(message: Message) -> bool:
@@ -34,11 +45,13 @@ def inner_text(message: Message) -> str:
     return message.text.removeprefix(f"{OPEN}\n{NOTE}\n").removesuffix(f"\n{CLOSE}")
 
 
-def unframed(text: str) -> str:
-    """The text without the tags that frame summaries and ledgers: what a tool said cannot step out of the record."""
-    # By what no tag has inside: taking a tag out of "<led<ledger>ger>" or "<<ledger>ledger>" altogether, or a space
-    # for it, would make another.
-    return _FRAME_TAG.sub("\t", text)
+def unframed(text: str) -> Tagged:
+    """The text without the tags that frame summaries and ledgers: what a tool said cannot step out of the record.
+
+    Other tags of ours stay: a conversation is kept as it was said, and none of them frames a record.
+    """
+    # Our own frames, whole, leave no word behind. What is made of the rest then, or was spelled otherwise, is defused.
+    return Tagged(without_tags(_FRAME_TAG.sub("\t", text), "earlierconversation", "ledger", "restoredfile"))
 
 
 def ledger_room(summary_tokens: int) -> int:
