@@ -273,7 +273,7 @@ async def everything(analyst: Analyst, sources: Sequence[str]) -> str:
     return "\n".join(said)
 
 
-@pytest.mark.parametrize("structure", (*STRUCTURES, *TORN), ids=lambda one: one.name)
+@pytest.mark.parametrize("structure", [*STRUCTURES, *TORN], ids=lambda one: one.name)
 async def test_what_the_whole_document_hides_no_cell_shows(
     analyst: Analyst, presidio: PresidioRedactor, structure: Structure
 ) -> None:

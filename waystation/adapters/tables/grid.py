@@ -216,8 +216,8 @@ def _separated(lines: Sequence[str], hidden: _Hidden, separator: str, table: Tab
     except csv.Error as error:
         raise Unusable(
             f"The row of {table.name} that begins on line {table.first_line + begins} cannot be read "
-            f"({error}): a cell there is too long, or its quotation mark closes too early or never. Query the lines before "
-            "or after it."
+            f"({error}): a cell there is too long, or its quotation mark closes too early or never. Query the "
+            "lines before or after it."
         ) from None
 
 
