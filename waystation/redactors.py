@@ -19,6 +19,8 @@ from waystation.settings import Settings
 
 VERSION_DIGITS = 16
 """Hexadecimal digits (64 bits) that tell rules apart."""
+KEPT_FORM = 2
+"""Of what is kept of a redaction, counted up where more of it is needed: what was kept before is not read any more."""
 
 
 def rules_of(settings: Settings, policy: Policy | None = None) -> Rules:
@@ -62,6 +64,7 @@ def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:
         "own": settings.recognisers.expanduser().read_text(encoding="utf-8") if settings.recognisers else "",
         "libraries": [version(name) for name in ("presidio-analyzer", "spacy")],
         "recognisers": list(_recognisers()),
+        "kept": KEPT_FORM,
     }
     digest = sha256(json.dumps(told).encode()).hexdigest()[:VERSION_DIGITS]
     return RedactionRules(policy=rules.policy, version=digest)

@@ -2,6 +2,7 @@ import pytest
 
 from waystation.adapters.tables.asked import Unusable
 from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read
+from waystation.domain.redaction import Replaced
 from waystation.ports import TableText
 
 
@@ -89,3 +90,44 @@ def test_a_heading_alone_is_a_table_of_no_rows() -> None:
 def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(Unusable, match=reason):
         seen(text)
+
+
+def hidden(text: str, *values: str, sheet: bool = False) -> list[tuple[str, str, str]]:
+    """Of each column the values with something hidden, what that is, and its placeholder."""
+    found = [Replaced(text.index(one), text.index(one) + len(one), "T", f"<T_{one}>") for one in values]
+    table = read(TableText(name="t", text=text, hidden=tuple(found), sheet=sheet))
+    return [
+        (column.values[place], column.values[place][one.start : one.end], one.placeholder)
+        for column in table.columns
+        for place, each in sorted(column.hidden.items())
+        for one in each
+    ]
+
+
+def test_what_is_hidden_of_a_text_is_hidden_of_its_cells() -> None:
+    assert hidden("\ufeffname,key\nana,pw1\nben,a pw2 b", "name", "pw1", "pw2") == [
+        ("name", "name", "<T_name>"),
+        ("pw1", "pw1", "<T_pw1>"),
+        ("a pw2 b", "pw2", "<T_pw2>"),
+    ]
+    assert hidden("| a | b |\n|---|---|\n| 1 | pw1 |", "pw1") == [("pw1", "pw1", "<T_pw1>")]
+    assert hidden('a | b\n"x" | a|pw1', "pw1", sheet=True) == [("a|pw1", "pw1", "<T_pw1>")]
+
+
+def test_hidden_stretches_keep_their_place_behind_doubled_quotation_marks_and_line_ends() -> None:
+    text = 'a,b\n1,"x ""pw1"" ""y\nz pw2"\n\n2,pw3'
+    cell = 'x "pw1" "y\nz pw2'
+    assert hidden(text, "pw1", "pw2", "pw3") == [
+        (cell, "pw1", "<T_pw1>"),
+        (cell, "pw2", "<T_pw2>"),
+        ("pw3", "pw3", "<T_pw3>"),
+    ]
+    assert hidden(text, 'y\nz pw2"\n') == [(cell, "y\nz pw2", "")]
+
+
+def test_what_is_hidden_over_several_cells_has_no_placeholder_in_any_of_them() -> None:
+    assert hidden("a,b,c\nLovelace, Ada,3\n1,2,4", "Lovelace, Ada") == [
+        ("Lovelace", "Lovelace", ""),
+        (" Ada", " Ada", ""),
+    ]
+    assert hidden("a,b\n1,KEY\nEND,2", "KEY\nEND") == [("END", "END", ""), ("KEY", "KEY", "")]

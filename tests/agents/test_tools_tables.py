@@ -48,7 +48,7 @@ class Counting:
 async def counting(bare_office: Office) -> Counting:
     await bare_office.open_task(DOCUMENTS)
     store, engine = bare_office.store, DuckDbTables()
-    tools = [Calculate(engine), QueryTable(store, bare_office.tables)]
+    tools = [Calculate(engine), QueryTable(store, bare_office.redacted, bare_office.tables)]
     return Counting(bare_office, Toolbox(tools, transcripts=store, texts=store, redactor=bare_office.redactor))
 
 
@@ -143,7 +143,7 @@ class OneOriginal:
 async def test_documents_and_values_are_called_by_their_placeholders(bare_office: Office, lines: str) -> None:
     await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
     store = bare_office.store
-    tools = [QueryTable(store, bare_office.tables)]
+    tools = [QueryTable(store, bare_office.redacted, bare_office.tables)]
     box = Toolbox(
         tools, transcripts=store, texts=store, redactor=bare_office.redactor, vault=OneOriginal(), audits=store
     )

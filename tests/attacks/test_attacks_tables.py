@@ -1,7 +1,8 @@
 """SQL over tables with private cells: whatever it makes of them, it has placeholders to make it of."""
 
 import base64
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,17 +11,23 @@ from pathlib import Path
 import pytest
 
 from tests.agents.office import NOON, MovingClock, Office, use
+from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
+from tests.attacks.structures import PASSWORD as PLANTED
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.placeholders import fingerprint
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
+from waystation.adapters.tables.grid import read
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.keeping import KeepingRedactor
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tables import Tables
-from waystation.domain.privacy import Policy
+from waystation.domain.privacy import Place, Policy
+from waystation.domain.redaction import Redacted, Span
 from waystation.domain.task import SourceDocument
+from waystation.ports import TableText
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"
@@ -57,7 +64,8 @@ class Analyst:
 
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
         """The result, as its transcript has it."""
-        desk = replace(self.office.desk, redactor=self.redactor, tables=self.tables)
+        redacted = RedactedDocuments(self.office.store, self.redactor)
+        desk = replace(self.office.desk, redactor=self.redactor, redacted=redacted, tables=self.tables)
         call = use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
         return (await desk.toolbox("research").run(call, await self.office.site())).content
 
@@ -232,3 +240,91 @@ async def test_a_column_of_names_is_one_of_names_under_strict(office: Office) ->
 async def test_a_document_with_a_private_name_is_not_named_by_sql(analyst: Analyst) -> None:
     said = await analyst.ask("SELECT nothing FROM t", f"{EMAIL}.csv")
     assert EMAIL not in said
+
+
+TORN = (
+    Structure("a label twice", f"PIN:\n4711\nPIN:\n8812\n{PLANTED},x\n", ("4711", "8812")),
+    Structure("a command", f"mysql -h db, -u root, -p{PLANTED}\nmysql -h db, -u root, -p{OTHER}\n", (PLANTED, OTHER)),
+    Structure(
+        "quoted cells of several lines",
+        f'name,note\nana,"Password:\n{PLANTED}"\nben,"Say ""hi"".\nPassword:\n{OTHER}"\n',
+        (PLANTED, OTHER),
+    ),
+    Structure("a word that says nothing", "user,note\nana,password=none\nben,none\n", ()),
+    Structure(
+        "rows of an insert",
+        f"INSERT INTO users (name, password) VALUES\n('ana', '{PLANTED}'),\n('ben', '{OTHER}');\n"
+        f"INSERT INTO users (name, password) VALUES\n('cy', '{THIRD}');\n",
+        (PLANTED, OTHER, THIRD),
+    ),
+)
+AT_ONCE = 8
+ROWS = "SELECT to_json({0})::VARCHAR FROM {0}"
+
+
+async def everything(analyst: Analyst, sources: Sequence[str]) -> str:
+    """All rows of these, as many in one query as it takes."""
+    said: list[str] = []
+    for first in range(0, len(sources), AT_ONCE):
+        tables = {f"t{number}" if number else "t": one for number, one in enumerate(sources[first : first + AT_ONCE])}
+        source, *_ = tables.values()
+        sql = " UNION ALL ".join(map(ROWS.format, tables))
+        said.append(await analyst.ask(sql, source, *tables, **{name: tables[name] for name in tables if name != "t"}))
+    return "\n".join(said)
+
+
+@pytest.mark.parametrize("structure", [*STRUCTURES, *TORN], ids=lambda one: one.name)
+async def test_what_the_whole_document_hides_no_cell_shows(
+    analyst: Analyst, presidio: PresidioRedactor, structure: Structure
+) -> None:
+    twice = structure.text * 2
+    office, lines = analyst.office, len(twice.splitlines())
+    office.task_id = "task-2"
+    named = {"once.csv": structure.text, "twice.csv": twice, "notes.md": f"# Notes\n\n{twice}\nEnd."}
+    await office.open_task([SourceDocument(name=name, text=text) for name, text in named.items()])
+    texts = list(named.values())
+    whole = [one.text for one in await presidio.redact(texts, Place.TOOL_RESULT, office.ref.tenant)]
+    hidden = [value for value in structure.planted if not any(value in text for text in whole)]
+    assert len(hidden) == len(structure.planted)
+    said = await analyst.ask("SELECT * FROM t", "once.csv") + await analyst.ask("SELECT * FROM t", "twice.csv")
+    said += await everything(analyst, [f"notes.md:{number}-{number}" for number in range(3, 3 + lines)])
+    said += await everything(analyst, [f"notes.md:3-{2 + lines}", f"notes.md:4-{2 + lines}"])
+    assert not [value for value in hidden if value in said]
+
+
+@dataclass
+class Addresses:
+    """Finds the same address wherever it is."""
+
+    address: str = "a@b.co"
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`."""
+        return tuple(Redacted(text="", spans=tuple(self._spans(text))) for text in texts)
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
+        """See `Placeholders`."""
+        return {value: f"<{type_}_000000000000>" for value in values}
+
+    def _spans(self, text: str) -> Iterator[Span]:
+        start = text.find(self.address)
+        while start >= 0:
+            end = start + len(self.address)
+            yield Span(type="EMAIL", start=start, end=end, score=1, placeholder="<EMAIL_000000000000>")
+            start = text.find(self.address, end)
+
+
+async def test_a_long_cell_full_of_private_values_takes_as_long_as_it_is() -> None:
+    found = Addresses()
+    columns = ColumnRedactor(found, found)
+
+    async def seconds(addresses: int) -> float:
+        cell = "a@b.co " * addresses
+        table = read(TableText(name="t", text=f"id,note\n1,{cell}\n2,x\n"))
+        began = time.process_time()
+        redacted = await columns.redacted(table, "acme")
+        assert not [value for column in redacted.table.columns for value in column.values if "@" in value]
+        return time.process_time() - began
+
+    few = min([await seconds(1_000) for _ in range(3)])
+    assert await seconds(16_000) < 16 * 5 * few

@@ -3,6 +3,9 @@
 A cell alone shows too little: `(212) 5550147` is a phone number because its column is called *phone*, and a word is a
 name because those around it are. So values are looked at beside the name of their column, in a column under it, and
 alone. Where most values of a column are private, or its name makes them so, all of it is.
+
+What the whole document hides of a cell comes first: rows above it, other columns and words around the table may make it
+private. Looking at columns only adds to that.
 """
 
 import asyncio
@@ -14,7 +17,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from waystation.domain.privacy import Place
-from waystation.domain.redaction import UNREDACTED, Redacted, Span, redaction_notes
+from waystation.domain.redaction import UNREDACTED, Redacted, Replaced, Span, redaction_notes
 from waystation.patterns import proven
 from waystation.ports import Cells, Placeholders, Redactor, Table
 
@@ -59,17 +62,7 @@ class RedactedTable(NamedTuple):
     notes: tuple[str, ...]
 
 
-class _Find(NamedTuple):
-    """A private stretch of a value."""
-
-    start: int
-    end: int
-    type: str
-    placeholder: str
-    """Empty where more than the value was found: the value needs one of its own."""
-
-
-_Finds = dict[str, list[_Find]]
+_Finds = dict[str, list[Replaced]]
 """Of each value that has some, in the order of the value and apart from each other."""
 
 
@@ -84,33 +77,26 @@ class ColumnRedactor:
         """The same rows. Numbers, dates and words that are not private are as they were. Raises RedactionFailed."""
         search = _Search(self.redactor, tenant)
         first = await search.alone("", list(dict.fromkeys([column.values[0] for column in table.columns])))
-        row = _naming_row(table)
+        row, headless = _naming_row(table), bool(_private(first))
         columns: list[Cells] = []
         for left, column in zip((None, *table.columns), table.columns, strict=False):
             label = " ".join(column.values[column.codes[row]].split())[:LABEL_CHARACTERS]
-            verdict = await search.verdict(_Sought(label, list(filter(_says_something, column.values[1:]))))
+            sought = await asyncio.to_thread(_sought, label, column)
             beside = await search.beside_labels(left, column, row) if left is not None else {}
-            own = _merged(column.values[:1], first, beside)
-            verdict = verdict.and_also(beside, column.values)
-            columns.append(await self._column(column, verdict, own, headless=bool(_private(first)), search=search))
+            verdict = await search.verdict(sought)
+            verdict = await verdict.and_also(column.values[1:], sought.hidden, beside)
+            own = await _Verdict(first).and_also(column.values[:1], sought.named, beside)
+            name = column.values[0]
+            if _says_something(name) and (headless or _looks_like_a_value(name)):
+                own = own._replace(type=verdict.type)
+            renamed = await self._replaced([name], own, tenant)
+            replaced = await self._replaced(sought.replaceable, verdict, tenant)
+            columns.append(_replaced_in(column, renamed, replaced))
         return RedactedTable(table.model_copy(update={"columns": tuple(columns)}), redaction_notes(*search.results))
 
-    async def _column(
-        self, column: Cells, verdict: "_Verdict", own: _Finds, *, headless: bool, search: "_Search"
-    ) -> Cells:
-        """`own`: of its name. `headless`: it is a value like the others."""
-        name, *below = column.values
-        like_others = _says_something(name) and (headless or _looks_like_a_value(name))
-        replaced = await self._replaced(filter(_says_something, below), verdict, search.tenant)
-        renamed = await self._replaced([name], _Verdict(own, verdict.type if like_others else ""), search.tenant)
-        if not replaced and not renamed:
-            return column
-        values = (renamed.get(name, name), *[replaced.get(value, value) for value in below])
-        return column.model_copy(update={"values": values})
-
-    async def _replaced(self, values: Iterable[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
+    async def _replaced(self, values: Sequence[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
         """What stands for each value with something private in it."""
-        finds, wanted = await asyncio.to_thread(_unnamed, list(values), verdict)
+        finds, wanted = await asyncio.to_thread(_unnamed, values, verdict)
         made: dict[tuple[str, str], str] = {}
         for kind, own in wanted.items():
             texts = sorted(own)
@@ -124,10 +110,19 @@ class ColumnRedactor:
 
 
 class _Sought(NamedTuple):
-    """A column's name, and its different values below the first row."""
+    """A column's name, and its different values below the first row that say something."""
 
     label: str
     values: Sequence[str]
+    hidden: _Finds
+    """What the document does not show of values below the first row: of equal ones all that it hides of any."""
+    named: _Finds
+    """And of the first row's."""
+
+    @property
+    def replaceable(self) -> Sequence[str]:
+        """Values that may get a placeholder."""
+        return [*self.values, *(value for value in self.hidden if not _says_something(value))]
 
     @property
     def sample(self) -> Sequence[str]:
@@ -142,16 +137,17 @@ class _Verdict(NamedTuple):
     type: str = ""
     """Of the whole column; empty where some of its values may be seen."""
 
-    def and_also(self, finds: _Finds, values: Sequence[str]) -> "_Verdict":
-        """With what was found in another way, too."""
-        return _Verdict(_merged(values, self.finds, finds), self.type) if finds else self
+    async def and_also(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_Verdict":
+        """With what was found in other ways, too: of two placeholders for one stretch the document's stays."""
+        merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
+        return _Verdict(merged, self.type)
 
-    def of(self, value: str) -> Sequence[_Find]:
+    def of(self, value: str) -> Sequence[Replaced]:
         """What is to be replaced in a value."""
         found = self.finds.get(value, [])
         if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
             return found
-        return [_Find(*_ends(value), self.type, "")]
+        return [Replaced(*_ends(value), self.type, "")]
 
 
 @dataclass(frozen=True)
@@ -171,17 +167,19 @@ class _Search:
         alone = await self.alone("", sample)
         label = sought.label
         beside, under = await self.beside(label, sample), await self.under(label, sample)
-        shown = _merged(sample, beside, under, alone)
-        private = _private(shown)
-        whole = await self._whole(label, sample, len(private), len(private - _private(alone)))
+        shown = await asyncio.to_thread(_merged, sample, beside, under, alone)
+        known = await asyncio.to_thread(_merged, sample, sought.hidden, shown)
+        private = _private(known)
+        whole = await self._whole(label, sample, len(private), len(_private(shown) - _private(alone)))
         if whole and len(private) >= UNIFORM * len(sample):
-            return _Verdict(shown, _type(shown))
+            return _Verdict(known, _type(known))
         if not whole and not shown and all(map(_FIGURE.fullmatch, sought.values)):
             return _Verdict({})
         few = len(sought.values) <= FEW
         finds = await asyncio.to_thread(
             _merged,
             sought.values,
+            sought.hidden,
             await self.beside(label, sought.values),
             await self.under(label, sought.values) if few or under else {},
             await self.alone("", sought.values) if few or alone else {},
@@ -206,9 +204,7 @@ class _Search:
         """
         if len(left.values) > MOST_LABELS:
             return {}
-        pairs: dict[str, dict[str, None]] = {}
-        for label, code in list(zip(left.codes, column.codes, strict=True))[named + 1 :]:
-            pairs.setdefault(left.values[label], {})[column.values[code]] = None
+        pairs = await asyncio.to_thread(_pairs, left, column, named + 1)
         some = [(label, value) for label, values in pairs.items() for value in islice(values, SAMPLED_BESIDE)]
         shown = await self._found("", [(f"{label}: ", value) for label, value in some], "\n")
         telling = dict.fromkeys(label for label, value in some if value in shown)
@@ -229,20 +225,24 @@ class _Search:
         return await self._found("", [("", value) for value in values], "\n")
 
     async def _found(self, above: str, behind: Sequence[tuple[str, str]], end: str) -> _Finds:
-        found: _Finds = {}
-        for text, result in await self._results(above, behind, end):
-            for value, find in text.finds(result.spans):
-                found.setdefault(value, []).append(find)
-        return found
+        return await asyncio.to_thread(_by_value, await self._results(above, behind, end))
 
     async def _results(
         self, above: str, behind: Sequence[tuple[str, str]], end: str
-    ) -> list[tuple["_Batch", Redacted]]:
+    ) -> Iterable[tuple["_Batch", Redacted]]:
         """Texts of values, each behind what goes before it, and what the redactor says of them."""
         batches = await asyncio.to_thread(_batches, above, behind, end)
         results = await self.redactor.redact([batch.text for batch in batches], Place.TOOL_RESULT, self.tenant)
         self.results.extend(results)
-        return list(zip(batches, results, strict=True))
+        return zip(batches, results, strict=True)
+
+
+def _by_value(results: Iterable[tuple["_Batch", Redacted]]) -> _Finds:
+    found: _Finds = {}
+    for batch, result in results:
+        for value, find in batch.finds(result.spans):
+            found.setdefault(value, []).append(find)
+    return found
 
 
 def _batches(above: str, behind: Sequence[tuple[str, str]], end: str) -> list["_Batch"]:
@@ -274,7 +274,7 @@ class _Batch:
         """All of it."""
         return "".join(self._parts)
 
-    def finds(self, spans: Iterable[Span]) -> Iterator[tuple[str, _Find]]:
+    def finds(self, spans: Iterable[Span]) -> Iterator[tuple[str, Replaced]]:
         """The values that these spans of the text touch, and where."""
         for span in spans:
             number = max(0, bisect_right(self._starts, span.start) - 1)
@@ -283,21 +283,69 @@ class _Batch:
                 start, end = max(0, span.start - place), min(len(value), span.end - place)
                 if start < end:
                     own = (start, end) == (span.start - place, span.end - place) or span.type == UNREDACTED
-                    yield value, _Find(start, end, span.type, span.placeholder if own else "")
+                    yield value, Replaced(start, end, span.type, span.placeholder if own else "")
                 number += 1
 
 
-def _merged(values: Sequence[str], *ways: _Finds) -> _Finds:
-    """What any way of looking found, the longer where two overlap."""
+def _sought(label: str, column: Cells) -> _Sought:
+    below = column.values[1:]
+    hidden: _Finds = {}
+    named: _Finds = {}
+    for place, found in column.hidden.items():
+        value = column.values[place]
+        (hidden if place else named)[value] = _trimmed(value, found)
+    return _Sought(label, list(filter(_says_something, below)), hidden, named)
+
+
+def _pairs(left: Cells, column: Cells, first: int) -> dict[str, dict[str, None]]:
+    """The values of a column by what is left of them, from a row on."""
+    pairs: dict[str, dict[str, None]] = {}
+    for label, code in zip(left.codes[first:], column.codes[first:], strict=True):
+        pairs.setdefault(left.values[label], {})[column.values[code]] = None
+    return pairs
+
+
+def _trimmed(value: str, found: Iterable[Replaced]) -> list[Replaced]:
+    """What needs a placeholder of its own, without the blanks around it: equal words have equal ones."""
+    trimmed: list[Replaced] = []
+    for one in found:
+        start, end = (0, 0) if one.placeholder else _ends(value[one.start : one.end])
+        trimmed.append(one._replace(start=one.start + start, end=one.start + end) if start < end else one)
+    return trimmed
+
+
+def _replaced_in(column: Cells, renamed: Mapping[str, str], replaced: Mapping[str, str]) -> Cells:
+    """`renamed`: of the first value, `replaced`: of those below."""
+    if not renamed and not replaced:
+        return column
+    name, *below = column.values
+    values = (renamed.get(name, name), *[replaced.get(value, value) for value in below])
+    return column.model_copy(update={"values": values, "hidden": {}})
+
+
+def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:
+    """All that any way of looking found; where two overlap, the one that has the other in it, else both as one."""
     merged: _Finds = {}
     for value in values:
-        kept: list[_Find] = []
-        for find in sorted(chain(*[way.get(value, ()) for way in ways]), key=lambda one: one.start - one.end):
-            if all(find.end <= other.start or other.end <= find.start for other in kept):
-                kept.append(find)
-        if kept:
-            merged[value] = sorted(kept)
+        if found := list(chain.from_iterable(way.get(value, ()) for way in ways)):
+            merged[value] = _apart(found)
     return merged
+
+
+def _apart(found: Sequence[Replaced]) -> list[Replaced]:
+    """In order. Of equal stretches the first one given stays."""
+    apart: list[Replaced] = []
+    longest = 0  # of what the last one was made of
+    for find in sorted(found, key=lambda one: (one.start, -one.end)):
+        length = find.end - find.start
+        if not apart or apart[-1].end <= find.start:
+            apart.append(find)
+            longest = length
+        elif apart[-1].end < find.end:
+            kind = find.type if length > longest else apart[-1].type
+            apart[-1] = Replaced(apart[-1].start, find.end, kind, "")
+            longest = max(longest, length)
+    return apart
 
 
 def _private(finds: _Finds) -> set[str]:
@@ -332,7 +380,7 @@ def _looks_like_a_value(name: str) -> bool:
     return "@" in name or sum(map(str.isdigit, name)) >= DIGITS_OF_A_VALUE
 
 
-def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequence[_Find]], dict[str, set[str]]]:
+def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequence[Replaced]], dict[str, set[str]]]:
     """What is private in each value, and by type the texts that have no placeholder yet."""
     finds = {value: found for value in values if (found := verdict.of(value))}
     wanted: dict[str, set[str]] = {}
@@ -343,7 +391,7 @@ def _unnamed(values: Iterable[str], verdict: _Verdict) -> tuple[dict[str, Sequen
     return finds, wanted
 
 
-def _with_placeholders(value: str, found: Sequence[_Find], made: Mapping[tuple[str, str], str]) -> str:
+def _with_placeholders(value: str, found: Sequence[Replaced], made: Mapping[tuple[str, str], str]) -> str:
     parts: list[str] = []
     position = 0
     for find in found:

@@ -131,7 +131,10 @@ class Desk:
         notes: list[Tool] = [TakeNote(self.documents, self.redacted, self.work), ReadNotes(self.work)]
         findings = ReadFindings(self.tasks, self.work)
         if self.tables is not None:
-            notes += [Calculate(self.tables.engine), QueryTable(self.documents, self.tables, wanted=tables)]
+            notes += [
+                Calculate(self.tables.engine),
+                QueryTable(self.documents, self.redacted, self.tables, wanted=tables),
+            ]
         match role:
             case "planning" | "reviewing":
                 return []

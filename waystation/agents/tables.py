@@ -1,5 +1,6 @@
 """Tables of documents as agents may query them: read by the engine, redacted by column, and kept for a while."""
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -34,7 +35,7 @@ class Tables:
             QueryRefused: it is no table.
             RedactionFailed: nobody may query it.
         """
-        key, now = _key(text, run), self.clock()
+        key, now = await asyncio.to_thread(_key, text, run), self.clock()
         known = self._kept.get(key)
         if known is None or now - known[0] >= TRUSTED_FOR:
             redacted = await self.columns.redacted(await self.engine.read(text), run.tenant)

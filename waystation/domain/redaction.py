@@ -1,7 +1,7 @@
 """What a redaction gives back."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from waystation.domain.privacy import Policy, Treatment
 from waystation.domain.value import Value
@@ -33,6 +33,16 @@ class Span(Value):
     end: int
     score: float
     placeholder: str
+
+
+class Replaced(NamedTuple):
+    """A stretch of a text that is not shown, in characters of the text, and what stands for it."""
+
+    start: int
+    end: int
+    type: str
+    placeholder: str
+    """Empty where more than the text was replaced by one: what the text has of it needs one of its own."""
 
 
 class Redacted(Value):
@@ -192,6 +202,8 @@ class ShownText(Value):
 
     text: str
     """Its lines end with line feeds."""
+    replaced: tuple[Replaced, ...] = ()
+    """What of the original, its lines ended by line feeds, has a placeholder: in order and apart from each other."""
     languages_without_names: tuple[str, ...] = ()
     """See `Redacted`."""
     withheld: bool = False
@@ -218,6 +230,7 @@ def shown_text(text: str, redacted: Redacted) -> ShownText:
     """What is shown of a text whose lines end with line feeds."""
     return ShownText(
         text=line_for_line(text, redacted),
+        replaced=tuple([Replaced(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
         languages_without_names=redacted.languages_without_names,
         withheld=redacted.unredacted,
         put_aside=redacted.text if redacted.put_aside else "",

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 
+from waystation.domain.redaction import Replaced
 from waystation.domain.value import Value
 
 LINE_COLUMN = "_line"
@@ -22,6 +23,10 @@ class TableText(Value):
     """The first row names the columns; else they are `column_1`, `column_2` and so on."""
     sheet: bool = False
     """It comes from a workbook: whatever its cells hold, ` | ` is between them."""
+    hidden: tuple[Replaced, ...] = ()
+    """What of `text`, its lines ended by line feeds, agents are not shown: in order and apart from each other. A
+    stretch that goes on above or below these lines begins or ends on a line end.
+    """
 
 
 class Cells(Value):
@@ -33,6 +38,8 @@ class Cells(Value):
     values: tuple[str, ...]
     codes: tuple[int, ...]
     """Of each row, the place of its value in `values`; empty values where a row ends earlier."""
+    hidden: dict[int, tuple[Replaced, ...]] = {}
+    """By place in `values`, what of the value agents are not shown in any of its cells: in no order."""
 
 
 class Table(Value):
@@ -89,7 +96,7 @@ class TableEngine(Protocol):
     """
 
     async def read(self, text: TableText) -> Table:
-        """The rows of a text, as they were written.
+        """The rows of a text, as they were written, and what of their cells is hidden.
 
         Raises:
             QueryRefused: the text is no table, or takes more time or memory than it may. The reason quotes no cell.

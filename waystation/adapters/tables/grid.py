@@ -4,11 +4,13 @@ Rows are not read by DuckDB's own reader: that keeps no line numbers, and docume
 """
 
 import csv
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import islice, zip_longest
+from itertools import accumulate, islice, zip_longest
 from typing import NamedTuple
 
 from waystation.adapters.tables.asked import Unusable
+from waystation.domain.redaction import Replaced
 from waystation.patterns import proven
 from waystation.ports.tables import LINE_COLUMN, Cells, Table, TableText
 
@@ -40,6 +42,17 @@ class Grid(NamedTuple):
 class _Row(NamedTuple):
     line: int
     cells: list[str]
+    hidden: Sequence[tuple[int, Replaced]] = ()
+    """Of its cells, each with the number of its cell."""
+
+
+class _Stretch(NamedTuple):
+    """Where a cell stands in the text of its row, without the quotation marks around it."""
+
+    start: int
+    end: int
+    quoted: bool = False
+    """Each quotation mark in it is written twice."""
 
 
 def read(text: TableText) -> Table:
@@ -55,7 +68,7 @@ def read(text: TableText) -> Table:
         raise Unusable(f"{text.name} has more than {MOST_CELLS:,} cells. Query fewer lines of it at once.")
     return Table(
         name=text.name,
-        columns=tuple(map(_cells, zip_longest(*(row.cells for row in rows), fillvalue=""))),
+        columns=tuple(_columns(rows)),
         lines=tuple([row.line for row in rows]),
         widths=tuple([len(row.cells) for row in rows]),
         heading=text.heading,
@@ -63,10 +76,23 @@ def read(text: TableText) -> Table:
     )
 
 
-def _cells(column: Sequence[str]) -> Cells:
-    codes: dict[str, int] = {}
-    rest = [codes.setdefault(value, len(codes) + 1) for value in column[1:]]
-    return Cells(values=(column[0], *codes), codes=(0, *rest))
+def _columns(rows: Sequence[_Row]) -> Iterator[Cells]:
+    hidden: dict[int, list[tuple[int, Replaced]]] = {}
+    for number, row in enumerate(rows):
+        for column, found in row.hidden:
+            hidden.setdefault(column, []).append((number, found))
+    for number, cells in enumerate(zip_longest(*(row.cells for row in rows), fillvalue="")):
+        yield _cells(cells, hidden.get(number, ()))
+
+
+def _cells(column: Sequence[str], hidden: Sequence[tuple[int, Replaced]]) -> Cells:
+    """`hidden`: what is, with the number of its row."""
+    places: dict[str, int] = {}
+    codes = (0, *[places.setdefault(value, len(places) + 1) for value in column[1:]])
+    found: dict[int, dict[Replaced, None]] = {}
+    for row, one in hidden:
+        found.setdefault(codes[row], {})[one] = None
+    return Cells(values=(column[0], *places), codes=codes, hidden={place: tuple(each) for place, each in found.items()})
 
 
 def grid(table: Table) -> Grid:
@@ -84,19 +110,91 @@ def grid(table: Table) -> Grid:
 
 
 def _rows(table: TableText) -> Iterator[_Row]:
-    lines = table.text.removeprefix("\ufeff").splitlines()
+    text = table.text.removeprefix("\ufeff")
+    lines = text.splitlines()
     for number, line in enumerate(lines, table.first_line):
         if "\0" in line:
             raise Unusable(f"Line {number} of {table.name} has a NUL character: this is no table of text.")
+    hidden = _Hidden(table.hidden, lines, len(table.text) - len(text))
     if table.sheet or not (separator := _separator(lines)):
-        return _piped(lines, table.first_line)
-    return _separated(lines, separator, table)
+        return _piped(lines, hidden, table.first_line)
+    return _separated(lines, hidden, separator, table)
 
 
-def _piped(lines: Sequence[str], first_line: int) -> Iterator[_Row]:
-    for number, line in enumerate(lines, first_line):
+class _Hidden:
+    """What of a table's lines is not shown."""
+
+    def __init__(self, found: Sequence[Replaced], lines: Sequence[str], begin: int) -> None:
+        """`begin`: where the first line does."""
+        self._found = found
+        self._ends = [one.end for one in found]
+        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=begin)) if found else []
+
+    def of(self, first: int, last: int) -> list[Replaced]:
+        """In the text of these lines, counted from 0, the last not among them."""
+        if not self._found:
+            return []
+        begin, end = self._starts[first], self._starts[last] - 1
+        number = bisect_right(self._ends, begin)
+        found: list[Replaced] = []
+        while number < len(self._found) and self._found[number].start < end:
+            one = self._found[number]
+            found.append(one._replace(start=one.start - begin, end=one.end - begin))
+            number += 1
+        return found
+
+
+def _piped(lines: Sequence[str], hidden: _Hidden, first_line: int) -> Iterator[_Row]:
+    for number, line in enumerate(lines):
         if line.strip() and not _is_rule(line):
-            yield _Row(number, _BETWEEN_CELLS.split(line))
+            found = hidden.of(number, number + 1)
+            cells = _BETWEEN_CELLS.split(line)
+            yield _Row(first_line + number, cells, list(_in_cells(_piped_cells(line), line, found)) if found else ())
+
+
+def _piped_cells(line: str) -> Iterator[_Stretch]:
+    start = 0
+    for between in _BETWEEN_CELLS.finditer(line):
+        yield _Stretch(start, between.start())
+        start = between.end()
+    yield _Stretch(start, len(line))
+
+
+def _quoted_cells(row: str, cells: Sequence[str]) -> Iterator[_Stretch]:
+    """Where the cells that a strict reader found stand in the text of their row."""
+    start = 0
+    for cell in cells:
+        quoted = row.startswith('"', start)
+        begin = start + quoted
+        end = begin + len(cell) + (cell.count('"') if quoted else 0)
+        yield _Stretch(begin, end, quoted)
+        start = end + quoted + 1
+
+
+def _in_cells(cells: Iterator[_Stretch], row: str, found: Sequence[Replaced]) -> Iterator[tuple[int, Replaced]]:
+    """What is hidden of each cell, in characters of its value; without a placeholder where that stands for more."""
+    first = 0
+    for number, cell in enumerate(cells):
+        while first < len(found) and found[first].end <= cell.start:
+            first += 1
+        last = first
+        while last < len(found) and found[last].start < cell.end:
+            last += 1
+        for one in _in_cell(cell, row, found[first:last]):
+            yield number, one
+
+
+def _in_cell(cell: _Stretch, row: str, found: Sequence[Replaced]) -> Iterator[Replaced]:
+    at, marks = cell.start, 0
+    for one in found:
+        ends: list[int] = []
+        for place in (max(one.start, cell.start), min(one.end, cell.end)):
+            marks += row.count('"', at, place) if cell.quoted else 0
+            ends.append(place - cell.start - marks // 2)
+            at = place
+        if ends[0] < ends[1]:
+            own = cell.start <= one.start and one.end <= cell.end
+            yield Replaced(ends[0], ends[1], one.type, one.placeholder if own else "")
 
 
 def _is_rule(line: str) -> bool:
@@ -104,18 +202,22 @@ def _is_rule(line: str) -> bool:
     return "---" in line and not line.strip("|: -")
 
 
-def _separated(lines: Sequence[str], separator: str, table: TableText) -> Iterator[_Row]:
+def _separated(lines: Sequence[str], hidden: _Hidden, separator: str, table: TableText) -> Iterator[_Row]:
     reader = csv.reader((f"{line}\n" for line in lines), delimiter=separator, strict=True)
-    begins = table.first_line
+    begins = 0
     try:
         for cells in reader:
             if any(map(str.strip, cells)):
-                yield _Row(begins, cells)
-            begins = table.first_line + reader.line_num
+                found = hidden.of(begins, reader.line_num)
+                row = "\n".join(lines[begins : reader.line_num]) if found else ""
+                places = list(_in_cells(_quoted_cells(row, cells), row, found)) if found else ()
+                yield _Row(table.first_line + begins, cells, places)
+            begins = reader.line_num
     except csv.Error as error:
         raise Unusable(
-            f"The row of {table.name} that begins on line {begins} cannot be read ({error}): a cell there is "
-            "too long, or its quotation mark closes too early or never. Query the lines before or after it."
+            f"The row of {table.name} that begins on line {table.first_line + begins} cannot be read "
+            f"({error}): a cell there is too long, or its quotation mark closes too early or never. Query the "
+            "lines before or after it."
         ) from None
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tables import Tables
 from waystation.agents.tools.table_sources import TableSource, TableSources
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
@@ -52,16 +53,18 @@ class QueryTable(TypedTool[QueryTableInput]):
     urgency = urgent(LAST)
     input_model = QueryTableInput
 
-    def __init__(self, documents: DocumentStore, tables: Tables, *, wanted: bool = False) -> None:
+    def __init__(
+        self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables, *, wanted: bool = False
+    ) -> None:
         """`wanted`: the task has documents that are tables."""
-        self._sources, self._engine = TableSources(documents, tables), tables.engine
+        self._sources, self._engine = TableSources(documents, redacted, tables), tables.engine
         if wanted:
             self.urgency = urgent(SOON)
 
     async def run(self, arguments: QueryTableInput, at: CallSite) -> str:
         """Where the tables stand, how many rows there are, and a Markdown table."""
         try:
-            sources = await self._sources.read(at.run, arguments.tables, arguments.without_heading)
+            sources = await self._sources.read(at, arguments.tables, arguments.without_heading)
             at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
             if arguments.sql is not None:
                 lines = await self._queried(arguments.sql, sources, at.page_characters)

@@ -1,18 +1,23 @@
 """Which lines of a document are a table: all of them, one sheet of a workbook, or those that are asked for."""
 
+import asyncio
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import PurePath
 from typing import NamedTuple
 
 from waystation.agents.columns import RedactedTable
+from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tables import Tables
 from waystation.agents.tools.read_document import find
-from waystation.agents.tools.tool import ToolRefused
-from waystation.domain.documents import marked_place, named, place_of
+from waystation.agents.tools.tool import CallSite, ToolRefused, shown_whole
+from waystation.domain.documents import Document, marked_place, named, place_of
 from waystation.domain.errors import QueryRefused
 from waystation.domain.leg import RunRef
+from waystation.domain.redaction import Replaced
 from waystation.patterns import proven
 from waystation.ports import DocumentStore, Table, TableText
 
@@ -55,50 +60,54 @@ class _Part(NamedTuple):
 class TableSources:
     """The tables in a task's documents."""
 
-    def __init__(self, documents: DocumentStore, tables: Tables) -> None:
-        self._documents, self._tables = documents, tables
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables) -> None:
+        self._documents, self._redacted, self._tables = documents, redacted, tables
 
-    async def read(self, run: RunRef, wanted: Mapping[str, str], headless: Sequence[str]) -> tuple[TableSource, ...]:
+    async def read(self, at: CallSite, wanted: Mapping[str, str], headless: Sequence[str]) -> tuple[TableSource, ...]:
         """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
 
         Raises:
-            ToolRefused: there is no such document, lines are missing in it or are not of one place, or all of it is too
-                large.
+            ToolRefused: there is no such document, nothing of it may be shown, lines are missing in it or are not of
+                one place, or all of it is too large.
             QueryRefused: it is no table.
             RedactionFailed: nobody may query it.
         """
-        documents = await self._documents.documents(run.task_id, run.reader)
+        documents = await self._documents.documents(at.run.task_id, at.run.reader)
         found: list[TableSource] = []
         room = MOST_CHARACTERS
         for name, source in wanted.items():
             asked = None if named(source, documents) else _WITH_LINES.fullmatch(source)
             document = find(asked["document"] if asked else source, documents)
-            lines = (await self._documents.get_text(document.blob, run.reader)).splitlines() or [""]
-            part = (
-                _part(document.name, lines, int(asked["first"]), int(asked["last"]))
-                if asked
-                else _only_part(document.name, lines)
-            )
+            lines = (await self._documents.get_text(document.blob, at.run.reader)).splitlines() or [""]
+            ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
+            part = await self._part(document, lines, ends, at)
             room -= sum(map(len, lines[part.first - 1 : part.last]))
             if room < 0:
                 raise ToolRefused(
                     f"These tables have more than {MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
                     f"{document.name}:{part.first}-10000."
                 )
-            whole = _whole(document.name, lines, part) if asked else part
-            redacted = await self._read(name, lines, part, whole, run, heading=name not in headless)
+            shown = await shown_whole(self._redacted, document.blob, document.name, at)
+            whole = await asyncio.to_thread(_whole, document.name, lines, part) if asked else part
+            view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
+            redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
             table = redacted.table.within(part.first, part.last)
             found.append(TableSource(table, document.name, part.first, part.last, redacted.notes))
         return tuple(found)
 
-    async def _read(
-        self, name: str, lines: Sequence[str], part: _Part, whole: _Part, run: RunRef, *, heading: bool
-    ) -> RedactedTable:
+    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: CallSite) -> _Part:
+        """The one between these lines, both included."""
+        first, last = ends
+        if not 1 <= first <= last <= len(lines):
+            raise ToolRefused(f"Lines {first}-{last} are not in {document.name}, which has {len(lines)} lines.")
+        parts = await asyncio.to_thread(list, _parts(lines[:last], first))
+        if len(parts) > 1:
+            shown = await shown_whole(self._redacted, document.blob, document.name, at)
+            raise ToolRefused(_in_parts(document.name, parts, shown.lines))
+        return parts[0]
+
+    async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
         """With as much of the table around the part as can be read: what lines hold is seen from those around them."""
-        texts = [_text(name, lines, whole, heading=heading)]
-        if whole != part:
-            above = _Part(whole.place, whole.first, whole.first)
-            texts += [_text(name, lines, part, heading=heading, above=above), _text(name, lines, part, heading=heading)]
         for text in texts[:-1]:
             if len(text.text) <= MOST_CHARACTERS:
                 with suppress(QueryRefused):
@@ -106,17 +115,53 @@ class TableSources:
         return await self._tables.read(texts[-1], run)
 
 
-def _text(name: str, lines: Sequence[str], part: _Part, *, heading: bool, above: _Part | None = None) -> TableText:
-    own = lines[part.first - 1 : part.last]
-    if above is not None and above.first < part.first:
-        own = [lines[above.first - 1], *own]
-    return TableText(
-        name=name,
-        text="\n".join(own),
-        first_line=part.first - (len(own) > part.last - part.first + 1),
-        heading=heading,
-        sheet=part.place.startswith("sheet "),
-    )
+class _Lines:
+    """Those of a document, and what of them agents are not shown."""
+
+    def __init__(self, name: str, lines: Sequence[str], replaced: Sequence[Replaced]) -> None:
+        """`name`: what queries call the table."""
+        self._name, self._lines, self._replaced = name, lines, replaced
+        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def texts(self, part: _Part, whole: _Part, *, heading: bool) -> list[TableText]:
+        """Best first: the whole table, the part below the first line of it, the part."""
+        if whole == part:
+            return [self._text(part, heading=heading)]
+        above = _Part(whole.place, whole.first, whole.first) if whole.first < part.first else None
+        return [
+            self._text(whole, heading=heading),
+            self._text(part, above, heading=heading),
+            self._text(part, heading=heading),
+        ]
+
+    def _text(self, part: _Part, above: _Part | None = None, *, heading: bool) -> TableText:
+        """A part as one table, below another that is one line, if there is one."""
+        parts = [one for one in (above, part) if one is not None]
+        own: list[str] = []
+        hidden: list[Replaced] = []
+        begin = 0
+        for one in parts:
+            hidden += self._hidden(one, begin)
+            own += self._lines[one.first - 1 : one.last]
+            begin += self._starts[one.last] - self._starts[one.first - 1]
+        return TableText(
+            name=self._name,
+            text="\n".join(own),
+            first_line=part.first - (above is not None),
+            heading=heading,
+            sheet=part.place.startswith("sheet "),
+            hidden=tuple(hidden),
+        )
+
+    def _hidden(self, part: _Part, at: int) -> Iterator[Replaced]:
+        """In a text in which the part begins there. What goes on beyond the part ends one sign beyond it."""
+        begin, end = self._starts[part.first - 1], self._starts[part.last] - 1
+        number = bisect_right(self._replaced, begin, key=lambda one: one.end)
+        while number < len(self._replaced) and self._replaced[number].start < end:
+            one = self._replaced[number]
+            first, last = max(one.start, begin - 1), min(one.end, end + 1)
+            yield one._replace(start=first - begin + at, end=last - begin + at)
+            number += 1
 
 
 def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
@@ -131,22 +176,6 @@ def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
     while last < len(lines) and not ends(lines[last]):
         last += 1
     return _Part(part.place, first, last)
-
-
-def _only_part(document: str, lines: Sequence[str]) -> _Part:
-    parts = list(_parts(lines, 1))
-    if len(parts) > 1:
-        raise ToolRefused(_in_parts(document, parts))
-    return parts[0]
-
-
-def _part(document: str, lines: Sequence[str], first: int, last: int) -> _Part:
-    if not 1 <= first <= last <= len(lines):
-        raise ToolRefused(f"Lines {first}-{last} are not in {document}, which has {len(lines)} lines.")
-    parts = list(_parts(lines[:last], first))
-    if len(parts) > 1:
-        raise ToolRefused(_in_parts(document, parts))
-    return parts[0]
 
 
 def _parts(lines: Sequence[str], first: int) -> Iterator[_Part]:
@@ -166,8 +195,11 @@ def _end(lines: Sequence[str], last: int) -> int:
     return last
 
 
-def _in_parts(document: str, parts: Sequence[_Part]) -> str:
-    told = ", ".join(f"{part.place or 'its beginning'} ({part.first}-{part.last})" for part in parts[:PARTS_NAMED])
+def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> str:
+    """`shown`: the document's lines as agents see them."""
+    told = ", ".join(
+        f"{place_of(shown, part.first) or 'its beginning'} ({part.first}-{part.last})" for part in parts[:PARTS_NAMED]
+    )
     more = f" and {len(parts) - PARTS_NAMED} more" if len(parts) > PARTS_NAMED else ""
     return (
         f"{document} has several parts here: {told}{more}. Give the lines of one table, such as "

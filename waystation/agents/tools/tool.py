@@ -18,7 +18,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfTenant
 from waystation.domain.projection import LATER, Permission, Urgency, urgent
-from waystation.domain.redaction import whole_until
+from waystation.domain.redaction import ShownText, whole_until
 from waystation.domain.transcript import Record, Transcript
 from waystation.domain.turn import Fence
 from waystation.ports import ToolSpec
@@ -165,10 +165,10 @@ class TypedTool(Tool, Generic[InputT]):
         """Carry out one call. Raises ToolRefused."""
 
 
-async def shown_lines(
+async def shown_whole(
     redacted: RedactedDocuments, blob: str, called: str, at: CallSite, reader: OfTenant | None = None
-) -> list[str]:
-    """The lines of a text as the agent may see them, at least one. `called` is how the agent knows the text; without a
+) -> ShownText:
+    """A text as the agent may see it. `called` is how the agent knows the text; without a
     reader it is one of its task.
 
     Raises:
@@ -182,7 +182,14 @@ async def shown_lines(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
             "Reading it again changes nothing: go on without it, and say in your result that it was not read."
         )
-    return shown.lines
+    return shown
+
+
+async def shown_lines(
+    redacted: RedactedDocuments, blob: str, called: str, at: CallSite, reader: OfTenant | None = None
+) -> list[str]:
+    """Its lines, at least one. Raises as `shown_whole` does."""
+    return (await shown_whole(redacted, blob, called, at, reader)).lines
 
 
 def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
