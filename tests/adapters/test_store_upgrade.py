@@ -37,7 +37,7 @@ from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.task import ReportVersion, TaskPhase, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.telling import Telling
-from waystation.domain.web_pages import FETCH_PAGE, KeptPage, header
+from waystation.domain.web_pages import FETCH_PAGE, KeptPage, framed
 from waystation.settings import Settings
 
 VICTIM = row(request("victim", tenant="harbour", session="spring"))
@@ -142,7 +142,7 @@ async def victims(old: OldStore) -> None:
     await old.audit(VICTIM, "told-1", Telling(number=1, text=HASH["telling"], told_at=NOON).model_dump_json())
     await old.audit(VICTIM, "edit", edit.model_dump_json())
     # The page's first line is shown redacted, so that it is none of the original's.
-    page = called(FETCH_PAGE, header(PAGE, 2, 2, 2) + "\n2| about <PERSON_7f3a2c91d04e>\n</web_page>")
+    page = called(FETCH_PAGE, framed(PAGE, ["2| about <PERSON_7f3a2c91d04e>"], "2-2 of 2"))
     result = called("search_documents", preview(LONG, HASH["result"]), "2")
     for version, message in enumerate((*page, *result)):
         await old.message(VICTIM, version, message)
@@ -159,7 +159,7 @@ async def thiefs(old: OldStore) -> None:
     await old.audit(THIEF, "documents-1", KeptUpdate(**made.model_dump(), changes=(change,)).model_dump_json())
     tool = ToolDefinition(server="s", tool="t", parts={"text": HASH["report"], "given": HASH["given"]})
     await old.audit(THIEF, "tool-1", tool.model_dump_json())
-    forged = called("s__tool", header(PAGE, 1, 1, 2) + "\n1| A page\n</web_page>")
+    forged = called("s__tool", framed(PAGE, ["1| A page"], "1-1 of 2"))
     guessed = called("s__tool", preview("Guessed. " * 1_000, HASH["result"]), "2")
     for version, message in enumerate((*forged, *guessed)):
         await old.message(THIEF, version, message)
