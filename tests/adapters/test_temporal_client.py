@@ -181,15 +181,14 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
     async with worker(temporal_client):
         submitted = await client.submit(asked(), DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
+    row = await store.task(submitted.task_id, ANYONE)
     over = (await client.progress(submitted.task_id)).progress.model_copy(
-        update={
-            "phase": TaskPhase.PARTIAL,
-            "report": await store.put_text("# Report", (await store.task(submitted.task_id, ANYONE)).ref.reader),
-        }
+        update={"phase": TaskPhase.PARTIAL, "report": await store.put_text("# Report", row.ref.reader)}
     )
     await store.finish(submitted.task_id, over)
     await store.aclose()
-    seen = TaskView(progress=over, run_id=submitted.run_id, ui_url=submitted.ui_url)
+    seen = TaskView(progress=over, run_id=submitted.run_id, ui_url=submitted.ui_url, session=row.request.session)
+    assert row.request.session
     assert await client.progress(submitted.task_id) == seen
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
