@@ -192,7 +192,7 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
     assert await client.progress(submitted.task_id) == seen
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
-        assert await cut_off.progress(submitted.task_id) == TaskView(progress=over)
+        assert await cut_off.progress(submitted.task_id) == TaskView(progress=over, session=row.request.session)
         assert await cut_off.report(submitted.task_id) == "# Report"
 
 
