@@ -25,11 +25,10 @@ async def opened_store(settings: Settings) -> SqlStore:
     when this machine last saw it, and the database does not say so any more.
     """
     store = await _opened(settings)
-    seen_sealed = _seen_sealed(settings, await store.store_id())
+    store_id = await store.store_id()
     if store.sealed:
-        with suppress(OSError):  # on a machine that keeps nothing the database is believed
-            private_file(private_folder(settings.home) / seen_sealed.name)
-    elif seen_sealed.exists():
+        _remember_sealed(settings, store_id)
+    elif _seen_sealed(settings, store_id).exists():
         await store.aclose()
         raise StoreError(
             "everything in this store was encrypted, and the database does not say so any more: something else than "
@@ -45,6 +44,11 @@ def _seen_sealed(settings: Settings, store_id: str) -> Path:
     The database says it in the clear, and whoever can write plain rows into it could take that away.
     """
     return settings.home / f"sealed-{short_hash(store_id)}"
+
+
+def _remember_sealed(settings: Settings, store_id: str) -> None:
+    with suppress(OSError):  # on a machine that keeps nothing the database is believed
+        private_file(private_folder(settings.home) / _seen_sealed(settings, store_id).name)
 
 
 async def _opened(settings: Settings) -> SqlStore:
@@ -70,7 +74,9 @@ async def resealed(settings: Settings) -> int:
         async with aclosing(Database(settings.database_url, None, AtRest(cipher, seals))) as database:
             count = await to_its_end(reseal(database, utc_now, seals=seals))
             await to_its_end(database.empty_log())
-    if not seals:
+    if seals:
+        _remember_sealed(settings, store_id)
+    else:
         _seen_sealed(settings, store_id).unlink(missing_ok=True)
     return count
 

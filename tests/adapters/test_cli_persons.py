@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from io import BytesIO, TextIOWrapper
 
 import pytest
@@ -182,6 +183,25 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
         "Erase a@x.org (EMAIL, on 2 lines with it), too? [y/N]",
         "Erase Bob (PERSON, on 2 lines with it), too? [y/N]",
     ]
+
+
+def test_who_names_other_values_is_asked_for_each_and_all_are_looked_at_before_any_is_erased(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    erased: list[tuple[str, bool]] = []
+
+    async def erase_one(
+        value: str, kind: str | None, wish: Wish, others: list[str] | None = None, named: Sequence[str] = ()
+    ) -> None:
+        erased.append((value, wish.yes))
+        if others is not None:
+            others.append("said yes to")
+
+    monkeypatch.setattr("waystation.cli.privacy.erase._erase", erase_one)
+    assert run(["privacy", "erase", NAME, "--also", "a", "--yes"]) == BAD_USAGE
+    assert erased == []
+    assert run(["privacy", "erase", "Ada Lovelaec", "--also", MAIL]) == WORK_FAILED
+    assert erased == [("Ada Lovelaec", False), (MAIL, False), ("said yes to", True)]
 
 
 async def test_other_values_are_told_where_nobody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:

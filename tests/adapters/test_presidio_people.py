@@ -129,3 +129,25 @@ async def test_the_people_of_licences_stay_found(redactor: PresidioRedactor) -> 
     (result,) = await redactor.redact([text], Place.COMPRESSED, "t")
     assert not re.findall("Gustäbel|Ronacher|Warsaw|Melotti", result.text)
     assert "Permission is hereby granted" in result.text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("The doctor told us that Bill had a stroke.", "Bill"),
+        ("After the divorce Mark moved to Leeds.", "Mark"),
+        ("Yesterday Jun Tanaka paid the rent.", "Jun Tanaka"),
+        ("We asked Dong Chen about the lease.", "Dong Chen"),
+        ("The loan officer says that Ling Ma owes the bank a lot of money.", "Ling Ma"),
+    ],
+)
+def test_a_name_that_is_a_word_is_a_name_in_prose(text: str, name: str) -> None:
+    start = text.index(name)
+    whole = Found("PERSON", start, start + len(name), 0.85)
+    assert list(people(text, [whole])) == [whole]
+
+
+def test_a_known_part_of_a_name_is_one_elsewhere_in_prose() -> None:
+    text = "Mark Weidmann is our tenant. The doctor saw Mark."
+    finds = [Found("PERSON", 0, 13, 0.85), Found("PERSON", text.rindex("Mark"), len(text) - 1, 0.85)]
+    assert list(people(text, finds)) == finds

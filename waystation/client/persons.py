@@ -142,9 +142,7 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
     A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
     one. Raises BadInput where the value is too short, the type unknown, or the key not the store's.
     """
-    given = " ".join(value.split())
-    if sum(character.isalnum() for character in given) < LEAST_CHARACTERS:
-        raise BadInput(f"the value needs {LEAST_CHARACTERS} letters or digits: give the name or number as a whole")
+    given = whole(value)
     wanted = None if kind is None else _known(settings, kind)
     store = await opened_store(settings)
     try:
@@ -158,6 +156,14 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
         yield Search(settings, store, vault, key, sought, bool(recognised), tuple(sorted(types)))
     finally:
         await store.aclose()
+
+
+def whole(value: str) -> str:
+    """The value with single spaces. Raises BadInput where it is too short to mean anybody."""
+    given = " ".join(value.split())
+    if sum(character.isalnum() for character in given) < LEAST_CHARACTERS:
+        raise BadInput(f"the value needs {LEAST_CHARACTERS} letters or digits: give the name or number as a whole")
+    return given
 
 
 async def reached(settings: Settings) -> TemporalClient:

@@ -23,6 +23,7 @@ _SHORTEST, _SHORTEST_STEM = 3, 3
 _PREFIX = proven(r"\A(?:un|re|in|non|de|dis|pre|sub|multi|auto|over)")
 _BEFORE, _AFTER = 40, 70
 _PART = proven(r"[^\W\d_]+\.?")
+_BEGINS_SENTENCE = proven(r"(?:\A|[\n.!?:;#*/>\"'“‘(-])[ \t]{0,20}+\Z")
 _NEXT = proven(r" (?=[^\W\d_])")
 _CODE = proven(
     r"""
@@ -100,16 +101,19 @@ class _Words(NamedTuple):
 
 def people(text: str, names: Iterable[Found]) -> Iterator[Found]:
     """Those of the names that are of people; all of them are in this text, and already have the form of names."""
-    doubted, sure = list[tuple[Found, _Words]](), set[str]()
+    doubted, sure, perhaps = list[tuple[Found, _Words]](), set[str](), set[str]()
     for whole in names:
         name = _without_verb(text, whole)
         words = _Words.of(text[name.start : name.end])
         if _is_person(text, name, words):
             sure.update(part for part in words.parts if not _is_ordinary(part))
+            perhaps.update(part for part in words.parts if _is_known(part))
             yield name
         else:
             doubted.append((name, words))
-    yield from (name for name, words in doubted if sure.intersection(words.parts))
+    for name, words in doubted:
+        if sure.intersection(words.parts) or (perhaps.intersection(words.parts) and not _is_in_code(text, name)):
+            yield name
 
 
 def _without_verb(text: str, name: Found) -> Found:
@@ -119,6 +123,8 @@ def _without_verb(text: str, name: Found) -> Found:
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
         return name
     word = _plain(first[0])
+    if not _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) and not _is_in_code(text, name):
+        return name
     if _is_known(word) or not _is_ordinary(word) or len(word) == 1:
         return name
     return replace(name, start=rest.end()) if name.end - rest.end() >= _SHORTEST else name
@@ -132,7 +138,7 @@ def _is_person(text: str, name: Found, words: _Words) -> bool:
     if _is_said_to_be_one(text, name, words):
         return True
     if len(words.parts) + words.initials == 1:
-        return (not words.all_ordinary and not _is_in_code(text, name)) or words.surely
+        return ((not words.all_ordinary or words.any_known) and not _is_in_code(text, name)) or words.surely
     return _several_are_a_person(words, in_code=_is_in_code(text, name))
 
 

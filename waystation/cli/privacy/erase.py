@@ -23,7 +23,7 @@ from waystation.cli.privacy.find import (
 from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
 from waystation.client.erase import Receipt, erase, last_receipt, require_at_rest, under_way
-from waystation.client.persons import Search, searching
+from waystation.client.persons import Search, searching, whole
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.persons import ERASED, NearValue, Whereabouts
 from waystation.settings import Settings
@@ -70,7 +70,7 @@ def erase_person(
         receipt = asyncio.run(_printed_again(given(value), kind))
         receipts = [receipt] if receipt is not None else []
     else:
-        receipts = asyncio.run(_erase_all(given(value), kind, also or [], Wish(histories, yes)))
+        receipts = asyncio.run(_erase_all(value, kind, also or [], Wish(histories, yes)))
     if not receipts:
         raise typer.Exit(WORK_FAILED)
     if as_json:
@@ -89,14 +89,22 @@ class Wish(NamedTuple):
 
 async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
     """Erase the value, then those that were named with it and those that a person at a terminal adds."""
-    others = list(also)
-    receipts = [await _erase(value, kind, wish, others)]
+    named = [whole(given(one)) for one in (value, *also)]
+    others: list[str] = []
+    receipts = [await _erase(named[0], kind, wish, others, named[1:])]
+    receipts += [await _erase(one, None, wish) for one in named[1:]]
+    # The person said yes to each of these by name.
     receipts += [await _erase(one, None, wish._replace(yes=True)) for one in others]
     return [one for one in receipts if one is not None]
 
 
-async def _erase(value: str, kind: str | None, wish: Wish, others: list[str] | None = None) -> Receipt | None:
-    """Erase one value; None where it is nowhere. `others` gets those that the person says are the same person's."""
+async def _erase(
+    value: str, kind: str | None, wish: Wish, others: list[str] | None = None, named: Sequence[str] = ()
+) -> Receipt | None:
+    """Erase one value; None where it is nowhere, or the person says no.
+
+    `others` gets those that the person says are the same person's; those that were `named` are not offered.
+    """
     settings = Settings()
     async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
         with waiting("looking for it"):
@@ -110,11 +118,12 @@ async def _erase(value: str, kind: str | None, wish: Wish, others: list[str] | N
         await require_at_rest(client, settings, found)
         await _say_earlier(search)
         say(told(found))
-        if not wish.yes and not await confirmed(f"Put {ERASED} in place of all this? It cannot be undone. [y/N]"):
+        meant = f"Put {ERASED} in place of all this" + (f" ({value})" if others is None else "")
+        if not wish.yes and not await confirmed(f"{meant}? It cannot be undone. [y/N]"):
             say("nothing was erased")
-            raise typer.Exit(WORK_FAILED)
+            return None
         if others is not None:
-            others += await chosen([one for one in near if one.text not in others], wish)
+            others += await chosen([one for one in near if one.text not in named], wish)
         await require_workers(client)
         return await erase(search, found, histories=wish.histories, tell=say)
 
