@@ -1,4 +1,4 @@
-"""Stores for the contract tests: the same tests over every database."""
+"""Stores for the contract tests, the same over every database, and a redactor as it is without settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -9,6 +9,7 @@ import pytest
 
 from tests.postgres import PostgresServer
 from waystation.adapters.documents.bytes_reader import BytesReader
+from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore, migrate
 from waystation.adapters.store.schema import metadata
 from waystation.settings import Settings
@@ -16,6 +17,13 @@ from waystation.settings import Settings
 
 def store_clock() -> datetime:
     return datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def redactor() -> Iterator[PresidioRedactor]:
+    redactor = PresidioRedactor(b"k" * 32)
+    yield redactor
+    redactor.close()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Who is a person: in code, logs and comments a capital says nothing; who wrote them is found all the same."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -9,15 +8,6 @@ from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.people import people
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.privacy import Place
-
-KEY = b"k" * 32
-
-
-@pytest.fixture(scope="module")
-def redactor() -> Iterator[PresidioRedactor]:
-    redactor = PresidioRedactor(KEY)
-    yield redactor
-    redactor.close()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 import asyncio
 import re
 import socket
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
@@ -15,13 +14,6 @@ from waystation.domain.redaction import Redacted, redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"
-
-
-@pytest.fixture(scope="module")
-def redactor() -> Iterator[PresidioRedactor]:
-    redactor = PresidioRedactor(KEY)
-    yield redactor
-    redactor.close()
 
 
 async def redacted(

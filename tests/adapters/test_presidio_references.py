@@ -1,21 +1,11 @@
 """References stay, values in their form go; addresses are found as JSON and HTML write them, phones beside a call."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.privacy import Place
-
-KEY = b"k" * 32
-
-
-@pytest.fixture(scope="module")
-def redactor() -> Iterator[PresidioRedactor]:
-    redactor = PresidioRedactor(KEY)
-    yield redactor
-    redactor.close()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
+from waystation.adapters.presidio.found import SECRET
 from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
@@ -37,8 +38,6 @@ from waystation.settings import Settings
 from waystation.stores import key_of, opened_store
 
 MOST_TASKS = 1_000_000
-SECRET = "SECRET"
-"""The type of passwords and keys."""
 NAMES = frozenset({"PERSON", "LOCATION"})
 """Types that depend on the sentence: a name alone is often none to a language model, or another one."""
 LEAST_CHARACTERS = 3

@@ -192,7 +192,7 @@ class Sought:
 
     def in_words(self, body: JsonValue) -> int:
         """How often all other fields have it."""
-        return sum(self.count(text) for key, text in strings(body) if key not in IDENTIFYING)
+        return sum(map(self.count, words_of(body)))
 
     def erased(self, body: JsonValue) -> JsonValue:
         """The same value without the person, but in fields that stay."""
@@ -217,6 +217,11 @@ class Sought:
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return transient("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
+
+
+def words_of(body: JsonValue) -> Iterator[str]:
+    """The texts of all fields but those that stay."""
+    return (text for key, text in strings(body) if key not in IDENTIFYING)
 
 
 def erasing_id(tenant: str, wanted: str) -> str:

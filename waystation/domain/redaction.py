@@ -1,6 +1,7 @@
 """What a redaction gives back."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from waystation.domain.privacy import Policy, Treatment
@@ -43,6 +44,17 @@ class Replaced(NamedTuple):
     type: str
     placeholder: str
     """Empty where more than the text was replaced by one: what the text has of it needs one of its own."""
+
+
+def replaced_in(found: Sequence[Replaced], start: int, end: int) -> Iterator[Replaced]:
+    """Those that touch a part of their text, in characters from where that starts; they may reach beyond it. They are
+    in order, and apart from each other.
+    """
+    number = bisect_right(found, start, key=lambda one: one.end)
+    while number < len(found) and found[number].start < end:
+        one = found[number]
+        yield one._replace(start=one.start - start, end=one.end - start)
+        number += 1
 
 
 class Redacted(Value):

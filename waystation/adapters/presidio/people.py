@@ -123,11 +123,10 @@ def _without_verb(text: str, name: Found) -> Found:
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
         return name
     word = _plain(first[0])
-    if not _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) and not _is_in_code(text, name):
+    if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _SHORTEST:
         return name
-    if _is_known(word) or not _is_ordinary(word) or len(word) == 1:
-        return name
-    return replace(name, start=rest.end()) if name.end - rest.end() >= _SHORTEST else name
+    begins = _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) or _is_in_code(text, name)
+    return replace(name, start=rest.end()) if begins else name
 
 
 def _is_person(text: str, name: Found, words: _Words) -> bool:

@@ -20,8 +20,9 @@ NAMES_THAT_ARE_WORDS = _words("names_that_are_words.txt")
 PLACES = frozenset(_text("places.txt").splitlines())
 """Cities of 100,000 people and more whose names are no ordinary words. From GeoNames (geonames.org, CC BY 4.0)."""
 
-GIVEN_NAMES = _words("given_names.txt") | _words("names_in_latin_letters.txt")
-FAMILY_NAMES = _words("family_names.txt") | _words("names_in_latin_letters.txt")
+_IN_LATIN_LETTERS = _words("names_in_latin_letters.txt")
+GIVEN_NAMES = _words("given_names.txt") | _IN_LATIN_LETTERS
+FAMILY_NAMES = _words("family_names.txt") | _IN_LATIN_LETTERS
 """Of people in some seventy countries, in lower case and without accents. From Faker (faker.readthedocs.io, MIT), which
 has those of East Asia in their own scripts: common ones in Latin letters are ours, for either.
 """

@@ -6,7 +6,7 @@ that has the same document keeps it, and the document as it was may be handed in
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import Table, and_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -18,10 +18,10 @@ from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, passages, text_owners
 from waystation.adapters.store.sealed import bound
 from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown
-from waystation.domain.json_texts import mapped, strings
+from waystation.domain.json_texts import mapped
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask
-from waystation.domain.persons import IDENTIFYING, PersonOrder, Sought, Trace, Whereabouts
+from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts, words_of
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 
@@ -120,13 +120,8 @@ def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:
     return {cell.source.place: sought.in_words(body), Whereabouts.IDENTIFIER: sought.in_names(body)}
 
 
-def _words(cell: Cell) -> Iterator[str]:
-    if not cell.source.is_json:
-        yield cell.text
-        return
-    for key, text in strings(json.loads(cell.text)):
-        if key not in IDENTIFYING:
-            yield text
+def _words(cell: Cell) -> Iterable[str]:
+    return words_of(json.loads(cell.text)) if cell.source.is_json else [cell.text]
 
 
 def _may_change(content: Content, sought: Sought) -> bool:

@@ -4,13 +4,12 @@ Rows are not read by DuckDB's own reader: that keeps no line numbers, and docume
 """
 
 import csv
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice, zip_longest
 from typing import NamedTuple
 
 from waystation.adapters.tables.asked import Unusable
-from waystation.domain.redaction import Replaced
+from waystation.domain.redaction import Replaced, replaced_in
 from waystation.patterns import proven
 from waystation.ports.tables import LINE_COLUMN, Cells, Table, TableText
 
@@ -127,21 +126,13 @@ class _Hidden:
     def __init__(self, found: Sequence[Replaced], lines: Sequence[str], begin: int) -> None:
         """`begin`: where the first line does."""
         self._found = found
-        self._ends = [one.end for one in found]
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=begin)) if found else []
 
     def of(self, first: int, last: int) -> list[Replaced]:
         """In the text of these lines, counted from 0, the last not among them."""
         if not self._found:
             return []
-        begin, end = self._starts[first], self._starts[last] - 1
-        number = bisect_right(self._ends, begin)
-        found: list[Replaced] = []
-        while number < len(self._found) and self._found[number].start < end:
-            one = self._found[number]
-            found.append(one._replace(start=one.start - begin, end=one.end - begin))
-            number += 1
-        return found
+        return list(replaced_in(self._found, self._starts[first], self._starts[last] - 1))
 
 
 def _piped(lines: Sequence[str], hidden: _Hidden, first_line: int) -> Iterator[_Row]:

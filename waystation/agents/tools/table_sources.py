@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -17,7 +16,7 @@ from waystation.agents.tools.tool import CallSite, ToolRefused, shown_whole
 from waystation.domain.documents import Document, marked_place, named, place_of
 from waystation.domain.errors import QueryRefused
 from waystation.domain.leg import RunRef
-from waystation.domain.redaction import Replaced
+from waystation.domain.redaction import Replaced, replaced_in
 from waystation.patterns import proven
 from waystation.ports import DocumentStore, Table, TableText
 
@@ -156,12 +155,8 @@ class _Lines:
     def _hidden(self, part: _Part, at: int) -> Iterator[Replaced]:
         """In a text in which the part begins there. What goes on beyond the part ends one sign beyond it."""
         begin, end = self._starts[part.first - 1], self._starts[part.last] - 1
-        number = bisect_right(self._replaced, begin, key=lambda one: one.end)
-        while number < len(self._replaced) and self._replaced[number].start < end:
-            one = self._replaced[number]
-            first, last = max(one.start, begin - 1), min(one.end, end + 1)
-            yield one._replace(start=first - begin + at, end=last - begin + at)
-            number += 1
+        for one in replaced_in(self._replaced, begin, end):
+            yield one._replace(start=max(one.start, -1) + at, end=min(one.end, end - begin + 1) + at)
 
 
 def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
