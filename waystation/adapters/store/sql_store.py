@@ -22,6 +22,7 @@ from waystation.adapters.store.resealing import is_strict
 from waystation.adapters.store.results import SqlResultOutbox
 from waystation.adapters.store.schema import identity
 from waystation.adapters.store.sealed import PLAIN, AtRest
+from waystation.adapters.store.slow_texts import SqlSlowTexts
 from waystation.adapters.store.tasks import SqlTasks
 from waystation.adapters.store.texts import SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts
@@ -95,6 +96,10 @@ class SqlStore(
     def vault(self, cipher: Cipher) -> SqlVault:
         """The originals behind placeholders, as this cipher encrypts them."""
         return SqlVault(self.database, self._clock, self._store_id, cipher)
+
+    def slow_texts(self, rules: str) -> SqlSlowTexts:
+        """Which texts take too long to redact under these rules."""
+        return SqlSlowTexts(self.database, self._clock, self._store_id, rules)
 
     @reading
     async def key_check(self, connection: AsyncConnection) -> str | None:
