@@ -18,6 +18,7 @@ from waystation.domain.errors import (
     ModelError,
     ModelRejected,
     RedactionFailed,
+    StoreError,
     TextNotRedacted,
     ToolServerFailed,
     WebhookUnavailable,
@@ -133,6 +134,34 @@ def _replaced(text: str, placeholders: Mapping[str, str]) -> Redacted:
         for found in private.finditer(text)
     )
     return Redacted(text=private.sub(lambda found: placeholders[found[0]], text), spans=spans)
+
+
+class DictSlowTexts:
+    """The port `SlowTexts` in a dictionary, for one set of rules."""
+
+    def __init__(self) -> None:
+        self.times: dict[str, int] = {}
+        self.failing = False
+
+    async def slow_texts(self) -> Mapping[str, int]:
+        """A copy."""
+        self._answer()
+        return dict(self.times)
+
+    async def took_too_long(self, tenant: str, fingerprint: str) -> int:  # noqa: ARG002
+        """See the port."""
+        self._answer()
+        self.times[fingerprint] = self.times.get(fingerprint, 0) + 1
+        return self.times[fingerprint]
+
+    async def try_again(self, tenant: str, fingerprint: str) -> None:  # noqa: ARG002
+        """See the port."""
+        self._answer()
+        self.times.pop(fingerprint, None)
+
+    def _answer(self) -> None:
+        if self.failing:
+            raise StoreError("told to fail")
 
 
 class ListMemory:

@@ -39,9 +39,20 @@ from waystation.agents.tables import Tables
 from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ToolPolicy
+from waystation.domain.redaction import RedactionRules
 from waystation.keyring import first_key, own_cipher
 from waystation.loading import loading
-from waystation.ports import ChatModel, DocumentSearch, Embedder, Memory, Meter, Placeholders, Redactor, Vault
+from waystation.ports import (
+    ChatModel,
+    DocumentSearch,
+    Embedder,
+    Memory,
+    Meter,
+    Placeholders,
+    Redactor,
+    SlowTexts,
+    Vault,
+)
 from waystation.settings import Settings
 from workers.session_scope import present_session
 from workers.tools import Ledgers, Reach, opened_reach
@@ -254,8 +265,9 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         _warm_up(redactor, stack)
         vault = store.vault(own_cipher(settings, "vault"))
         keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
-        enduring = _enduring(settings, keeping, meter)
-        redacted = RedactedDocuments(store, enduring, redaction_rules(settings, key))
+        rules = redaction_rules(settings, key)
+        enduring = _enduring(settings, keeping, meter, _slow_texts(settings, store, rules))
+        redacted = RedactedDocuments(store, enduring, rules)
         reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter, redacted)))
         yield Parts(
             store=store,
@@ -282,11 +294,17 @@ def _warm_up(redactor: "PresidioRedactor", stack: AsyncExitStack) -> None:
     stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
 
 
-def _enduring(settings: Settings, keeping: KeepingRedactor, meter: Meter) -> Redactor:
+def _slow_texts(settings: Settings, store: SqlStore, rules: RedactionRules) -> SlowTexts:
+    """Under other rules, and with other patience, each is tried again."""
+    return store.slow_texts(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
+
+
+def _enduring(settings: Settings, keeping: KeepingRedactor, meter: Meter, slow: SlowTexts) -> Redactor:
     """The redactor with its counters, as the settings want it where it fails."""
     enduring = EnduringRedactor(
         MeteredRedactor(keeping, meter),
         keeping.fingerprint,
+        slow,
         present_attempt,
         settings.redaction_attempts,
         settings.redaction_failure,

@@ -5,10 +5,16 @@
 
 import sys
 
-from benchmarks.privacy import foreign, found, leaks, structured, worst
+from benchmarks.privacy import foreign, found, leaks, prose, structured, worst
 from benchmarks.proofs import run_proofs
 
-PROOFS = {"found": found.prove, "structured": structured.prove, "leaks": leaks.prove, "worst": worst.prove}
+PROOFS = {
+    "found": found.prove,
+    "prose": prose.prove,
+    "structured": structured.prove,
+    "leaks": leaks.prove,
+    "worst": worst.prove,
+}
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["foreign"]:

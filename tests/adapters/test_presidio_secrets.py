@@ -114,6 +114,31 @@ machine example.com login bob password ⟦hunter2⟧
 db.internal:5432:shop:bob:⟦hunter2⟧
 bob:⟦$apr1$abcdefgh$abcdefghijklmnopqrstuv⟧
 """
+OF_SETTINGS = r"""
+os.getenv("DB_PASSWORD", "⟦tr0ub4dor⟧")
+password = os.getenv("DB_PASSWORD", "⟦postgres⟧")
+os.environ.get('SECRET_KEY', default='⟦insecure-k3y-99⟧')
+os.environ.get("DB_PASSWORD") or "⟦hunter2⟧"
+const p = process.env.DB_PASSWORD ?? '⟦hunter2⟧'
+process.env.API_TOKEN || `⟦f3c1a9d27be84105⟧`
+ENV.fetch("DB_PASSWORD", "⟦swordfish⟧")
+ENV["DB_PASSWORD"] || "⟦swordfish⟧"
+'password' => env('DB_PASSWORD', '⟦swordfish⟧'),
+config("API_KEY", default="⟦ab12cd34ef56⟧")
+System.getenv().getOrDefault("DB_PASS", "⟦swordfish⟧")
+GetEnvOrDefault("api_token", "⟦0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45⟧")
+image: postgres:${DB_PASSWORD:-⟦swordfish⟧}
+spring: ${db.password:⟦Sommer2024⟧}
+const HEROKU_KEY = "⟦0B7D4A1E-93C2-4F5A-8E61-2D9C7F30AB45⟧"
+let hubspotKey = '⟦0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45⟧'
+KEY=⟦0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45⟧
+api_key: ⟦0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45⟧
+facebook ⟦1480035917264083|tQ7_bXn2vLk9wRzYc4MdHs8JpFa⟧
+BUNDLE_GEMS__CONTRIBSYS__COM: "⟦0badf00d:c0ffee11⟧"
+export BUNDLE_PACKAGES__EXAMPLE__ORG=⟦kim:geheim99⟧
+sonar.login=⟦4f0c3a9d1b7e8265f0c3a9d1b7e82654f0c3a9d1⟧
+SONAR_TOKEN := "⟦squ_4f0c3a9d1b7e8265f0c3a9d1b7e82654f0c3a9d1⟧"
+"""
 CODES = """
 PIN: ⟦4821⟧
 Your PIN is ⟦4821⟧.
@@ -143,6 +168,23 @@ ACROSS_LINES = (
     "apiVersion: v1\ndata:\n  pw: ⟦aHVudGVyMg==⟧\nkind: Secret\n",
 )
 NO_SECRET = r"""
+os.getenv("DB_PASSWORD")
+os.getenv("DB_PASSWORD", "")
+os.getenv("DB_PASSWORD", "changeme")
+os.getenv("TOKEN_URL", "https://example.org/token1")
+os.getenv("DB_PASSWORD_FILE", "/run/secrets/x1")
+os.getenv("TOKEN_TYPE", "bearer1234")
+process.env.TOKEN_ISSUER || "https://example.org/1"
+i18n.get("password", "Passwort")
+getString("password", "Enter your password")
+t("token", "Token number 1")
+${TOKEN:0:8} ${TOKEN:-} ${TOKEN:=$OTHER1}
+PRIMARY_KEY=0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45
+const cacheKey = "0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45"
+  key: 0b7d4a1e-93c2-4f5a-8e61-2d9c7f30ab45
+sonar.login=admin
+BUNDLE_MIRROR__HTTPS://RUBYGEMS__ORG/: http://mirror.example.org
+| 1480035917264083|a line of a table and its end |
 password = os.environ["X"]
 def password(self) -> str:
 token = tokenizer(text)
@@ -222,7 +264,9 @@ def marked(text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("text", [*cases(BY_A_WORD, IN_HEADERS_AND_ADDRESSES, ON_COMMAND_LINES, CODES), *ACROSS_LINES])
+@pytest.mark.parametrize(
+    "text", [*cases(BY_A_WORD, IN_HEADERS_AND_ADDRESSES, ON_COMMAND_LINES, OF_SETTINGS, CODES), *ACROSS_LINES]
+)
 def test_of_what_holds_a_secret_the_secret_is_found(text: str) -> None:
     assert marked(re.sub("[⟦⟧]", "", text)) == text
 

@@ -9,23 +9,24 @@ import pytest
 from alembic import command
 from alembic.config import Config
 from pydantic import JsonValue
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, insert, text
 
 from tests.adapters.conftest import store_clock
 from tests.adapters.test_store_at_rest import NO_KEY, OTHER, SEALING
 from tests.adapters.test_store_forgetting import ended, order
 from tests.postgres import PostgresServer
 from tests.store_contract.values import NOON, TERMS, request, row
-from waystation.adapters.store import AtRest, SqlStore, migrate, migrations
+from waystation.adapters.store import AtRest, SqlStore, migrate, migrations, store_status
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.resealing import reseal
+from waystation.adapters.store.schema import texts
 from waystation.adapters.store.texts import content_hash, shown_row
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.compaction.offload import preview
 from waystation.domain.document_changes import DocumentChange, DocumentSet, DocumentsUpdate, KeptUpdate
 from waystation.domain.documents import Document
-from waystation.domain.errors import TextMissing
+from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.foreign_tools import ToolDefinition
 from waystation.domain.ledger import Account
 from waystation.domain.memory import Passage
@@ -262,3 +263,34 @@ async def test_an_old_store_is_resealed_as_a_whole(old_url: str, old_store: AtRe
         assert await readable(store, VICTIM) == set(ALL)
         assert await readable(store, THIEF) == set()
         assert len((await store.load(f"{VICTIM.ref.task_id}/w", VICTIM.ref.reader)).messages) == 4
+
+
+async def test_what_belongs_to_nobody_is_counted_and_can_be_dropped(old_url: str, old_store: AtRest) -> None:
+    lost = "Nobody names this. " * 3
+    async with aclosing(Database(old_url)) as database:
+        await OldStore(database, old_store).text(lost)
+    await migrate(old_url, store_clock)
+    assert (await store_status(old_url)).unowned == 0  # not before owners were looked for
+    async with aclosing(await SqlStore.open(old_url, store_clock, at_rest=old_store)) as store:
+        before = await readable(store, VICTIM)
+        async with store.database.write() as connection:
+            of_lost = shown_row(SHOWN.model_copy(update={"blob": content_hash(lost)}))
+            await connection.execute(insert(texts).values(blob=of_lost, content=f"{of_lost}\n{{}}".encode()))
+    status = await store_status(old_url)
+    assert status.unowned == 2  # the text, and what is kept of it as it is shown
+    async with aclosing(await SqlStore.open(old_url, store_clock, at_rest=old_store)) as store:
+        assert await store.drop_unowned() == 2
+        assert await readable(store, VICTIM) == before == set(ALL)
+        assert await store.get_text(content_hash(LOOKS_LIKE_A_STATE), OfTenant(tenant=THIEF.ref.tenant))
+    assert (await store_status(old_url)).unowned == 0
+
+
+@pytest.mark.parametrize("old_store", [SEALING], indirect=True)
+async def test_nothing_is_dropped_while_nobody_with_the_key_has_looked_for_owners(
+    old_url: str, old_store: AtRest
+) -> None:
+    assert old_store.seals
+    await migrate(old_url, store_clock)
+    async with aclosing(await SqlStore.open(old_url, store_clock, at_rest=NO_KEY)) as store:
+        with pytest.raises(StoreError, match="run this with the key"):
+            await store.drop_unowned()

@@ -15,7 +15,7 @@ from waystation.agents.enduring import NEEDED, PAID, EnduringRedactor
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
 from waystation.domain.privacy import Place, Policy, Treatment, treatment
 from waystation.domain.redaction import PLACEHOLDER, AfterFailures, redaction_notes
-from waystation.testing import PlainRedactor
+from waystation.testing import DictSlowTexts, PlainRedactor
 
 KEY = b"k" * 32
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
@@ -49,7 +49,8 @@ async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 def enduring(
     redactor: PresidioRedactor | PlainRedactor, work: Work, then: AfterFailures = "placeholder"
 ) -> EnduringRedactor:
-    return EnduringRedactor(redactor, partial(fingerprint, KEY), lambda: work.attempt, 3, then, work.pause)
+    of_text = partial(fingerprint, KEY)
+    return EnduringRedactor(redactor, of_text, DictSlowTexts(), lambda: work.attempt, 3, then, work.pause)
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID))

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import of_task
+from waystation.agents.document_names import told_name
 from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import TextMissing
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.redaction import (
@@ -209,3 +211,32 @@ async def test_a_quotation_holds_where_it_stands_in_what_agents_saw_and_a_guess_
     checked = await office.publisher.check.check(office.ref, text)
     assert [citation.quotation for citation in checked.holding] == [f"Her key is {SECRET_PLACEHOLDER}."]
     assert [failed.reason for failed in checked.failed] == ["the quoted words do not stand there"]
+
+
+async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name(bare_office: Office) -> None:
+    class SlowRedactor(CountedRedactor):
+        async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+            if place is Place.TOOL_RESULT and any("tide" in text for text in texts):
+                return tuple(unredacted(text, "0" * 64, put_aside=True) for text in texts)
+            return await super().redact(texts, place, tenant)
+
+    redactor = SlowRedactor()
+    private = "interviews/Ada_Lovelace.md"
+    await bare_office.open_task(
+        [SourceDocument(name=private, text="The tide."), SourceDocument(name="plain.csv", text="a,tide\n1,2\n")]
+    )
+    documents = RedactedDocuments(bare_office.store, redactor)
+    box = replace(bare_office.desk, redactor=redactor, redacted=documents).toolbox("research")
+    site = await bare_office.site()
+    put_aside = "1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_000000000000>"
+    for call in (
+        use("read_document", name=private),
+        use("read_document", "c2", name="plain.csv"),
+        use("search_documents", "c3", query="tide"),
+    ):
+        assert "tide." not in (await box.run(call, site)).content
+    assert list(dict.fromkeys(site.notices)) == [
+        f"{put_aside} (interviews {NAME_PLACEHOLDER}.md).",
+        f"{put_aside} (plain.csv).",
+    ]
+    assert await told_name(private, TitlingRedactor(redactor, "none"), READER.tenant) == "(no title)"

@@ -31,6 +31,7 @@ from waystation.confinement import Held
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import AfterFailures, Redacted, redaction_notes
+from waystation.testing import DictSlowTexts
 
 KEY = b"k" * 32
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
@@ -145,7 +146,7 @@ async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
 
 
 def enduring(redactor: PresidioRedactor, then: AfterFailures = "placeholder") -> EnduringRedactor:
-    return EnduringRedactor(redactor, partial(fingerprint, KEY), lambda: 1, 6, then)
+    return EnduringRedactor(redactor, partial(fingerprint, KEY), DictSlowTexts(), lambda: 1, 6, then)
 
 
 @pytest.mark.usefixtures("hostile")

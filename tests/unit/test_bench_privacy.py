@@ -1,10 +1,12 @@
 """The proof of what is found, on a smaller corpus, and that its scores see a miss and a mistake."""
 
+from collections.abc import Sequence
 from contextlib import closing
 
 from benchmarks.privacy.corpus import Label, Sentence, sentences
 from benchmarks.privacy.finders import Find, Ours
 from benchmarks.privacy.found import NAMES
+from benchmarks.privacy.prose import Prose, tally, written
 from benchmarks.privacy.score import scored
 from benchmarks.privacy.structured import all_generated, measured, shown
 from tests.attacks.structures import STRUCTURES
@@ -54,3 +56,37 @@ def test_generated_values_have_the_shape_of_those_planted_and_are_others() -> No
         assert all(value in structure.text for value in structure.planted)
         assert not set(structure.planted) & set(known.planted)
     assert shown(["Abcdefghi"], ["ihgfedcbA"]) == shown(["Abcdefghi"], [b"Abcdefghi".hex()]) == ["Abcdefghi"]
+
+
+class Given:
+    """Finds what it was told to, in every text."""
+
+    name = "given"
+
+    def __init__(self, *finds: Find) -> None:
+        self._finds = list(finds)
+
+    def find(self, texts: Sequence[str]) -> list[list[Find]]:
+        return [self._finds for _ in texts]
+
+
+def test_a_tally_sees_names_that_were_missed_half_found_and_made_up() -> None:
+    named, plain = Prose("Ask Rose Field.", ((4, 14),)), Prose("Ask roses.", ())
+    assert tally([named, plain], Given()) == ([], ["Rose Field"], [], [])
+    assert tally([named], Given(Find("PERSON", 4, 8))) == ([], ["Rose Field"], [], [])
+    assert tally([named], Given(Find("PERSON", 4, 8), Find("LOCATION", 8, 14))) == (["Rose Field"], [], [], [])
+    assert tally([named, plain], Given(Find("PERSON", 0, 3))) == ([], ["Rose Field"], ["Ask"], ["Ask roses."])
+    assert tally([named, plain], Given(Find("DATE_TIME", 4, 14))) == ([], ["Rose Field"], [], [])
+
+
+def test_names_in_prose_are_found_and_words_of_prose_stay_in_a_sample() -> None:
+    corpus = written()
+    with_names, without = ([one for one in corpus if bool(one.names) is named] for named in (True, False))
+    assert min(len(with_names), len(without)) >= 150
+    assert all(one.text[start:end].strip() for one in with_names for start, end in one.names)
+    assert not any(mark in one.text for one in corpus for mark in "⟦⟧")
+    sample = [*with_names[::8], *without[::8]]
+    counts = tally(sample, Ours(Place.COMPRESSED))
+    assert len(counts.found) > len(counts.missed)
+    assert len(counts.eaten) <= 2
+    assert counts.beside == []

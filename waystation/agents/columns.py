@@ -60,6 +60,8 @@ class RedactedTable(NamedTuple):
 
     table: Table
     notes: tuple[str, ...]
+    put_aside: tuple[Redacted, ...] = ()
+    """Parts whose redaction took too long: whoever knows the document names it."""
 
 
 _Finds = dict[str, list[Replaced]]
@@ -92,7 +94,9 @@ class ColumnRedactor:
             renamed = await self._replaced([name], own, tenant)
             replaced = await self._replaced(sought.replaceable, verdict, tenant)
             columns.append(_replaced_in(column, renamed, replaced))
-        return RedactedTable(table.model_copy(update={"columns": tuple(columns)}), redaction_notes(*search.results))
+        aside = tuple([result for result in search.results if result.put_aside])
+        notes = redaction_notes(*[result for result in search.results if not result.put_aside])
+        return RedactedTable(table.model_copy(update={"columns": tuple(columns)}), notes, aside)
 
     async def _replaced(self, values: Sequence[str], verdict: "_Verdict", tenant: str) -> dict[str, str]:
         """What stands for each value with something private in it."""

@@ -98,6 +98,20 @@ async def document_names(
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
+async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
+    """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
+
+    With and without its suffix, as other names of documents. Raises RedactionFailed.
+    """
+    spaced = name.translate(_JOINTS)
+    (whole,) = await redactor.redact([spaced], Place.TITLE, tenant)
+    stem = _SUFFIX.sub("", whole.text)
+    (without,) = await redactor.redact([stem], Place.TITLE, tenant)
+    if without.text != stem:
+        return one_line(without.text)
+    return one_line(name if whole.text == spaced else whole.text)
+
+
 @dataclass(frozen=True)
 class NamingRedactor:
     """The redactor of one task, for places where more is replaced than where agents work.

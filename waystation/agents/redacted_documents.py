@@ -5,13 +5,24 @@ lines with numbers before them has those no more, so what is shown of a text is 
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from waystation.agents.document_names import told_name
 from waystation.domain.errors import TextHeldBack
 from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import Place, treatment
-from waystation.domain.redaction import UNVERSIONED, RedactionRules, ShownKey, ShownText, shown_text, with_line_feeds
+from waystation.domain.redaction import (
+    UNVERSIONED,
+    Redacted,
+    RedactionRules,
+    ShownKey,
+    ShownText,
+    redaction_notes,
+    shown_text,
+    with_line_feeds,
+)
 from waystation.ports import Redactor, ShownTexts
 
 MOST_WITHHELD = 10_000
@@ -48,6 +59,15 @@ class RedactedDocuments:
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
             return await self.texts.shown(key, reader) or await self._redacted(key, reader, place)
+
+    async def notes(self, shown: ShownText | Sequence[Redacted], called: str, tenant: str) -> tuple[str, ...]:
+        """What a person should know of the redaction of a whole text, or of parts of it.
+
+        `called`: how the text is known where agents work. Raises RedactionFailed.
+        """
+        parts = shown.results if isinstance(shown, ShownText) else shown
+        named = any(part.put_aside for part in parts)
+        return redaction_notes(*parts, of=await told_name(called, self.redactor, tenant) if named else "")
 
     async def lines(self, blob: str, reader: OfTenant) -> list[str]:
         """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.

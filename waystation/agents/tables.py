@@ -43,7 +43,7 @@ class Tables:
         else:
             redacted = known[1]
         called = {"name": text.name, "heading": text.heading}
-        return RedactedTable(redacted.table.model_copy(update=called), redacted.notes)
+        return redacted._replace(table=redacted.table.model_copy(update=called))
 
     def _keep(self, key: _Key, now: datetime, redacted: RedactedTable) -> None:
         self._kept.pop(key, None)

@@ -26,6 +26,7 @@ from waystation.client import Client
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.names import QUEUES
 from waystation.domain.plan import ROLES
+from waystation.domain.request_text import counted
 from waystation.domain.value import Value
 from waystation.payloads import payload_codec, require_key_of
 from waystation.settings import Settings, unknown_variables
@@ -112,7 +113,10 @@ async def _store(settings: Settings) -> Check:
         return Check(name="store", ok=False, finding=str(error), reachable=False)
     except WaystationError as error:
         return Check(name="store", ok=False, finding=str(error))
-    return Check(name="store", ok=True, finding=f"{status.backend} at {status.place}, schema {status.schema_here}")
+    nobodys = f"; {counted(status.unowned, 'text')} without a known owner: `waystation store drop-unowned`"
+    unowned = nobodys if status.unowned else ""
+    finding = f"{status.backend} at {status.place}, schema {status.schema_here}{unowned}"
+    return Check(name="store", ok=True, finding=finding)
 
 
 def _redaction(settings: Settings) -> Check:

@@ -12,9 +12,11 @@ from waystation.adapters.store import SqlStore, migrate, store_status
 from waystation.cli.console import confirmed, print_json, print_text
 from waystation.cli.failures import OK, WORK_FAILED
 from waystation.cli.options import JsonOption
+from waystation.domain.request_text import counted
+from waystation.domain.value import Value
 from waystation.keyring import first_key
 from waystation.settings import Settings
-from waystation.stores import resealed
+from waystation.stores import opened_store, resealed
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)
@@ -78,6 +80,38 @@ async def _adopt_key(*, yes: bool) -> str:
     return "the store has this key now: start its workers again, all with this key"
 
 
+class Dropped(Value):
+    """What was removed."""
+
+    texts: int
+
+
+@store.command("drop-unowned")
+def drop_unowned(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, as_json: JsonOption = False
+) -> None:
+    """Remove the texts of earlier releases whose owner is unknown, of all tenants. It cannot be undone.
+
+    No task, session or report names them, nobody can read them, and `memory forget` and `privacy erase` do not reach
+    them. `store status` counts them.
+    """
+    dropped = asyncio.run(_drop_unowned(yes=yes))
+    if as_json:
+        print_json(Dropped(texts=dropped))
+    else:
+        print_text(f"{counted(dropped, 'text')} removed" if dropped else "nothing was removed")
+
+
+async def _drop_unowned(*, yes: bool) -> int:
+    settings = Settings()
+    async with aclosing(await opened_store(settings)) as opened:
+        there = (await store_status(settings.database_url)).unowned
+        question = f"Remove {counted(there, 'text')} without a known owner? It cannot be undone. [y/N]"
+        if there and not yes and not await confirmed(question):
+            return 0
+        return await opened.drop_unowned()
+
+
 @store.command("status")
 def show_status(as_json: JsonOption = False) -> None:
     """Show what the database is, and what this version of Waystation needs. Exit code 1 where it cannot be used yet."""
@@ -92,5 +126,10 @@ def show_status(as_json: JsonOption = False) -> None:
         )
         if status.encrypted or status.plain:
             print_text(f"{status.encrypted:,} texts encrypted, {status.plain:,} plain")
+        if status.unowned:
+            print_text(
+                f"{counted(status.unowned, 'text')} of an earlier release without a known owner: never read, and taken "
+                "along by no task; `waystation store drop-unowned` removes what there is"
+            )
         print_text(status.finding)
     raise typer.Exit(OK if status.ready else WORK_FAILED)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.found import SECRET
+from waystation.adapters.presidio.found import NAME_TYPES, SECRET
 from waystation.adapters.presidio.placeholders import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
@@ -38,8 +38,6 @@ from waystation.settings import Settings
 from waystation.stores import key_of, opened_store
 
 MOST_TASKS = 1_000_000
-NAMES = frozenset({"PERSON", "LOCATION"})
-"""Types that depend on the sentence: a name alone is often none to a language model, or another one."""
 LEAST_CHARACTERS = 3
 """Letters and digits. With fewer, half of every text would be meant."""
 
@@ -147,7 +145,8 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
     try:
         key = await key_of(store, settings)
         recognised = {wanted} if wanted else await _recognised(settings, key, given)
-        types = recognised | NAMES if not wanted and recognised <= NAMES else recognised
+        # These depend on the sentence: a name alone is often none to a language model, or another one.
+        types = recognised | NAME_TYPES if not wanted and recognised <= NAME_TYPES else recognised
         made = {placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
         vault = store.vault(own_cipher(settings, "vault"))
         placeholders = made | await _kept(settings, vault, given)

@@ -229,13 +229,12 @@ class ShownText(Value):
         return self.text.split("\n")
 
     @property
-    def notes(self) -> tuple[str, ...]:
-        """What a person should know of its redaction."""
-        if self.put_aside:
-            return redaction_notes(Redacted(text=self.put_aside, put_aside=True))
+    def results(self) -> tuple[Redacted, ...]:
+        """What a person should know of its redaction, as `redaction_notes` takes it."""
         if self.withheld:
-            return (TEXT_LEFT_OUT,)
-        return redaction_notes(Redacted(text="", languages_without_names=self.languages_without_names))
+            hidden = Span(type=UNREDACTED, start=0, end=0, score=1, placeholder=self.put_aside)
+            return (Redacted(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
+        return (Redacted(text="", languages_without_names=self.languages_without_names),)
 
 
 def shown_text(text: str, redacted: Redacted) -> ShownText:

@@ -24,6 +24,7 @@ from waystation.ports.store import (
     Outbox,
     ResultOutbox,
     ShownTexts,
+    SlowTexts,
     TaskStore,
     TranscriptStore,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "ResultOutbox",
     "Rows",
     "ShownTexts",
+    "SlowTexts",
     "StopReason",
     "Table",
     "TableEngine",

@@ -224,6 +224,22 @@ class ShownTexts(Protocol):
         ...
 
 
+class SlowTexts(Protocol):
+    """Texts whose redaction took too long under one set of rules, by keyed fingerprints: no word of them is kept."""
+
+    async def slow_texts(self) -> Mapping[str, int]:
+        """How often each took too long, by fingerprint; of very many the newest. Raises StoreError."""
+        ...
+
+    async def took_too_long(self, tenant: str, fingerprint: str) -> int:
+        """Count one time more; how often it was by now, for all workers together. Raises StoreError."""
+        ...
+
+    async def try_again(self, tenant: str, fingerprint: str) -> None:
+        """What was counted of this text counts no more. Raises StoreError."""
+        ...
+
+
 class TaskStore(Protocol):
     """Tasks, their plans, their audit and how they ended."""
 

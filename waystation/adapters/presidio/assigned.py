@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from waystation.adapters.presidio.formats import Hit
+from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.labels import ACCESS, KEY, PASSWORD, WEAK, lower
 from waystation.adapters.presidio.stand_ins import in_code, is_code, is_stand_in, is_unlike_a_word
 from waystation.adapters.presidio.vocabulary import PROSE, SAID_OF_SECRETS
@@ -87,6 +87,36 @@ _ENVIRONMENT = proven(
     r"\b[A-Z0-9_]{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
     r"=(?P<secret>[^\s\"'`\\,;()<>&|$]{4,200})"
 )
+_UUID = r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"
+_NO_KEYS = (
+    "primary|foreign|partition|cache|sort|row|idempotency|dedup|routing|object|public|message|record|sharding|event"
+)
+_BARE_KEY = Hinted(
+    ("key",),
+    proven(
+        rf"(?:(?<![\w-])(?P<name>[A-Z][A-Z0-9_]{{0,60}}_KEY|KEY)"
+        r"|\b(?:const|let|var|val|final|static|string)[ \t]{1,8}"
+        r"(?P<declared>[A-Za-z][A-Za-z0-9_]{0,60}(?:Key|_KEY|_key)))"
+        rf"[ \t]{{0,8}}:?[:=][ \t]{{0,8}}[\"']?(?P<secret>{_UUID})(?![\w-])"
+    ),
+)
+"""A UUID is a key where a setting says so; keys of tables and messages are UUIDs, too."""
+_KEY_OF_ROWS = proven(rf"(?:{_NO_KEYS})_?key\Z", re.IGNORECASE)
+_SONAR_LOGIN = Hinted(
+    ("sonar",),
+    proven(
+        r"\bsonar[._-]?(?:login|token)[\"']?[ \t]{0,8}[:?]{0,3}[=:][ \t]{0,8}[\"']?(?P<secret>[0-9a-z]{40})(?!\w)",
+        re.IGNORECASE,
+    ),
+)
+_GEM_SERVER = Hinted(
+    ("bundle_",),
+    proven(
+        r"\bBUNDLE_[A-Z0-9]{1,40}(?:_{1,3}[A-Z0-9]{1,40}){0,8}__[A-Z0-9]{2,20}[ \t]{0,8}[:=][ \t]{0,8}[\"']?"
+        r"(?P<secret>[^\s\"':;&$<>@/]{2,100}:[^\s\"':;&$<>@/]{2,200})"
+    ),
+)
+"""Bundler's user and password for a server, whose dots are written as two underscores."""
 _NEXT_COMMAND = proven(r"[ \t]{0,80}+&&[ \t]{0,80}+[a-z./]")
 """Behind an assignment of the shell's."""
 
@@ -113,6 +143,19 @@ def assigned(text: str) -> Iterator[Hit]:
             yield Hit("SECRET", *phrase.span("secret"), 0.9)
     yield from _own(text)
     yield from _on_lines(text)
+    yield from _of_programs(text)
+
+
+def _of_programs(text: str) -> Iterator[Hit]:
+    """What settings of certain programs hold, and keys that are UUIDs."""
+    lowered = lower(text)
+    for key in _BARE_KEY.matches(text, lowered):
+        if not _KEY_OF_ROWS.search(key["name"] or key["declared"]):
+            yield Hit("SECRET", *key.span("secret"), 0.9)
+    for pattern in (_SONAR_LOGIN, _GEM_SERVER):
+        for match in pattern.matches(text, lowered):
+            if not is_stand_in(match["secret"]):
+                yield Hit("SECRET", *match.span("secret"), 0.9)
 
 
 def _own(text: str) -> Iterator[Hit]:

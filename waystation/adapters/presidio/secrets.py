@@ -9,6 +9,7 @@ from math import log2
 from waystation.adapters.presidio.assigned import assigned
 from waystation.adapters.presidio.codes import codes
 from waystation.adapters.presidio.commands import typed
+from waystation.adapters.presidio.fallbacks import fallbacks
 from waystation.adapters.presidio.formats import FormatRecognizer, Hit
 from waystation.adapters.presidio.headers import carried
 from waystation.adapters.presidio.issued import issued
@@ -43,7 +44,9 @@ class SecretRecognizer(FormatRecognizer):
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every secret in the text; the same characters may be found more than once."""
-        yield from chain(issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text))
+        yield from chain(
+            issued(text), assigned(text), carried(text), typed(text), codes(text), paired(text), fallbacks(text)
+        )
         for match in _LIKELY.finditer(text):
             if _is_random(match["secret"]):
                 yield Hit("SECRET", *match.span("secret"), 0.6)

@@ -7,6 +7,7 @@ from sqlalchemy.engine import URL
 
 from waystation.adapters.store.engine import Database, parsed_url, to_its_end
 from waystation.adapters.store.errors import translated
+from waystation.adapters.store.owners import count_unowned
 from waystation.adapters.store.schema import REVISION
 from waystation.adapters.store.sealed_count import count_sealed
 from waystation.adapters.store.sql_store import random_store_id
@@ -34,6 +35,8 @@ class StoreStatus(Value):
     """Texts that are encrypted, in all tables together."""
     plain: int = 0
     """Texts that are not: encryption was not on when they were written."""
+    unowned: int = 0
+    """Texts of an earlier release whose owner is unknown: nobody reads them, and no task takes them along."""
     finding: str
     """`ready`, or what to do."""
 
@@ -53,6 +56,7 @@ async def store_status(url: str) -> StoreStatus:
         async with aclosing(Database(url)) as database:
             found = await to_its_end(find_schema(database))
             encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
+            unowned = await to_its_end(count_unowned(database)) if found.ready else 0
     return StoreStatus(
         backend=database.backend,
         place=place_of(database.url),
@@ -61,6 +65,7 @@ async def store_status(url: str) -> StoreStatus:
         ready=found.ready,
         encrypted=encrypted,
         plain=plain,
+        unowned=unowned,
         finding=_finding(found),
     )
 

@@ -28,6 +28,7 @@ from waystation.adapters.store.schema import (
     vault,
     vault_sessions,
 )
+from waystation.adapters.store.slow_texts import drop_slow
 from waystation.adapters.store.tasks import task_columns, task_row
 from waystation.adapters.store.texts import drop_owned, drop_shown, without_owner
 from waystation.domain.forgetting import ForgetOrder, Forgotten, forgotten_row
@@ -73,6 +74,7 @@ class SqlForgetting(SqlDocumentOutbox):
             originals = await _deleted(connection, table, table.c.placeholder, unmentioned, own)
         if order.everything:
             await _without_sessions(connection, ids)
+            await drop_slow(connection, order.tenant)
         return forgotten.model_copy(update={"texts": gone_texts, "originals": originals})
 
     async def _without_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:

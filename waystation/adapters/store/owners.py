@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from pydantic import ValidationError
-from sqlalchemy import select, true, update
+from sqlalchemy import delete, func, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.audit import DEFINED, ENTRY
 from waystation.adapters.store.belongings import rows_with
 from waystation.adapters.store.engine import Database, add_missing, batches
 from waystation.adapters.store.schema import audit, identity, messages, passages, runs, tasks, text_owners, texts
-from waystation.adapters.store.texts import CONTENT_HASH, opened_text
+from waystation.adapters.store.texts import CONTENT_HASH, opened_text, unowned
 from waystation.domain.compaction.edit import ContextEdit
 from waystation.domain.compaction.offload import preview
 from waystation.domain.document_changes import DocumentSet, KeptUpdate
-from waystation.domain.errors import WrongKey
+from waystation.domain.errors import StoreError, WrongKey
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, TaskProgress
@@ -37,7 +37,7 @@ _V = TypeVar("_V", bound=Value)
 async def find_owners(database: Database, clock: Clock) -> None:
     """Give every text of an earlier release its owners, once. Without the key nothing happens until somebody has it."""
     async with database.read() as connection:
-        if (await connection.execute(select(identity.c.owned_since))).scalar_one() is not None:
+        if await _are_found(connection):
             return
     try:
         async with database.write() as connection:
@@ -46,6 +46,29 @@ async def find_owners(database: Database, clock: Clock) -> None:
             await connection.execute(update(identity).values(owned_since=clock()))
     except WrongKey:
         return
+
+
+async def count_unowned(database: Database) -> int:
+    """Texts that belong to nobody; none while owners are still to be found."""
+    async with database.read() as connection:
+        if not await _are_found(connection):
+            return 0
+        return (await connection.execute(select(func.count()).select_from(texts).where(unowned()))).scalar_one()
+
+
+async def drop_unowned(database: Database) -> int:
+    """Remove the texts that belong to nobody; how many there were. Raises StoreError while owners are to be found."""
+    async with database.write() as connection:
+        if not await _are_found(connection):
+            raise StoreError(
+                "whose the texts of an earlier release are is not known yet: run this with the key that they are "
+                "encrypted with (WAYSTATION_KEY, or the file `key` of the home folder)"
+            )
+        return (await connection.execute(delete(texts).where(unowned()))).rowcount
+
+
+async def _are_found(connection: AsyncConnection) -> bool:
+    return (await connection.execute(select(identity.c.owned_since))).scalar_one() is not None
 
 
 async def _ended(connection: AsyncConnection) -> _Named:

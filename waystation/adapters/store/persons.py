@@ -17,6 +17,7 @@ from waystation.adapters.store.errors import translated
 from waystation.adapters.store.part import StorePart, reading, writing
 from waystation.adapters.store.schema import documents, passages, text_owners
 from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.slow_texts import drop_slow
 from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown
 from waystation.domain.json_texts import mapped
 from waystation.domain.memory import Passage
@@ -89,6 +90,7 @@ class SqlPersons(StorePart):
         # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
         # anew from what is there now.
         await drop_shown(connection, order.tenant)
+        await drop_slow(connection, order.tenant)
 
 
 async def _replace(connection: AsyncConnection, cell: Cell, text: str) -> None:

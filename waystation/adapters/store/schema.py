@@ -23,7 +23,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0012"
+REVISION = "0014"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -150,6 +150,18 @@ text_owners = Table(
     Column("blob", String, ForeignKey("texts.blob"), primary_key=True),
     Column("task_id", String, primary_key=True, index=True),
     *_owner(),
+)
+
+# Texts whose redaction took too long, by keyed fingerprints that cannot be guessed back: they are not tried for ever.
+slow_texts = Table(
+    "slow_texts",
+    metadata,
+    Column("fingerprint", String, primary_key=True),
+    # Policy, version of the rules, and seconds: under other ones a text is tried again.
+    Column("rules", String, primary_key=True),
+    Column("tenant", String, nullable=False, index=True),
+    Column("times", Integer, nullable=False),
+    Column("last_at", UtcDateTime, nullable=False),
 )
 
 documents = Table(

@@ -14,7 +14,7 @@ from waystation.adapters.store.errors import translated
 from waystation.adapters.store.forgetting import SqlForgetting
 from waystation.adapters.store.forking import SqlForking
 from waystation.adapters.store.outbox import SqlOutbox
-from waystation.adapters.store.owners import find_owners
+from waystation.adapters.store.owners import drop_unowned, find_owners
 from waystation.adapters.store.part import reading, writing
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.plans import SqlPlans
@@ -22,6 +22,7 @@ from waystation.adapters.store.resealing import is_strict
 from waystation.adapters.store.results import SqlResultOutbox
 from waystation.adapters.store.schema import identity
 from waystation.adapters.store.sealed import PLAIN, AtRest
+from waystation.adapters.store.slow_texts import SqlSlowTexts
 from waystation.adapters.store.tasks import SqlTasks
 from waystation.adapters.store.texts import SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts
@@ -96,10 +97,21 @@ class SqlStore(
         """The originals behind placeholders, as this cipher encrypts them."""
         return SqlVault(self.database, self._clock, self._store_id, cipher)
 
+    def slow_texts(self, rules: str) -> SqlSlowTexts:
+        """Which texts take too long to redact under these rules."""
+        return SqlSlowTexts(self.database, self._clock, self._store_id, rules)
+
     @reading
     async def key_check(self, connection: AsyncConnection) -> str | None:
         """The check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
+
+    async def drop_unowned(self) -> int:
+        """Remove the texts that belong to nobody; how many there were. Raises StoreError while owners are unknown."""
+        with translated():
+            dropped = await to_its_end(drop_unowned(self.database))
+            await to_its_end(self.database.empty_log())
+        return dropped
 
     @property
     def sealed(self) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from sqlalchemy import ColumnElement, Select, delete, insert, select
+from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import add_missing, batches
@@ -20,6 +20,7 @@ from waystation.patterns import proven
 
 CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
+HASH_DIGITS = 64
 SHOWN = "/"
 """In the key of a text that is kept as it is shown, and in no content hash."""
 
@@ -81,6 +82,16 @@ async def without_owner(connection: AsyncConnection, tenant: str, blobs: Sequenc
         had = select(text_owners.c.blob).where(text_owners.c.blob.in_(batch), text_owners.c.tenant == tenant)
         left.difference_update((await connection.execute(had)).scalars())
     return left
+
+
+def unowned() -> ColumnElement[bool]:
+    """Which texts nobody has, with what is kept of them as it is shown: of releases that kept no owners, where nothing
+    that the platform wrote names them. Nobody reads them, and no task takes them along.
+    """
+    original = case((texts.c.blob.contains(SHOWN), func.substr(texts.c.blob, 1, HASH_DIGITS)), else_=texts.c.blob)
+    had = select(text_owners.c.blob).where(text_owners.c.blob == original).exists()
+    listed = select(documents.c.blob).where(documents.c.blob == original).exists()
+    return ~had & ~listed
 
 
 def owned_text(blob: str, reader: Reader) -> Select[str]:

@@ -7,8 +7,9 @@ from functools import cached_property
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.document_names import DocumentNames, document_names
+from waystation.agents.document_names import DocumentNames, document_names, told_name
 from waystation.agents.restoring import GRANTED
+from waystation.agents.tools.read_document import FILE_READERS
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.offload import is_too_large, preview
 from waystation.domain.compaction.tokens import fixed_tokens
@@ -148,7 +149,7 @@ class Toolbox:
 
     async def _presentable(self, text: str, call: ToolUse, at: CallSite) -> str:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(redaction_notes(redacted, of=call.name))
+        at.notices.extend(redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
         if redacted.unredacted:
             return UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
@@ -156,6 +157,13 @@ class Toolbox:
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(redacted.text)
         return preview(whole, await self.texts.put_text(whole, at.run.reader))
+
+    async def _told(self, call: ToolUse, at: CallSite) -> str:
+        """What people are told that this call's result is: of which document, where it is of one."""
+        name = call.input.get(FILE_READERS.get(call.name, ""))
+        if not isinstance(name, str):
+            return call.name
+        return f"{call.name} of {await told_name(name, self.redactor, at.run.tenant)}"
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

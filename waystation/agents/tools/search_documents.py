@@ -76,6 +76,6 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
             text = await self._redacted.text(blob, at.run.reader)
-            at.notices.extend(text.notes)
+            at.notices.extend(await self._redacted.notes(text, name, at.run.tenant))
             shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
         return shown

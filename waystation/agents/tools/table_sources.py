@@ -91,7 +91,8 @@ class TableSources:
             view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
             redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
             table = redacted.table.within(part.first, part.last)
-            found.append(TableSource(table, document.name, part.first, part.last, redacted.notes))
+            notes = (*redacted.notes, *await self._redacted.notes(redacted.put_aside, document.name, at.run.tenant))
+            found.append(TableSource(table, document.name, part.first, part.last, notes))
         return tuple(found)
 
     async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: CallSite) -> _Part:

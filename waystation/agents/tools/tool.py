@@ -176,7 +176,7 @@ async def shown_whole(
         TextMissing: no task that the reader may see has it.
     """
     shown = await redacted.text(blob, reader or at.run.reader)
-    at.notices.extend(shown.notes)
+    at.notices.extend(await redacted.notes(shown, called, at.run.tenant))
     if shown.withheld:
         raise ToolRefused(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "

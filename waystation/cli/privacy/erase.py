@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 import typer
@@ -23,7 +24,7 @@ from waystation.cli.privacy.find import (
 from waystation.cli.seeing_through import require_workers
 from waystation.client import Client
 from waystation.client.erase import Receipt, erase, last_receipt, require_at_rest, under_way
-from waystation.client.persons import Search, searching, whole
+from waystation.client.persons import Found, Search, searching, whole
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.persons import ERASED, NearValue, Whereabouts
 from waystation.settings import Settings
@@ -87,45 +88,65 @@ class Wish(NamedTuple):
     """Nobody is asked."""
 
 
+class Agreed(NamedTuple):
+    """A value that is to be erased, and where it was found."""
+
+    search: Search
+    found: Found
+
+
 async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
-    """Erase the value, then those that were named with it and those that a person at a terminal adds."""
-    named = [whole(given(one)) for one in (value, *also)]
-    others: list[str] = []
-    receipts = [await _erase(named[0], kind, wish, others, named[1:])]
-    receipts += [await _erase(one, None, wish) for one in named[1:]]
-    # The person said yes to each of these by name.
-    receipts += [await _erase(one, None, wish._replace(yes=True)) for one in others]
-    return [one for one in receipts if one is not None]
-
-
-async def _erase(
-    value: str, kind: str | None, wish: Wish, others: list[str] | None = None, named: Sequence[str] = ()
-) -> Receipt | None:
-    """Erase one value; None where it is nowhere, or the person says no.
-
-    `others` gets those that the person says are the same person's; those that were `named` are not offered.
+    """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
+    shown and agreed to before the first is erased.
     """
-    settings = Settings()
-    async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
+    named = [whole(given(one)) for one in (value, *also)]
+    async with AsyncExitStack() as stack:
+        desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
+        first = await desk.agreed(named[0], kind)
+        agreed = [first, *[await desk.agreed(one, told_as=one) for one in named[1:]]]
+        if first is not None:
+            with waiting("looking for what stands near it"):
+                near = await first.search.near()
+            # The person says yes to each of these by name.
+            others = await chosen([one for one in near if one.text not in named], wish)
+            sure = replace(desk, wish=wish._replace(yes=True))
+            agreed += [await sure.agreed(one, told_as=one) for one in others]
+        orders = [one for one in agreed if one is not None]
+        if orders:
+            await require_workers(desk.client)
+        return [await erase(one.search, one.found, histories=wish.histories, tell=say) for one in orders]
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """Where values are looked at. The stores that they are found in stay open until all are erased."""
+
+    stack: AsyncExitStack
+    client: Client
+    wish: Wish
+
+    async def agreed(self, value: str, kind: str | None = None, told_as: str = "") -> Agreed | None:
+        """Show where one value is, and ask; None where it is nowhere, or the person says no.
+
+        `told_as`: how it is named in what is said, where it is one of several.
+        """
+        settings, which = Settings(), f" ({told_as})" if told_as else ""
+        search = await self.stack.enter_async_context(searching(settings, value, kind))
         with waiting("looking for it"):
             found = await search.found()
-            near = await search.near() if others is not None and found.traces else ()
         say_limits(found)
         if not found.traces:
-            say(f"found nowhere: there is nothing to erase{f' ({value})' if others is None else ''}")
+            say(f"found nowhere: there is nothing to erase{which}")
             await _say_earlier(search)
             return None
-        await require_at_rest(client, settings, found)
+        await require_at_rest(self.client, settings, found)
         await _say_earlier(search)
         say(told(found))
-        meant = f"Put {ERASED} in place of all this" + (f" ({value})" if others is None else "")
-        if not wish.yes and not await confirmed(f"{meant}? It cannot be undone. [y/N]"):
-            say("nothing was erased")
+        question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
+        if not self.wish.yes and not await confirmed(question):
+            say(f"nothing is erased{which}")
             return None
-        if others is not None:
-            others += await chosen([one for one in near if one.text not in named], wish)
-        await require_workers(client)
-        return await erase(search, found, histories=wish.histories, tell=say)
+        return Agreed(search, found)
 
 
 async def chosen(near: Sequence[NearValue], wish: Wish) -> list[str]:

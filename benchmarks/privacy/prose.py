@@ -1,0 +1,105 @@
+"""Names of people in ordinary and technical prose, where most of their words are words, too: found, and left alone.
+
+Sentences were written by hand (`prose.txt`, names in ⟦brackets⟧). Only finds of people and places count: what either
+finder takes for a date or an organisation is no name that it found, and none that it wrongly replaced.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.budgets.tables import show
+from benchmarks.privacy.finders import Find, Finder, Ours, PresidioAsItComes
+from waystation.adapters.presidio.found import NAME_TYPES
+from waystation.domain.privacy import Place
+
+_NAME = re.compile(r"⟦([^⟧]*)⟧")
+_FILE = Path(__file__).with_name("prose.txt")
+
+
+class Prose(NamedTuple):
+    """A sentence or heading, and where names stand in it."""
+
+    text: str
+    names: tuple[tuple[int, int], ...]
+
+
+class Tally(NamedTuple):
+    """What one finder made of the sentences."""
+
+    found: Sequence[str]
+    missed: Sequence[str]
+    """Names, as they stand."""
+    beside: Sequence[str]
+    """What was replaced in sentences with names, and is none."""
+    eaten: Sequence[str]
+    """Sentences without names in which something was replaced."""
+
+
+def written() -> list[Prose]:
+    """All of them, in the order of the file."""
+    return [_read(line) for line in _FILE.read_text(encoding="utf-8").splitlines() if line]
+
+
+def tally(corpus: Sequence[Prose], finder: Finder) -> Tally:
+    """Each sentence is a text of its own. A name counts as found where all of it is covered."""
+    found, missed, beside, eaten = list[str](), list[str](), list[str](), list[str]()
+    for prose, finds in zip(corpus, finder.find([prose.text for prose in corpus]), strict=True):
+        names = [find for find in finds if find.type in NAME_TYPES]
+        for start, end in prose.names:
+            (found if _covered(names, start, end) else missed).append(prose.text[start:end])
+        wrong = [one for one in names if not any(one.start < end and start < one.end for start, end in prose.names)]
+        if prose.names:
+            beside += [prose.text[one.start : one.end] for one in wrong]
+        elif wrong:
+            eaten.append(prose.text)
+    return Tally(found, missed, beside, eaten)
+
+
+def prove() -> None:
+    """Print the table. What was missed, and replaced wrongly, goes to stderr."""
+    corpus = written()
+    without = sum(not prose.names for prose in corpus)
+    rows = list[tuple[object, ...]]()
+    for finder in (Ours(Place.COMPRESSED), PresidioAsItComes()):
+        counts = tally(corpus, finder)
+        eaten = f"{len(counts.eaten)} of {without}"
+        rows.append((finder.name, *_recall(counts, full=False), *_recall(counts, full=True), len(counts.beside), eaten))
+        for what, texts in counts._asdict().items():
+            if what != "found":
+                print(f"{finder.name}, {what}: {' | '.join(texts)}", file=sys.stderr)
+    head = (
+        "who",
+        "single names",
+        "recall",
+        "full names",
+        "recall",
+        "replaced beside names",
+        "touched of those without",
+    )
+    show(f"Names that are words, in {len(corpus):,} sentences", head, rows)
+
+
+def _recall(counts: Tally, *, full: bool) -> tuple[int, str]:
+    """Of names of several words, or of one."""
+    found, missed = (sum((" " in name) == full for name in names) for names in (counts.found, counts.missed))
+    return found + missed, f"{found / max(1, found + missed):.3f}"
+
+
+def _read(line: str) -> Prose:
+    text, names = "", list[tuple[int, int]]()
+    for number, part in enumerate(_NAME.split(line)):
+        if number % 2:
+            names.append((len(text), len(text) + len(part)))
+        text += part
+    return Prose(text, tuple(names))
+
+
+def _covered(finds: Sequence[Find], start: int, end: int) -> bool:
+    position = start
+    for find in sorted(finds, key=lambda find: find.start):
+        if find.start <= position:
+            position = max(position, find.end)
+    return position >= end

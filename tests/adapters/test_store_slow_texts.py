@@ -1,0 +1,183 @@
+"""What took too long to redact is known to every worker and after every restart, and to nobody by its words."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from tests.adapters.conftest import store_clock
+from tests.store_contract.values import request, row
+from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.schema import slow_texts
+from waystation.agents.enduring import EnduringRedactor
+from waystation.domain.errors import RedactionFailed, TextHeldBack, TextTookTooLong
+from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.persons import PersonOrder, Sought
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import AfterFailures, Redacted
+from waystation.ports import SlowTexts
+from waystation.testing import DictSlowTexts
+
+SLOW, FINE, TENANT = "passwords = [" * 3, "Nothing much.", row(request()).ref.tenant
+RULES = "standard/1/60"
+ROOT = Path(__file__).parents[2]
+
+
+class Stuck:
+    """Never comes back from the slow text."""
+
+    def __init__(self) -> None:
+        self.tried: list[Sequence[str]] = []
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        self.tried.append(texts)
+        if SLOW in texts:
+            raise TextTookTooLong("the redaction took too long")
+        return tuple(Redacted(text=text) for text in texts)
+
+
+def worker(slow: SlowTexts, stuck: Stuck, then: AfterFailures = "placeholder") -> EnduringRedactor:
+    return EnduringRedactor(stuck, partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
+
+
+@pytest.fixture(params=["double", "store"])
+async def kept(request: pytest.FixtureRequest, store: SqlStore) -> SlowTexts:
+    return DictSlowTexts() if request.param == "double" else store.slow_texts(RULES)
+
+
+async def test_times_are_counted_for_all_together_until_it_is_to_be_tried_again(kept: SlowTexts) -> None:
+    assert await kept.slow_texts() == {}
+    assert await kept.took_too_long("t", "a") == 1
+    assert await kept.took_too_long("t", "a") == 2
+    assert await kept.took_too_long("t", "b") == 1
+    assert await kept.slow_texts() == {"a": 2, "b": 1}
+    await kept.try_again("t", "a")
+    assert await kept.slow_texts() == {"b": 1}
+
+
+async def test_two_workers_that_count_at_once_count_both(store: SqlStore) -> None:
+    kept = [store.slow_texts(RULES) for _ in range(8)]
+    counted = await asyncio.gather(*(one.took_too_long("t", "a") for one in kept))
+    assert sorted(counted) == [*range(1, 9)]
+
+
+async def test_a_worker_that_starts_does_not_try_again_what_was_put_aside_alone_or_among_others(
+    store: SqlStore, store_url: str
+) -> None:
+    first = Stuck()
+    (aside, fine) = await worker(store.slow_texts(RULES), first).redact([SLOW, FINE], Place.TOOL_RESULT, TENANT)
+    assert (aside.put_aside, fine.text) == (True, FINE)
+    again = await SqlStore.open(store_url, store_clock)
+    second = Stuck()
+    restarted = worker(again.slow_texts(RULES), second)
+    assert await restarted.redact([SLOW], Place.COMPRESSED, TENANT) == (aside,)
+    assert await restarted.redact([SLOW, FINE], Place.TOOL_RESULT, TENANT) == (aside, fine)
+    assert second.tried == [[FINE]]
+    await again.aclose()
+
+
+KILLED = """
+import asyncio
+from tests.adapters.test_store_slow_texts import RULES, SLOW, TENANT, Stuck, store_clock, worker
+from waystation.adapters.store import SqlStore
+from waystation.domain.privacy import Place
+
+async def main():
+    store = await SqlStore.open({url!r}, store_clock)
+    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    print("put aside", flush=True)
+    await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'waystation.db'}"
+    environment = {"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", KILLED.format(url=url)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT) as killed:
+        assert killed.stdout is not None
+        assert await asyncio.to_thread(killed.stdout.readline) == "put aside\n"
+        killed.send_signal(signal.SIGKILL)
+    store, stuck = await SqlStore.open(url, store_clock), Stuck()
+    (aside,) = await worker(store.slow_texts(RULES), stuck).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    assert aside.put_aside
+    assert stuck.tried == []
+    await store.aclose()
+
+
+async def test_one_time_that_was_counted_before_a_restart_leaves_one(store: SqlStore) -> None:
+    stuck = Stuck()
+    patient = worker(store.slow_texts(RULES), stuck)
+    await patient.redact([SLOW], Place.TOOL_RESULT, TENANT)
+    (known,) = await store.slow_texts(RULES).slow_texts()
+    await store.slow_texts(RULES).try_again(TENANT, known)
+    await store.slow_texts(RULES).took_too_long(TENANT, known)
+    restarted = Stuck()
+    await worker(store.slow_texts(RULES), restarted).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    assert (len(stuck.tried), len(restarted.tried)) == (2, 1)
+
+
+@pytest.mark.parametrize("rules", ["strict/1/60", "standard/2/60", "standard/1/120"])
+async def test_under_another_policy_other_rules_or_more_time_it_is_tried_again(store: SqlStore, rules: str) -> None:
+    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    stuck = Stuck()
+    await worker(store.slow_texts(rules), stuck).redact([SLOW], Place.TOOL_RESULT, TENANT)
+    assert len(stuck.tried) == 2
+
+
+async def test_what_a_person_is_to_see_to_is_tried_again_when_it_comes_again(store: SqlStore) -> None:
+    for _ in range(2):
+        stuck = Stuck()
+        with pytest.raises(TextHeldBack):
+            await worker(store.slow_texts(RULES), stuck, "pause").redact([SLOW], Place.TOOL_RESULT, TENANT)
+        assert len(stuck.tried) == 2
+
+
+async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
+    class StuckAtBrackets(Stuck):
+        async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+            if "[[[" in texts:
+                raise TextTookTooLong("the redaction took too long")
+            return await super().redact(texts, place, tenant)
+
+    patient = worker(store.slow_texts(RULES), StuckAtBrackets())
+    aside, rule, empty = await patient.redact(["[[[", "---", ""], Place.TOOL_RESULT, TENANT)
+    assert (aside.put_aside, rule.text, empty.text) == (True, "---", "")
+
+
+async def test_while_the_store_is_away_the_work_waits() -> None:
+    away = DictSlowTexts()
+    away.failing = True
+    with pytest.raises(RedactionFailed, match="which texts take too long cannot be looked up"):
+        await worker(away, Stuck()).redact([FINE], Place.TOOL_RESULT, TENANT)
+
+
+@pytest.mark.parametrize("how", ["forget", "erase"])
+async def test_whoever_is_forgotten_leaves_nothing_of_slow_texts_and_other_tenants_keep_theirs(
+    store: SqlStore, how: str
+) -> None:
+    store_id = await store.store_id()
+    kept = row(request())
+    own = kept.model_copy(update={"ref": kept.ref.model_copy(update={"store_id": store_id})})
+    await store.register(own, [])
+    for tenant in (TENANT, "another"):
+        await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], Place.TOOL_RESULT, tenant)
+    if how == "forget":
+        order = ForgetOrder(store_id=store_id, tenant=TENANT, task_ids=(own.ref.task_id,), everything=True)
+        await store.forget(order)
+    else:
+        person = PersonOrder(store_id=store_id, tenant=TENANT, wanted="<WANTED_0123456789ab>", placeholders=())
+        await store.erase(person, Sought("Ada Lovelace"))
+    async with store.database.read() as connection:
+        rows = await connection.execute(select(slow_texts.c.tenant, slow_texts.c.fingerprint))
+        assert [(one.tenant, SLOW in one.fingerprint) for one in rows] == [("another", False)]
