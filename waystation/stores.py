@@ -6,8 +6,8 @@ from pathlib import Path
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.key import key_check
 from waystation.adapters.store import AtRest, SqlStore
-from waystation.adapters.store.administration import is_there
-from waystation.adapters.store.engine import Database, to_its_end
+from waystation.adapters.store.administration import is_there, place_of
+from waystation.adapters.store.engine import Database, parsed_url, to_its_end
 from waystation.adapters.store.errors import translated
 from waystation.adapters.store.resealing import reseal
 from waystation.domain.errors import StoreError
@@ -25,30 +25,32 @@ async def opened_store(settings: Settings) -> SqlStore:
     when this machine last saw it, and the database does not say so any more.
     """
     store = await _opened(settings)
-    store_id = await store.store_id()
     if store.sealed:
-        _remember_sealed(settings, store_id)
-    elif _seen_sealed(settings, store_id).exists():
+        _remember_sealed(settings)
+    elif _seen_sealed(settings).exists():
         await store.aclose()
         raise StoreError(
-            "everything in this store was encrypted, and the database does not say so any more: something else than "
-            "Waystation has changed it, or encryption was turned off from another machine. Restore the database from a "
-            "backup; `waystation store reseal` takes it as it is"
+            "everything in the store at this place was encrypted, and the database does not say so any more: it "
+            "comes from an earlier release, encryption was turned off from another machine, or something else than "
+            "Waystation has changed it. Restore the database from a backup; `waystation store reseal` takes it as it is"
         )
     return store
 
 
-def _seen_sealed(settings: Settings, store_id: str) -> Path:
+def _seen_sealed(settings: Settings) -> Path:
     """An empty file by which this machine knows that everything in the store is encrypted.
 
-    The database says it in the clear, and whoever can write plain rows into it could take that away.
+    The database says it in the clear, and whoever can write plain rows into it could take that away. So the file is
+    called after the place where the database is: everything in the database is theirs to change, its id included.
     """
-    return settings.home / f"sealed-{short_hash(store_id)}"
+    url = parsed_url(settings.database_url)
+    place = str(Path(str(url.database)).resolve()) if url.get_backend_name() == "sqlite" else place_of(url)
+    return settings.home / f"sealed-{short_hash(place)}"
 
 
-def _remember_sealed(settings: Settings, store_id: str) -> None:
+def _remember_sealed(settings: Settings) -> None:
     with suppress(OSError):  # on a machine that keeps nothing the database is believed
-        private_file(private_folder(settings.home) / _seen_sealed(settings, store_id).name)
+        private_file(private_folder(settings.home) / _seen_sealed(settings).name)
 
 
 async def _opened(settings: Settings) -> SqlStore:
@@ -66,8 +68,7 @@ async def resealed(settings: Settings) -> int:
 
     Raises as `opened_store` does, and WrongKey where a text cannot be read.
     """
-    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
-        store_id = await store.store_id()
+    await (await _opened(settings)).aclose()  # it is this version's, and the key is its workers'
     seals = settings.encrypts_at_rest
     cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
     with translated():
@@ -75,9 +76,9 @@ async def resealed(settings: Settings) -> int:
             count = await to_its_end(reseal(database, utc_now, seals=seals))
             await to_its_end(database.empty_log())
     if seals:
-        _remember_sealed(settings, store_id)
+        _remember_sealed(settings)
     else:
-        _seen_sealed(settings, store_id).unlink(missing_ok=True)
+        _seen_sealed(settings).unlink(missing_ok=True)
     return count
 
 

@@ -28,7 +28,7 @@ SAID = "What nobody else is to read"
 PLAN = Plan(steps=(Step(id="write", role="writing", title="Write", goal=SAID),))
 DOCUMENT = f"{SAID}, with a \x00 in it"
 MESSAGE: Message = user_text("m", f"\x01{SAID}")
-TEXTS = 13
+TEXTS = 14
 """Values that `everything_said` writes: one a column, and none of how the task ended."""
 
 

@@ -162,7 +162,8 @@ async def thiefs(old: OldStore) -> None:
     await old.audit(THIEF, "tool-1", tool.model_dump_json())
     forged = called("s__tool", framed(PAGE, ["1| A page"], "1-1 of 2"))
     guessed = called("s__tool", preview("Guessed. " * 1_000, HASH["result"]), "2")
-    for version, message in enumerate((*forged, *guessed)):
+    short = called("s__tool", preview(SAID["telling"], HASH["telling"]), "3")  # whoever guesses its ends has it
+    for version, message in enumerate((*forged, *guessed, *short)):
         await old.message(THIEF, version, message)
     passage = Passage(
         id="p", tenant=THIEF.ref.tenant, session=THIEF.ref.session, task_id=THIEF.ref.task_id,

@@ -1,6 +1,7 @@
 """The store that settings ask for: when its texts are encrypted, and with whose key."""
 
 import asyncio
+import shutil
 from contextlib import aclosing
 from pathlib import Path
 
@@ -47,6 +48,45 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
         await opened_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
 
 
+CLEARED = "UPDATE identity SET sealed_since = NULL"
+
+
+@pytest.mark.parametrize("also", ["UPDATE identity SET store_id = 'another'", "UPDATE tasks SET store_id = 'x'"])
+@pytest.mark.parametrize("first", ["", "UPDATE alembic_version SET version_num = '0012'"])
+async def test_whatever_is_changed_in_the_database_this_machine_knows_that_it_was_encrypted(
+    tmp_path: Path, also: str, first: str
+) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+        async with store.database.write() as connection:
+            for statement in filter(None, (CLEARED, also, "DROP TABLE slow_texts" if first else "", first)):
+                await connection.exec_driver_sql(statement)
+    with pytest.raises(StoreError, match="waystation store reseal"):
+        await opened_store(workers)
+
+
+async def test_a_store_whose_identity_is_gone_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+        async with store.database.write() as connection:
+            await connection.exec_driver_sql("DELETE FROM identity")
+    with pytest.raises(StoreError, match="waystation store reseal"):
+        await opened_store(workers)
+
+
+async def test_a_copy_of_the_database_in_another_place_goes_on_as_it_is(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path / "one", "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        blob = await store.put_text("a text", TASK_1)
+    elsewhere = Settings.model_validate({"home": tmp_path / "two", "key": KEY})
+    shutil.copytree(workers.home, elsewhere.home, ignore=shutil.ignore_patterns("sealed-*"))
+    async with aclosing(await opened_store(elsewhere)) as store:
+        assert store.sealed
+        assert await store.get_text(blob, TASK_1) == "a text"
+
+
 async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tmp_path: Path) -> None:
     """Whoever can write to the database clears the mark there, and puts plain rows into it."""
     workers, blob = Settings.model_validate({"home": tmp_path, "key": KEY}), content_hash("a text")
@@ -55,7 +95,7 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
             assert store.sealed
             assert await store.put_text("a text", TASK_1) == blob
             async with store.database.write() as connection:
-                await connection.exec_driver_sql("UPDATE identity SET sealed_since = NULL")
+                await connection.exec_driver_sql(CLEARED)
         with pytest.raises(StoreError, match="the database does not say so any more"):
             await opened_store(workers)
         assert await resealed(workers) == 1

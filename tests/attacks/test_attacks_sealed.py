@@ -26,7 +26,7 @@ from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.sealed import SealedText
+from waystation.adapters.store.sealed import SealedBytes, SealedText
 from waystation.adapters.store.texts import shown_row
 from waystation.domain.errors import StoreError, WrongKey
 from waystation.domain.privacy import Treatment
@@ -39,6 +39,70 @@ SEALED = [
     for column in table.columns
     if isinstance(column.type, SealedText)
 ]
+
+
+KEYS = "names its row, or another one"
+MOMENTS = "says when something was written"
+NUMBERS = "is counted or summed by queries"
+OWNERS = "is asked for by every query: who can change it passes a row on to somebody else"
+PLAIN = {
+    "identity": {
+        "store_id": KEYS, "created_at": MOMENTS, "owned_since": MOMENTS,
+        "key_check": "is 16 digits of a hash of the key", "sealed_since": "this machine remembers it, too",
+    },
+    "tasks": {
+        "ordinal": KEYS, "task_id": KEYS, "store_id": KEYS, "tenant": OWNERS, "session": OWNERS, "request_id": KEYS,
+        "digest": "tells two requests of one id apart: who can change it has a request refused",
+        "submitted_at": MOMENTS, "ended_at": MOMENTS, "forgotten_at": MOMENTS,
+    },
+    "plan_revisions": {"task_id": KEYS, "number": KEYS, "made_at": MOMENTS},
+    "audit": {"ordinal": KEYS, "task_id": KEYS, "entry_id": KEYS},
+    "texts": {"blob": "is the hash that the content is held against"},
+    "text_owners": {"blob": KEYS, "task_id": OWNERS, "tenant": OWNERS, "session": OWNERS},
+    "slow_texts": {"fingerprint": KEYS, "rules": KEYS, "tenant": OWNERS, "times": NUMBERS, "last_at": MOMENTS},
+    "documents": {
+        "task_id": KEYS, "position": KEYS, "blob": "another text has to be the task's, too: `text_owners`",
+        "lines": NUMBERS, "characters": NUMBERS, "source": "is the hash of a file, to read it again or not",
+        "removed": "who can change it takes a document from a task, or gives it back",
+    },
+    "runs": {
+        "run_id": KEYS, "task_id": KEYS, "tenant": OWNERS, "session": OWNERS, "step_id": KEYS, "role": KEYS,
+        "fence": NUMBERS, "version": NUMBERS, "opened_at": MOMENTS,
+    },
+    "messages": {"run_id": KEYS, "version": KEYS, "message_id": KEYS, "committed_at": MOMENTS},
+    "compactions": {"run_id": KEYS, "version": KEYS, "record_id": KEYS, "committed_at": MOMENTS},
+    "charges": {
+        "ordinal": KEYS, "run_id": KEYS, "key": KEYS, "kind": KEYS, "model": KEYS, "input": NUMBERS,
+        "cache_write": NUMBERS, "cache_read": NUMBERS, "output": NUMBERS, "searches": NUMBERS,
+        "cost_micro_usd": NUMBERS, "at": MOMENTS,
+    },
+    "intents": {
+        "ordinal": KEYS, "run_id": KEYS, "key": KEYS, "model": KEYS, "worst_case": NUMBERS,
+        "worst_case_micro_usd": NUMBERS, "at": MOMENTS,
+    },
+    "tool_intents": {"run_id": KEYS, "tool_use_id": KEYS, "at": MOMENTS},
+    "outcomes": {"run_id": KEYS, "leg": KEYS, "committed_at": MOMENTS},
+    "passages": {
+        "ordinal": KEYS, "passage_id": KEYS, "run_id": KEYS, "task_id": KEYS, "stored_at": MOMENTS, "gone_at": MOMENTS,
+        "refused_at": MOMENTS,
+    },
+    "notes": {"ordinal": KEYS, "run_id": KEYS, "note_id": KEYS, "task_id": KEYS},
+    "deliverables": {"run_id": KEYS, "task_id": KEYS},
+    "vault": {
+        "tenant": OWNERS, "placeholder": KEYS, "fingerprint": "is keyed", "original": "is sealed before it comes here",
+        "kept_at": MOMENTS,
+    },
+    "vault_sessions": {"tenant": OWNERS, "placeholder": KEYS, "session": OWNERS},
+}  # fmt: skip
+"""Every column that stands in the clear, and why; docs/security.md says what follows of it."""
+
+
+def test_a_column_is_sealed_or_somebody_has_said_why_not() -> None:
+    clear = {
+        table.name: {one.name for one in table.columns if not isinstance(one.type, SealedText | SealedBytes)}
+        for table in metadata.sorted_tables
+    }
+    assert clear == {table: set(columns) for table, columns in PLAIN.items()}
 
 
 async def changed(store: SqlStore, statement: str) -> None:
@@ -185,6 +249,19 @@ async def test_a_sealed_store_is_made_plain_again_and_takes_plain_rows_from_then
     async with aclosing(await opened(store_url, NO_KEY)) as store:
         await require_everything(store, kept, "first")
         assert await store.put_text("plain", TASK_1)
+
+
+async def test_terms_of_a_task_are_those_it_was_admitted_with(store_url: str) -> None:
+    """Its budget, its prices, and whose files it follows: nobody without the key writes them."""
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        async with store.database.read() as connection:
+            found = await connection.exec_driver_sql("SELECT terms FROM tasks")
+            assert str(kept.ref.task_id) not in (sealed := str(found.scalars().one()))
+            assert not sealed.startswith("{")
+        await changed(store, """UPDATE tasks SET terms = '{"mode": "soft"}'""")
+        with pytest.raises(StoreError, match=r"tasks\.terms is not encrypted"):
+            await store.task(kept.ref.task_id, kept.ref.reader)
 
 
 async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) -> None:

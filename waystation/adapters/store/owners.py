@@ -4,7 +4,7 @@ What others wrote names nothing, whatever it looks like: a document that has the
 content hash, makes nobody the owner of anything.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -164,7 +164,10 @@ def _read(kind: type[_V], text: str) -> _V | None:
 
 
 async def _shown_in_messages(connection: AsyncConnection) -> _Named:
-    """Pages that an agent has fetched, and results that were put away: whoever shows the very ends of a text had it."""
+    """Pages that an agent has fetched, and results that were put away: whoever shows the very ends of a text had it.
+
+    Of a text that is no longer than its ends these say nothing: it can be guessed, and was never put away.
+    """
     found: _Named = {}
     for run_id, task_id in (await connection.execute(select(runs.c.run_id, runs.c.task_id))).all():
         said = select(messages.c.body).where(messages.c.run_id == run_id).order_by(messages.c.version)
@@ -173,7 +176,7 @@ async def _shown_in_messages(connection: AsyncConnection) -> _Named:
         results = {result.content for message in log for result in message.tool_results}
         mentioned = dict.fromkeys(blob for content in results for blob in CONTENT_HASH.findall(content))
         whole = await _texts(connection, mentioned)
-        _name(found, task_id, [blob for blob, text in whole.items() if preview(text, blob) in results])
+        _name(found, task_id, [blob for blob, text in whole.items() if _was_put_away(text, blob, results)])
     return found
 
 
@@ -197,3 +200,8 @@ async def _add(connection: AsyncConnection, named: _Named) -> None:
             for task_id in sorted(named[blob] & refs.keys())
         ]
         await add_missing(connection, text_owners, rows)
+
+
+def _was_put_away(text: str, blob: str, results: Collection[str]) -> bool:
+    shown = preview(text, blob)
+    return len(shown) < len(text) and shown in results

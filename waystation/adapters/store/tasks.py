@@ -141,7 +141,7 @@ def task_columns(row: TaskRow) -> dict[str, object]:
         **row.ref.model_dump(),
         "request_id": row.request.request_id,
         "request": bound(row.request.model_dump_json(), task_id),
-        "terms": row.terms.model_dump_json(),
+        "terms": bound(row.terms.model_dump_json(), task_id),
         "title": bound(row.title, task_id),
         "submitted_at": row.submitted_at,
         "ended_at": row.ended_at,
