@@ -12,7 +12,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check map test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
+.PHONY: help setup demo test check lint wheel compose-check map lookalikes test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -29,6 +29,9 @@ check: lint test wheel ## Lint, types, layers, tests and the installed wheel: wh
 
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
+
+lookalikes: $(STAMP) ## Write anew what looks like a tag, from the tables of Unicode
+	$(BIN)/python -m benchmarks.lookalikes && $(BIN)/ruff format --quiet waystation/domain/lookalikes.py
 
 map: ## Print every module, and the noun that it holds
 	@python3 benchmarks/modules.py

@@ -49,6 +49,15 @@ async def test_the_ids_of_a_country_are_found_where_it_is_set_and_only_there(cou
     assert type_ not in await types_in(text)
 
 
+@pytest.mark.parametrize("written", ["AB-PE1234F", "abcd12345e", "ABCPE 1234 F"])
+async def test_a_labelled_account_number_of_india_is_found_however_it_is_written(written: str) -> None:
+    assert await types_in(f"PAN: {written} of 2024", "in") == ["IN_PAN"]
+
+
+async def test_a_word_behind_the_label_is_no_id_because_digits_follow_later() -> None:
+    assert await types_in("PAN: everything else since 2024", "in") == []
+
+
 async def test_numbers_that_nothing_calls_an_id_stay_whatever_is_set() -> None:
     for text in UNLABELLED:
         assert await types_in(text, *COUNTRIES) == []

@@ -21,6 +21,8 @@ MOST_REPEATED = 3
 MOST_DIGITS = 1_000
 """That one repetition of a number has. `int` reads 4,300."""
 _IN_NUMBERS = "0123456789,._+- "
+_UNBOUNDED = 1_000_000
+"""Characters."""
 Node = tuple[Any, Any]
 """An operation of the parser, and its argument: the parser has no types."""
 
@@ -36,6 +38,28 @@ class Pump(NamedTuple):
         """So many characters, or a few less."""
         times = max(1, (characters - len(self.prefix) - len(self.suffix)) // max(1, len(self.repeated)))
         return self.prefix + self.repeated * times + self.suffix
+
+
+def looks_far(source: str, flags: int) -> bool:
+    """Whether what a pattern looks at ahead has no bound, so that it may be looked for to the end from each place.
+
+    No repetition is there that could be pumped: the text has to lack what is looked for.
+    """
+    return _looks_far(_TREE.parse(source, flags))
+
+
+def _looks_far(part: Any) -> bool:
+    match part:
+        case _TREE.SubPattern():
+            return any(
+                (str(kind) in {"ASSERT", "ASSERT_NOT"} and argument[1].getwidth()[1] >= _UNBOUNDED)
+                or _looks_far(argument)
+                for kind, argument in part.data
+            )
+        case [*inner]:
+            return any(_looks_far(one) for one in inner)
+        case _:
+            return False
 
 
 def pumps(source: str | bytes, flags: int, number: int) -> tuple[Pump, ...]:

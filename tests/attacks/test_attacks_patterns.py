@@ -7,6 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from presidio_analyzer import PatternRecognizer
+
+from tests.attacks.pumps import looks_far
+from waystation.adapters.presidio.engines import format_recognisers
+from waystation.adapters.presidio.national import FORMS
+from waystation.adapters.presidio.rules import Rules
 
 ROOT = Path(__file__).parents[2]
 USUAL_PUMPS = 8
@@ -33,6 +39,8 @@ QUADRATIC: Sequence[Source] = (
 QUADRATIC_ON_RE2: Sequence[Source] = ((r"a.*b|a", 0),)
 LINEAR: Sequence[Source] = ((r"(?<!\s)\s*+x", 0), (r"(?<!\w)\w{1,64}+@\w+", 0), (r'"[^"\n]{8,200}"', 0), (r"^#+ +", 0))
 LINEAR_ON_RE2: Sequence[Source] = ((r"(a+)+b", 0), (r"(?:a|b|ab)*c", 0))
+SAME_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
+"""As Presidio compiles its patterns."""
 PERSONS = ("Ada Lovelace", "- - -", "a_b -c _d_", "+1 212 555 0147", "漢字 かな", "Ada", "n\\n n", "10.0.0.1")
 
 
@@ -45,10 +53,24 @@ def pumped(**asked: bool | Sequence[str] | Sequence[Source]) -> dict[str, str | 
     return dict(json.loads(line) for line in ran.stdout.splitlines())
 
 
+def recognisers() -> list[PatternRecognizer]:
+    """Presidio's own that the product runs, with every country."""
+    formats = [one for one in format_recognisers(Rules()) if isinstance(one, PatternRecognizer)]
+    return [*formats, *(form.recogniser() for forms in FORMS.values() for form in forms)]
+
+
 def test_every_pattern_of_the_product_takes_time_that_is_linear_in_its_text() -> None:
     found = pumped(product=True)
     assert len(found) > 100
     assert {place: slow for place, slow in found.items() if slow} == {}
+
+
+def test_the_patterns_that_presidio_brings_are_linear_too() -> None:
+    brought = sorted({(one.regex, SAME_FLAGS) for recogniser in recognisers() for one in recogniser.patterns})
+    assert len(brought) > 40
+    assert [source for source, flags in brought if looks_far(source, flags)] == []
+    found = pumped(sources=brought)
+    assert {source: slow for source, slow in found.items() if slow} == {}
 
 
 def test_whoever_is_looked_for_a_text_takes_linear_time() -> None:

@@ -6,9 +6,11 @@ The scanners run in linear time, whatever the words are: they go on at the next 
 """
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
+from typing import Literal, final
 
+from waystation.domain.lookalikes import CLOSING, OPENING, READINGS, SEPARATORS
 from waystation.domain.plain import plain
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.patterns import proven
@@ -23,19 +25,14 @@ TAGS = frozenset({
     *("conversation", "wishes", "earlierconversation", "ledger", "restoredfiles", "restoredfile"),
 })  # fmt: skip
 """Names of the tags in which models are told something, in letters alone."""
-_LONGEST = max(map(len, TAGS))
-_OPENING = frozenset("<\u2039\u2329\u276e\u27e8\u3008\ufe64\uff1c\u02c2\u1438")
-"""What a reader takes for the beginning of a tag."""
-_CLOSING = frozenset(">\u203a\u232a\u276f\u27e9\u3009\ufe65\uff1e\u02c3\u1433")
-_ENDS = _OPENING | _CLOSING
-_OPENINGS = proven(f"[{''.join(sorted(_OPENING))}]")
-_LETTERS = str.maketrans(
-    "\u0430\u0441\u0501\u0435\u0456\u0458\u043e\u0440\u0455\u0443\u0445\u044c\u03bf\u03c1\u03bd\u03b1\u03b9\u03ba\u03c4\u0442\u043a\u043c\u043d\u0432\u0433\u0131\u0261\u051b\u051d",
-    "acdeijopsyxbopvaiktktmhbrigqw",
-)
-"""Letters of other scripts that look like ours, in lower case."""
+_OPENINGS = proven(f"[{''.join(sorted(OPENING))}]")
+_ENDS = frozenset(end for end in OPENING | CLOSING if end.isprintable())
+"""Behind one that nobody sees the same tag goes on."""
+_Prefix = Literal["none", "word", "separator", "separators", "over"]
+"""What was read last of `x:` in `<x:task>` or of `x/`; what stands behind two of them, as in an address, is none."""
+_SEPARATED: tuple[_Prefix, _Prefix] = "separator", "separators"
 _IN_MARKDOWN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "\n": " ", "\t": " "})
-_IN_ATTRIBUTES = str.maketrans({'"': "'"} | dict.fromkeys(_OPENING, "(") | dict.fromkeys(_CLOSING, ")"))
+_IN_ATTRIBUTES = str.maketrans({'"': "'"} | dict.fromkeys(OPENING, "(") | dict.fromkeys(CLOSING, ")"))
 
 
 class Tagged(str):
@@ -76,7 +73,8 @@ def attribute(text: str, most: int = MOST_CHARACTERS) -> str:
 def without_tags(text: str, *names: str) -> str:
     """The text with every tag of these names (in letters alone; by default all of ours) defused.
 
-    Neither case, white space, characters that nobody sees, nor letters that look like ours make a tag another one.
+    Neither case, white space, characters that nobody sees, letters that look like ours, nor a prefix (`x:`, `x/`) make
+    a tag another one.
     """
     return _defused(text, frozenset(names) or TAGS, "&lt;")
 
@@ -115,29 +113,82 @@ def _around_placeholders(words: str, table: Mapping[int, str]) -> str:
 def _defused(text: str, wanted: frozenset[str], mark: str) -> str:
     parts: list[str] = []
     start = 0
-    for place in (found.start() for found in _OPENINGS.finditer(text)):
+    for place in _Names(wanted).openings(text):
         # A placeholder of a kind that is called like a tag is none, and must stay what it is.
-        if _names_one(text, place + 1, wanted) and not PLACEHOLDER.match(text, place):
+        if not PLACEHOLDER.match(text, place):
             parts += [text[start:place], mark]
             start = place + 1
     return "".join([*parts, text[start:]])
 
 
-def _names_one(text: str, place: int, wanted: frozenset[str]) -> bool:
-    """Whether the letters from here on, up to the next tag, begin with a name."""
-    letters = ""
-    while place < len(text) and len(letters) < _LONGEST and text[place] not in _ENDS:
-        for letter in _letters(text[place]):
-            letters += letter
-            if letters in wanted:
-                return True
-        place += 1
-    return False
+@final
+class _Names:
+    """Finds the openings behind which a name of a tag can be read.
+
+    What stands behind an opening is read once, up to the next end that is seen. An opening that nobody sees begins
+    anew within that, and counts with the one before it.
+    """
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self._whole = frozenset(_spelled(name) for name in wanted)
+        self._begun = frozenset(name[:end] for name in self._whole for end in range(len(name)))
+
+    def openings(self, text: str) -> Iterator[int]:
+        """Where they stand, in order."""
+        read = 0
+        for found in _OPENINGS.finditer(text):
+            if found.start() >= read:
+                read, named = self._read(text, found.end())
+                if named:
+                    yield from (one.start() for one in _OPENINGS.finditer(text, found.start(), read))
+
+    def _read(self, text: str, place: int) -> tuple[int, bool]:
+        """How far it was read, and whether that ends with a name."""
+        states: frozenset[str] | None = frozenset({""})
+        prefix: _Prefix = "none"
+        while place < len(text) and text[place] not in _ENDS and (states or prefix != "over"):
+            sign = text[place]
+            before, prefix = prefix, _prefix(prefix, sign)
+            if sign in OPENING or (before in _SEPARATED and prefix not in _SEPARATED and not sign.isspace()):
+                states |= {""}
+            states = self._step(states, sign)
+            place += 1
+            if states is None:
+                return place, True
+        return place, False
+
+    def _step(self, states: frozenset[str], sign: str) -> frozenset[str] | None:
+        """What is read of names with this sign, too; None: a whole one."""
+        stepped: set[str] = set()
+        for letters in _read_as(sign):
+            for state in states:
+                ends = [state + letters[:end] for end in range(1, len(letters) + 1)] or [state]
+                if not self._whole.isdisjoint(ends):
+                    return None
+                stepped.add(ends[-1])
+        return self._begun & stepped
 
 
-def _letters(character: str) -> str:
-    """What a reader takes it for: letters of ours in lower case, or nothing."""
-    if character.isascii():
-        return character.lower() if character.isalpha() else ""
-    plain = unicodedata.normalize("NFKD", character).casefold().translate(_LETTERS)
-    return "".join(one for one in plain if one.isascii() and one.isalpha())
+def _prefix(before: _Prefix, sign: str) -> _Prefix:
+    """What of a prefix was read, with this sign, too."""
+    if before == "over":
+        return before
+    if sign in SEPARATORS:
+        return "separators" if before in _SEPARATED else "separator"
+    if sign.isspace():
+        return "none" if before == "none" else "over"
+    if sign.isalnum() or sign in READINGS or sign in "_-.":
+        return "over" if before == "separators" else "word"
+    return "over" if sign.isprintable() else before
+
+
+def _read_as(sign: str) -> tuple[str, ...]:
+    """Letters of ours that a reader may take it for; an empty string where it may be left out, as it is no letter."""
+    if (letters := READINGS.get(sign)) is None:
+        letters = (_spelled(unicodedata.normalize("NFKD", sign)),)
+    return letters if sign.isalpha() else (*letters, "")
+
+
+def _spelled(name: str) -> str:
+    """In letters alone, `m` as what looks like it."""
+    return "".join(one for one in name.lower() if "a" <= one <= "z").replace("m", "rn")

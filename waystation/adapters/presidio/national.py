@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from presidio_analyzer import PatternRecognizer
+from presidio_analyzer import Pattern, PatternRecognizer
 from presidio_analyzer.predefined_recognizers import (
     AuMedicareRecognizer,
     AuTfnRecognizer,
@@ -46,6 +46,23 @@ class _Form(NamedTuple):
     """Its form or its check digit leaves little else that it could be, so that it needs no label."""
 
 
+_TEN_WITH_A_LETTER_AND_FOUR_DIGITS = proven(
+    r"\b(?=[\w@#$%^?~-]{0,9}?[a-zA-Z])(?=[\w@#$%^?~-]{0,6}?[0-9]{4})[\w@#$%^?~-]{10}\b"
+)
+
+
+class _PanRecognizer(InPanRecognizer):
+    """Presidio's, whose weakest pattern looks for the letter and the digits up to the end of the text, from each word.
+
+    So that is quadratic, and takes any word of ten letters for an id that four digits follow somewhere.
+    """
+
+    def __init__(self) -> None:
+        *clear, weakest = InPanRecognizer.PATTERNS
+        own = Pattern(weakest.name, _TEN_WITH_A_LETTER_AND_FOUR_DIGITS.pattern, weakest.score)
+        super().__init__(patterns=[*clear, own])
+
+
 FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
     {
         "au": (_Form(AuTfnRecognizer), _Form(AuMedicareRecognizer)),
@@ -63,7 +80,7 @@ FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
             _Form(EsPassportRecognizer),
         ),
         "fi": (_Form(FiPersonalIdentityCodeRecognizer, unmistakable=True),),
-        "in": (_Form(InPanRecognizer, unmistakable=True), _Form(InAadhaarRecognizer)),
+        "in": (_Form(_PanRecognizer, unmistakable=True), _Form(InAadhaarRecognizer)),
         "it": (
             _Form(ItFiscalCodeRecognizer, unmistakable=True),
             _Form(ItIdentityCardRecognizer),

@@ -1,0 +1,161 @@
+"""Writes `waystation/domain/lookalikes.py`, the letters and signs that are taken for those of a tag: `make lookalikes`.
+
+Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships), and names and
+decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest that the project runs on.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import metadata, resources
+from itertools import groupby, product
+from pathlib import Path
+from textwrap import fill
+
+TARGET = Path(__file__).parents[1] / "waystation/domain/lookalikes.py"
+OLDEST = unicodedata.ucd_3_2_0
+"""What decomposes here does so on every Python, and needs no row."""
+TAGS = 0xE0000
+"""Signs that nobody sees, one for each of ASCII from here on."""
+DIRECTION = "\u200e\u200f"
+"""Marks that the table has around letters which are written from the right."""
+SAME = {"m": "rn"}
+"""Letters that are read as several, here and in the names of tags."""
+_ONE_LETTER = re.compile(
+    r"(?!.*SIDEWAYS).*\b(?:LATIN|REGIONAL INDICATOR SYMBOL)\b[A-Z ]*\b(?:LETTER|CAPITAL)\b[A-Z ]*? ([A-Z])(?: WITH .*)?"
+)
+"""Signs that are called like one letter: small capitals, letters in squares, above others, with hooks, turned round."""
+_ANGLE = re.compile(r"(?!.*DOUBLE).*\b(LEFT|RIGHT)\b.*\bANGLE (?:BRACKET|QUOTATION MARK)\b.*")
+ABOUT = """Letters and signs that are taken for those of a tag.
+
+Written by `make lookalikes` from {}; not by hand.
+"""
+READ = '''def _signs(written: str) -> frozenset[str]:
+    """Of numbers in hexadecimal, and of ranges of them."""
+    ends = [[int(end, 16) for end in one.split("-")] for one in written.split()]
+    return frozenset(chr(code) for first_last in ends for code in range(first_last[0], first_last[-1] + 1))
+
+
+def _readings() -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Rows of what is read, a colon, and the signs that are read so."""
+    for row in _READINGS.split(";"):
+        letters, _, signs = row.partition(":")
+        yield from ((sign, tuple(letters.split())) for sign in _signs(signs))
+
+
+READINGS = dict(_readings())
+"""What a sign may be taken for: letters of ours, in lower case, `m` as `rn`. Signs are missing that decompose to their
+letter (NFKD).
+"""
+OPENING = _signs(_OPENING)
+"""What is taken for the beginning of a tag."""
+CLOSING = _signs(_CLOSING)
+"""What is taken for its end."""
+SEPARATORS = _signs(_SEPARATORS)
+"""What is taken for a colon or a slash."""
+'''
+
+
+@cache
+def confusables() -> Mapping[str, frozenset[str]]:
+    """Each sign or string of the table, with all that looks like it."""
+    table = json.loads((resources.files("homoglyphs_fork") / "confusables.json").read_text(encoding="utf-8"))
+    groups: dict[str, set[str]] = {}
+    for one, others in table.items():
+        for pair in ((one.strip(DIRECTION), other.strip(DIRECTION)) for other in others):
+            merged = {*pair}.union(*(groups.get(same, ()) for same in pair))
+            groups |= dict.fromkeys(merged, merged)
+    return {one: frozenset(same) for one, same in groups.items()}
+
+
+def readings(sign: str) -> frozenset[str]:
+    """Letters of ours that a sign may be taken for: by its look, else by what it decomposes to, else by its name, else
+    by what looks like it, else by the look of its other case. Empty where it is not taken for any.
+    """
+    if TAGS <= ord(sign) < TAGS + 0x80:
+        return readings(chr(ord(sign) - TAGS))
+    same = confusables().get(sign, frozenset({sign}))
+    parts = unicodedata.normalize("NFKD", sign)
+    by_parts = {plain(sign)} if sign.isascii() else several(parts) if parts != sign else set[str]()
+    by_look = {plain(one) for one in same if one.isascii() and not (sign.isascii() and one == sign)}
+    if (found := frozenset({*by_look, *by_parts} - {""})) or sign.isascii() or parts != sign:
+        return found
+    if (named := by_name(sign)) or not sign.isalpha():
+        return named
+    strings = union(several(one) for one in same if len(one) > 1)
+    names = union(by_name(one) for one in same if len(one) == 1)
+    other_case = (plain(one) for one in confusables().get(sign.swapcase(), ()) if one.isascii())
+    return strings or names or frozenset(other_case) - {""}
+
+
+def union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+    """All that is in any of them."""
+    return frozenset[str]().union(*sets)
+
+
+def several(signs: str) -> frozenset[str]:
+    """Letters of all that are letters: marks above and below are left out."""
+    each = (readings(one) or {""} for one in signs if not unicodedata.category(one).startswith("M"))
+    return frozenset(map("".join, product(*each))) - {""}
+
+
+def by_name(sign: str) -> frozenset[str]:
+    """The letter that it is called after."""
+    named = _ONE_LETTER.fullmatch(unicodedata.name(sign, ""))
+    return frozenset({plain(named[1])} if named else ())
+
+
+def plain(text: str) -> str:
+    """Its ASCII letters."""
+    lower = (one.lower() for one in text if one.isascii() and one.isalpha())
+    return "".join(SAME.get(one, one) for one in lower)
+
+
+def ends(end: str) -> list[str]:
+    """What is taken for this end of a tag: by its look, by what it decomposes to, or as an angle that is not double."""
+    side = {"<": "LEFT", ">": "RIGHT"}.get(end, "")
+    found: list[str] = []
+    for sign in every():
+        same = confusables().get(sign, frozenset({sign})) | {unicodedata.normalize("NFKD", sign)}
+        named = _ANGLE.fullmatch(unicodedata.name(sign, ""))
+        if any(one.startswith(end) for one in same) or (named and named[1] == side):
+            found.append(sign)
+    return [*found, chr(TAGS + ord(end))]
+
+
+def every() -> Iterable[str]:
+    """All signs but halves of them."""
+    return (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
+
+
+def main() -> None:
+    """Written in the project's format."""
+    rows: dict[str, list[str]] = {}
+    for sign in every():
+        letters = sorted(readings(sign))
+        if letters and letters != [plain(OLDEST.normalize("NFKD", sign))]:
+            rows.setdefault(" ".join(letters), []).append(sign)
+    written = {
+        "_READINGS": ";\n".join(fill(f"{letters}: {numbers(signs)}", 110) for letters, signs in sorted(rows.items())),
+        "_OPENING": fill(numbers(ends("<")), 110),
+        "_CLOSING": fill(numbers(ends(">")), 110),
+        "_SEPARATORS": fill(numbers(sorted(one for mark in ":/" for one in ends(mark) if not one.isalpha())), 110),
+    }
+    source = f"homoglyphs_fork {metadata.version('homoglyphs_fork')} and Unicode {unicodedata.unidata_version}"
+    tables = "\n".join(f'{name} = """\n{table}\n"""' for name, table in written.items())
+    head = f'"""{ABOUT.format(source)}"""\n\nfrom collections.abc import Iterator'
+    TARGET.write_text(f"{head}\n\n{tables}\n\n\n{READ}", encoding="utf-8")
+
+
+def numbers(signs: Iterable[str]) -> str:
+    """In hexadecimal; neighbours as a range."""
+    runs = groupby(enumerate(map(ord, signs)), lambda at: at[1] - at[0])
+    firsts_lasts = [(codes[0], codes[-1]) for codes in ([code for _, code in run] for _, run in runs)]
+    return " ".join(f"{first:x}" if first == last else f"{first:x}-{last:x}" for first, last in firsts_lasts)
+
+
+if __name__ == "__main__":
+    main()
