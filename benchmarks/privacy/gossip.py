@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pydantic import JsonValue
 
 from benchmarks.privacy.corpus import Sentence
+from benchmarks.privacy.structured import QUERIES
 from waystation.adapters.offline.condensing import condensed
+from waystation.agents.tools.table_sources import is_table
 from waystation.domain.budget import Usage
 from waystation.domain.messages import Text, ToolUse
 from waystation.ports import ModelReply, ModelRequest
@@ -17,6 +19,7 @@ from waystation.testing import scripted_reply
 Move = tuple[str, dict[str, JsonValue]]
 PAGE_LINES = 20
 NOTED_LINES = 6
+MOST_CITED = 6
 _DOCUMENT = re.compile(r"^- (.+) \((\d+) lines\)$", re.MULTILINE)
 PROMPT_TOKENS, REPLY_TOKENS = 400, 50
 
@@ -88,11 +91,19 @@ class Gossip:
                 last = min(lines, first + PAGE_LINES - 1)
                 yield "read_document", {"name": name, "first_line": first, "last_line": last}
                 yield "take_note", {"document": name, "first_line": first, "last_line": last}
+            if is_table(name):
+                yield from self._queries(name)
             yield "search_documents", {"query": next(self._said)}
             yield "recall", {"query": next(self._said)}
             yield "read_document", {"name": next(self._said)}
         yield "read_notes", {}
         yield "submit_findings", {"findings": [self._finding() for _ in range(20)]}
+
+    @staticmethod
+    def _queries(table: str) -> Iterator[Move]:
+        for sql in QUERIES:
+            yield "query_table", {"tables": {"t": table}, "sql": sql}
+            yield "take_note", {"document": table, "first_line": 1, "last_line": 1}
 
     def _analysis(self) -> Iterator[Move]:
         yield "read_findings", {"step": "read"}
@@ -103,4 +114,5 @@ class Gossip:
         yield "submit_report", {"title": "What was found", "summary": next(self._said)}
 
     def _finding(self) -> JsonValue:
-        return {"claim": next(self._said), "citations": [f"[{name}:1-1]" for name in self.documents]}
+        cited = itertools.islice(self.documents, MOST_CITED)
+        return {"claim": next(self._said), "citations": [f"[{name}:1-1]" for name in cited]}

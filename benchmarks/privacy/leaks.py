@@ -19,6 +19,8 @@ from benchmarks.budgets.tables import show
 from benchmarks.privacy.corpus import Sentence, sentences
 from benchmarks.privacy.found import NAMES
 from benchmarks.privacy.gossip import Gossip
+from benchmarks.privacy.structured import all_generated, document_of
+from tests.attacks.structures import Structure
 from tests.crew import terms
 from tests.running import Counter as Desk
 from tests.running import Watched, dev_server, request, working
@@ -48,9 +50,10 @@ MODEL_SEES = frozenset({"requests to the model", "transcripts", "reports"})
 
 @dataclass(frozen=True)
 class Seeds:
-    """Sentences with private values, and where in the task they stand."""
+    """Sentences and structures of several lines with private values, and where in the task they stand."""
 
     sentences: Sequence[Sentence]
+    structures: Sequence[Structure] = ()
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -75,12 +78,20 @@ class Seeds:
         return {value: type_ for value, type_ in planted.items() if (type_ in NAMES) is names}
 
     @property
+    def in_structures(self) -> Mapping[str, str]:
+        """The structure of each value that is private by the lines around it."""
+        return {value: structure.name for structure in self.structures for value in structure.planted}
+
+    @property
     def documents(self) -> tuple[SourceDocument, ...]:
-        """Most of them, each on a line of its own; some values are in the documents' names."""
+        """Most sentences, each on a line of its own; some values are in the documents' names. And each structure."""
         names = [*PLAIN_NAMES, *(f"notes-{number}.md" for number in range(DOCUMENTS - len(PLAIN_NAMES)))]
-        return tuple(
-            SourceDocument(name=name, text="\n".join(one.text for one in self.sentences[number::DOCUMENTS]))
-            for number, name in enumerate(names)
+        return (
+            *(
+                SourceDocument(name=name, text="\n".join(one.text for one in self.sentences[number::DOCUMENTS]))
+                for number, name in enumerate(names)
+            ),
+            *(document_of(structure, f"staff-{number}") for number, structure in enumerate(self.structures)),
         )
 
     @property
@@ -91,10 +102,10 @@ class Seeds:
         return asked.model_copy(update={"accept": tuple(one.text for one in self.sentences[40:50])})
 
 
-def seeds(identifiers: int, seed: int) -> Seeds:
-    """As few sentences as have so many different values."""
-    count = identifiers // 2
-    while len((found := Seeds(tuple(sentences(count, seed)))).values) < identifiers:
+def seeds(identifiers: int, seed: int, *, every: int = 1) -> Seeds:
+    """As few sentences as have so many different values, and one of so many structures."""
+    count, structures = identifiers // 2, all_generated(seed)[::every]
+    while len((found := Seeds(tuple(sentences(count, seed)), structures)).values) < identifiers:
         count += max(1, identifiers // 50)
     return found
 
@@ -113,6 +124,15 @@ class Seen:
         """Values by type that stand in a place, each counted once."""
         text = "\n".join(self.texts[place])
         return Counter(type_ for value, type_ in values.items() if value in text)
+
+    def queried(self, place: str, values: Mapping[str, str]) -> Counter[str]:
+        """The same for values that went through SQL: as they are, reversed, or in hexadecimal."""
+        text = "\n".join(self.texts[place]).casefold()
+        return Counter(
+            type_
+            for value, type_ in values.items()
+            if any(form.casefold() in text for form in (value, value[::-1], value.encode().hex()))
+        )
 
 
 class _Logs(logging.Handler):
@@ -176,7 +196,7 @@ async def _run(planted: Seeds, folder: Path, seen: Seen, *, encrypted: bool, pol
 def _terms() -> TaskTerms:
     """A small window, so that contexts are full again and again."""
     roomy = terms(budget=1_000_000, agent_budget=300_000)
-    small = {"window": 16_000, "trigger": 12_000, "target": 6_000, "turn_limit": 200, "primers": 1, "recents": 4}
+    small = {"window": 16_000, "trigger": 12_000, "target": 6_000, "turn_limit": 500, "primers": 1, "recents": 4}
     return roomy.model_copy(
         update={"agent": roomy.agent.model_copy(update=small), "agent_budget": Limit(tokens=300_000)}
     )
@@ -269,13 +289,18 @@ def _shown(planted: Seeds, seen: Seen, how: str) -> int:
     progress = seen.progress
     assert progress is not None
     made = sum(one.status.made_room for one in progress.compactions)
-    rows, leaked = list[tuple[str, str, int, str]](), 0
+    rows, leaked = list[tuple[str, str, int, int, str]](), 0
     for place in sorted(seen.texts):
         found, names = seen.leaks(place, planted.values), seen.leaks(place, planted.names)
-        leaked += found.total()
+        structured = seen.queried(place, planted.in_structures)
+        leaked += found.total() + structured.total()
         share = f"{names.total()} of {len(planted.names)} ({names.total() / len(planted.names):.1%})"
-        rows.append((place, f"{sum(map(len, seen.texts[place])):,}", found.total(), share))
+        rows.append((place, f"{sum(map(len, seen.texts[place])):,}", found.total(), structured.total(), share))
     types = len(set(planted.values.values()))
-    title = f"{len(planted.values)} generated identifiers of {types} types, {made} compactions, {how}, seed {SEED}"
-    show(title, ("place", "characters", "secrets and identifiers", "names"), rows)
+    generated = (
+        f"{len(planted.values)} generated identifiers of {types} types, "
+        f"{len(planted.in_structures)} values in {len(planted.structures)} structures"
+    )
+    title = f"{generated}, {made} compactions, {how}, seed {SEED}"
+    show(title, ("place", "characters", "secrets and identifiers", "values in structures", "names"), rows)
     return leaked

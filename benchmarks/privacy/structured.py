@@ -63,6 +63,13 @@ def all_generated(seed: int) -> list[Structure]:
     return [generated(structure, values) for structure in STRUCTURES]
 
 
+def document_of(structure: Structure, name: str) -> SourceDocument:
+    """The structure in a document: tables alone in their file, other structures between sentences."""
+    if structure.name not in TABULATED:
+        return SourceDocument(name=f"{name}.md", text=_ABOVE + structure.text + _BELOW)
+    return SourceDocument(name=f"{name}.{'tsv' if 'tsv' in structure.name else 'csv'}", text=structure.text)
+
+
 def _like(name: str, old: str, values: Values) -> str:
     if name == "card" or name.startswith("iban"):
         compact = PRIVATE["CARD" if name == "card" else "IBAN"](values).replace(" ", "")
@@ -102,20 +109,15 @@ class Reader:
     structure: Structure
 
     @property
-    def name(self) -> str:
-        """The document's."""
-        ending = "tsv" if "tsv" in self.structure.name else "csv"
-        return f"staff.{ending}" if self.structure.name in TABULATED else "notes.md"
-
-    @property
-    def text(self) -> str:
-        """Tables alone in their file; other structures between sentences."""
-        return self.structure.text if self.structure.name in TABULATED else _ABOVE + self.structure.text + _BELOW
+    def document(self) -> SourceDocument:
+        """What it asks for."""
+        return document_of(self.structure, "staff")
 
     async def presentations(self) -> Mapping[str, Sequence[str]]:
         """What is shown, by how."""
-        numbers = range(1, len(self.text.splitlines()) + 1)
-        (plain,) = await self.redactor.redact([self.text], Place.TOOL_RESULT, "t")
+        text = self.document.text
+        numbers = range(1, len(text.splitlines()) + 1)
+        (plain,) = await self.redactor.redact([text], Place.TOOL_RESULT, "t")
         read = "read_document"
         seen: dict[str, Sequence[str]] = {
             "plain": [plain.text],
@@ -129,7 +131,7 @@ class Reader:
             ],
         }
         if self.structure.name in TABULATED:
-            tables = {"t": self.name}
+            tables = {"t": self.document.name}
             seen["SQL"] = [await self._call("query_table", name=None, sql=sql, tables=tables) for sql in QUERIES]
         return seen
 
@@ -140,7 +142,7 @@ class Reader:
             redacted=RedactedDocuments(self.office.store, self.redactor),
             tables=Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.office.clock),
         )
-        given = {key: value for key, value in ({"name": self.name} | arguments).items() if value is not None}
+        given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}
         site = await self.office.site(window=window)
         result = await desk.toolbox("research").run(use(tool, "call", **given), site)
         assert not result.is_error, result.content
@@ -158,7 +160,7 @@ async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple
             for number, structure in enumerate(structures):
                 office = Office(store=store, clock=clock, store_id=await store.store_id(), task_id=f"task-{number}")
                 reader = Reader(office, keeping, structure)
-                await office.open_task([SourceDocument(name=reader.name, text=reader.text)])
+                await office.open_task([reader.document])
                 for how, texts in (await reader.presentations()).items():
                     found = shown(structure.planted, texts)
                     there[how] += len(structure.planted)

@@ -4,15 +4,21 @@ from dataclasses import dataclass
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
+from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.adapters.tables.engine import DuckDbTables
+from waystation.agents.columns import ColumnRedactor
+from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.tables import Tables
 from waystation.agents.tools import table_sources
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.calculate import Calculate
 from waystation.agents.tools.query_table import QueryTable
+from waystation.domain.errors import TextNotRedacted
 from waystation.domain.messages import ToolUse
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Place
+from waystation.domain.redaction import TEXT_LEFT_OUT, Original, Redacted, unredacted
 from waystation.domain.task import SourceDocument
+from waystation.testing import PlainRedactor
 
 DOCUMENTS = (
     SourceDocument(
@@ -152,6 +158,60 @@ async def test_documents_and_values_are_called_by_their_placeholders(bare_office
     result = await box.run(call, await bare_office.site())
     assert result.content.splitlines()[0] == f"t is [{SECRET_PLACEHOLDER}.csv:1-3]"
     assert result.content.splitlines()[-1] == f"| {SECRET_PLACEHOLDER} | 20 | 3 |"
+
+
+class Stubborn(PlainRedactor):
+    """Redacts no text with this in it, but the document."""
+
+    def __init__(self, document: str, unreadable: str, *, gives_up: bool) -> None:
+        """`gives_up`: with a placeholder for all of it, else with an error."""
+        super().__init__({SECRET: SECRET_PLACEHOLDER}, {NAME: NAME_PLACEHOLDER})
+        self._document, self._unreadable, self._gives_up = document, unreadable, gives_up
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        unreadable = [self._unreadable in text and text != self._document for text in texts]
+        if any(unreadable) and not self._gives_up:
+            raise TextNotRedacted("each of 3 readings found more than the one before: it was made for that")
+        results = await super().redact(texts, place, tenant)
+        both = zip(texts, results, unreadable, strict=True)
+        return tuple(unredacted(text, "0" * 12) if bad else result for text, result, bad in both)
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+@pytest.mark.parametrize(
+    ("look", "private", "seen"),
+    [
+        ("name: Bo", ("Bo", "Cy | Di"), ("10", "20", SECRET_PLACEHOLDER)),
+        ("pay\t#\n10", ("10", "20"), ("Bo", r"Cy \| Di", SECRET_PLACEHOLDER)),
+        ("Bo\nCy | Di", ("Bo", "Cy | Di"), ("10", "20", SECRET_PLACEHOLDER)),
+        ("name\nkey\npay", (), ("10", "20", "Bo", SECRET_PLACEHOLDER)),
+        ("swordfish", (), (SECRET_PLACEHOLDER,)),
+        ("", ("Bo", "Cy | Di", "10", "20"), ()),
+    ],
+)
+async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on(
+    bare_office: Office, look: str, private: Sequence[str], seen: Sequence[str], *, gives_up: bool
+) -> None:
+    document = f"name,key,pay\nBo,none,10\nCy | Di,{SECRET},20"
+    redactor = Stubborn(document, look, gives_up=gives_up)
+    await bare_office.open_task([SourceDocument(name="staff.csv", text=document)])
+    tables = Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), bare_office.clock)
+    redacted = RedactedDocuments(bare_office.store, redactor)
+    box = Toolbox(
+        [QueryTable(bare_office.store, redacted, tables)],
+        transcripts=bare_office.store,
+        texts=bare_office.store,
+        redactor=bare_office.redactor,
+    )
+    site = await bare_office.site()
+    result = await box.run(use("query_table", tables={"t": "staff.csv"}, sql="SELECT * FROM t"), site)
+    rows = [line.removeprefix("| ").split(" | ") for line in result.content.splitlines()[-2:]]
+    cells = [cell for row in rows for cell in row]
+    assert not set(private) & {cell.replace("\\", "") for cell in cells}
+    assert set(seen) <= set(cells)
+    hidden = [cell for cell in cells if cell.startswith("<SECRET_")]
+    assert len(set(hidden)) == len(hidden) >= len(private), "other values have other placeholders"
+    assert TEXT_LEFT_OUT in site.notices
 
 
 async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: Counting) -> None:

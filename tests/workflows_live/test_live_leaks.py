@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.privacy.leaks import MODEL_SEES, Seeds, Seen, run, seeds
+from benchmarks.privacy.structured import QUERIES
+from waystation.agents.tools.table_sources import is_table
 from waystation.domain.privacy import Policy
 
-PLANTED = seeds(60, seed=3)
+PLANTED = seeds(60, seed=3, every=6)
 assert len(set(PLANTED.values.values())) >= 15
+assert len(set(PLANTED.in_structures.values())) >= 6
 PLACES = {
     "Qdrant's payloads",
     "heartbeats and failures",
@@ -39,6 +42,14 @@ async def test_no_secret_and_no_identifier_comes_through_anywhere(
 ) -> None:
     seen = await run(PLANTED, tmp_path, encrypted=encrypted, policy=policy)
     assert {place: seen.leaks(place, PLANTED.values) for place in seen.texts} == {place: {} for place in PLACES}
+    assert [place for place in PLACES if seen.queried(place, PLANTED.in_structures)] == []
+    transcripts = "".join(seen.texts["transcripts"])
+    # Each structure was shown with numbers before its lines, and each table was queried in every way.
+    structures = PLANTED.documents[-len(PLANTED.structures) :]
+    assert [one.name for one in structures if f"[{one.name}:1-{len(one.text.splitlines())}]" not in transcripts] == []
+    tables = [one.name for one in structures if is_table(one.name)]
+    assert len(tables) >= 2
+    assert [name for name in tables if transcripts.count(f"t is [{name}:") < len(QUERIES)] == []
     assert seen.progress is not None
     assert seen.progress.privacy is policy
     assert any(made.status.made_room and made.passages for made in seen.progress.compactions)

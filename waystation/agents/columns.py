@@ -5,7 +5,8 @@ name because those around it are. So values are looked at beside the name of the
 alone. Where most values of a column are private, or its name makes them so, all of it is.
 
 What the whole document hides of a cell comes first: rows above it, other columns and words around the table may make it
-private. Looking at columns only adds to that.
+private. Looking at columns only adds to that. Where such a look comes to no end, every value that it was at is private:
+the document could be redacted, so nobody has to wait for its tables.
 """
 
 import asyncio
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import NamedTuple
 
+from waystation.domain.errors import TextNotRedacted
 from waystation.domain.privacy import Place
-from waystation.domain.redaction import UNREDACTED, Redacted, Replaced, Span, redaction_notes
+from waystation.domain.redaction import FINGERPRINT_DIGITS, Redacted, Replaced, redaction_notes, unredacted
 from waystation.patterns import proven
 from waystation.ports import Cells, Placeholders, Redactor, Table
 
@@ -53,6 +55,7 @@ _BREAKS = proven(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
 _NOTHING = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "unknown", "yes", "no", "true", "false"})
 _ANY_WORD, _SECRET = "swordfish", "SECRET"
 """Private only where every word is: under *password*."""
+_NOBODY_KNOWS = "0" * FINGERPRINT_DIGITS
 
 
 class RedactedTable(NamedTuple):
@@ -76,7 +79,10 @@ class ColumnRedactor:
     placeholders: Placeholders
 
     async def redacted(self, table: Table, tenant: str) -> RedactedTable:
-        """The same rows. Numbers, dates and words that are not private are as they were. Raises RedactionFailed."""
+        """The same rows. Numbers, dates and words that are not private are as they were.
+
+        Raises RedactionFailed, and no TextNotRedacted.
+        """
         search = _Search(self.redactor, tenant)
         first = await search.alone("", list(dict.fromkeys([column.values[0] for column in table.columns])))
         row, headless = _naming_row(table), bool(_private(first))
@@ -236,15 +242,25 @@ class _Search:
     ) -> Iterable[tuple["_Batch", Redacted]]:
         """Texts of values, each behind what goes before it, and what the redactor says of them."""
         batches = await asyncio.to_thread(_batches, above, behind, end)
-        results = await self.redactor.redact([batch.text for batch in batches], Place.TOOL_RESULT, self.tenant)
+        results = await self._redacted([batch.text for batch in batches])
         self.results.extend(results)
         return zip(batches, results, strict=True)
+
+    async def _redacted(self, texts: Sequence[str]) -> Sequence[Redacted]:
+        """A placeholder alone for a text that cannot be redacted."""
+        try:
+            return await self.redactor.redact(texts, Place.TOOL_RESULT, self.tenant)
+        except TextNotRedacted:
+            if len(texts) == 1:
+                return [unredacted(text, _NOBODY_KNOWS) for text in texts]
+        # Which one it was, only one by one tells. What was done is done at once.
+        return [result for text in texts for result in await self._redacted([text])]
 
 
 def _by_value(results: Iterable[tuple["_Batch", Redacted]]) -> _Finds:
     found: _Finds = {}
     for batch, result in results:
-        for value, find in batch.finds(result.spans):
+        for value, find in batch.finds(result):
             found.setdefault(value, []).append(find)
     return found
 
@@ -278,15 +294,19 @@ class _Batch:
         """All of it."""
         return "".join(self._parts)
 
-    def finds(self, spans: Iterable[Span]) -> Iterator[tuple[str, Replaced]]:
-        """The values that these spans of the text touch, and where."""
-        for span in spans:
+    def finds(self, result: Redacted) -> Iterator[tuple[str, Replaced]]:
+        """The values in which something is replaced, and where: all of each, where the text could not be redacted."""
+        if result.unredacted:
+            # A credential may be among them, of which nothing is kept.
+            yield from ((value, Replaced(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
+            return
+        for span in result.spans:
             number = max(0, bisect_right(self._starts, span.start) - 1)
             while number < len(self._starts) and self._starts[number] < span.end:
                 value, place = self._values[number], self._starts[number]
                 start, end = max(0, span.start - place), min(len(value), span.end - place)
                 if start < end:
-                    own = (start, end) == (span.start - place, span.end - place) or span.type == UNREDACTED
+                    own = (start, end) == (span.start - place, span.end - place)
                     yield value, Replaced(start, end, span.type, span.placeholder if own else "")
                 number += 1
 
@@ -361,7 +381,7 @@ def _private(finds: _Finds) -> set[str]:
 
 def _type(finds: _Finds) -> str:
     """That of most private values."""
-    counted = Counter(find.type for value in _private(finds) for find in finds[value] if find.type != UNREDACTED)
+    counted = Counter(find.type for value in _private(finds) for find in finds[value])
     return max(counted, key=lambda kind: (counted[kind], kind), default=_SECRET)
 
 
