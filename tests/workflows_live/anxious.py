@@ -30,6 +30,6 @@ class IdleTask:
     """Runs until somebody ends it."""
 
     @workflow.run
-    async def run(self, start: TaskStart) -> None:  # noqa: ARG002 (what it would do)
+    async def run(self, start: TaskStart) -> None:
         """For ever."""
         await workflow.wait_condition(lambda: False)

@@ -33,9 +33,7 @@ async def none_runs(request: ReconcileRequest) -> Reconciled:
 
 async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
     account = Account(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
-    start = SessionStart(
-        **NEW.model_dump(exclude={"task_id"}), state=SessionState(account=account, open_tasks=(DEAD,))
-    )
+    start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=SessionState(account=account, open_tasks=(DEAD,)))
     workflows = [AnxiousSession, IdleTask]
     async with (
         Worker(client=server, task_queue=CONTEXT_QUEUE, activities=[admit]),
