@@ -65,8 +65,7 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "more is carved than there is", f"{DOMAIN}/ledger.py",
-        "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount",
-        ("tests/unit/test_delegation.py",),
+        "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
     ),
     Mutation(
         "ledger", "cache writes are free", f"{DOMAIN}/budget.py",
