@@ -12,7 +12,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check map lookalikes test-servers chaos pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
+.PHONY: help setup demo test check lint wheel compose-check map lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -41,6 +41,9 @@ test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's 
 
 chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`
 	$(BIN)/python -m benchmarks.chaos --kills $(or $(KILLS),200) --seed $(or $(SEED),1)
+
+mutations: $(STAMP) ## Break core lines one after another, in a copy, and say which of them no test notices: `make mutations AREAS="ledger gate"`
+	$(BIN)/python -m benchmarks.mutations $(AREAS)
 
 pump: $(STAMP) ## Give every pattern texts that are made to slow it down, up to a megabyte long: `make pump PUMPS=1000`
 	PUMPS=$(or $(PUMPS),1000) $(BIN)/python -m pytest --timeout=0 tests/attacks/test_attacks_patterns.py

@@ -73,9 +73,11 @@ class SessionWorkflow:
     async def ask_budget(self, *sent: JsonValue) -> None:
         """Answered at once, each ask once. The session does not continue as new before its answer is sent."""
         ask = read(Ask, sent) if self._takes(sent) else None
-        if ask is None or ask.ask_id in self._state.answered:
+        if ask is None:
             return
         state, answer = session_state.answered(self._state, ask)
+        if answer is None:
+            return
         self._change(state)
         try:
             await workflow.get_external_workflow_handle(ask.task_id).signal(BUDGET_ANSWER, answer)

@@ -102,6 +102,18 @@ async def test_another_key_opens_nothing_but_keeps_its_own(store: SqlStore, vaul
     assert await other.originals("t", [theirs.placeholder]) == {theirs.placeholder: BOB}
 
 
+@pytest.mark.parametrize("moved", ["tenant", "placeholder"])
+async def test_an_original_that_was_moved_to_another_row_does_not_open(
+    store: SqlStore, vault: SqlVault, moved: str
+) -> None:
+    await vault.keep("t", [original(ADA)])
+    there = {"tenant": "t", "placeholder": SAME} | {moved: "elsewhere"}
+    async with store.database.write() as connection:
+        await connection.exec_driver_sql(f"UPDATE vault SET {moved} = 'elsewhere'")
+    with pytest.raises(WrongKey):
+        await vault.originals(there["tenant"], [there["placeholder"]])
+
+
 @pytest.fixture
 async def closed_vault(store: SqlStore, vault: SqlVault) -> AsyncIterator[SqlVault]:
     async with store.database.write() as connection:

@@ -131,6 +131,14 @@ async def test_a_citation_that_held_in_the_version_before_is_said_to_be_outdated
     assert "[harbour.md:1-1]: there is no such document" in report
 
 
+async def test_a_citation_that_holds_now_is_fine_whatever_held_before(office: Office) -> None:
+    await update(office, 1, NEWER)
+    unchanged = '"dug in 1811" [harbour.md:1-1]'
+    checked = await office.publisher.check.check(office.ref, f'{unchanged} "silted up within" [harbour.md:2-2]')
+    assert [citation.quotation for citation in checked.holding] == ["dug in 1811"]
+    assert [failed.reason for failed in checked.failed] == [OUTDATED]
+
+
 async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the_task(office: Office) -> None:
     earlier = await shelf(office, "task-2", *DOCUMENTS)
     await earlier.remember()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -90,9 +91,9 @@ class Shell:
                 return seen.phase
             for request in pending(seen):
                 done = self.run("approve", task_id, "--request", request, "--add", add, "--note", "go on")
-                # Where money came free in this moment, or the task ended, nobody has to answer any more.
-                unneeded = any(words in done.stderr for words in ("was already withdrawn", "has ended: "))
-                assert done.returncode == 0 or unneeded, done.stderr
+                if done.returncode != 0:
+                    # Money may have come free in this moment, or the task is ending: then nobody has to answer.
+                    self.until_task(task_id, partial(_needless, request), 60, f"a request not to wait: {done.stderr}")
 
     def until_task(self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
         """Wait for a state of a task, and return it; fails with `what` where it does not come.
@@ -140,6 +141,11 @@ class Shell:
 def pending(seen: TaskProgress) -> list[str]:
     """Ids of the requests that nobody has answered."""
     return [approval.request_id for approval in seen.approvals if approval.decision == "pending"]
+
+
+def _needless(request: str, seen: TaskProgress) -> bool:
+    """Whether an answer to the request would change nothing any more."""
+    return seen.phase.over or request not in pending(seen)
 
 
 def over_or_asking(seen: TaskProgress) -> bool:

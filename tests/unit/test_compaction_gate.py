@@ -10,7 +10,7 @@ from waystation.domain.compaction.gate import Accepted, Rejected, Rule, check_mi
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import OPEN, inner_text, is_summary, summary_message
-from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.compaction.tokens import estimate_message, estimate_text
 from waystation.domain.messages import Message, Text, user_text
 
 ROOM = 800
@@ -108,10 +108,11 @@ def test_a_summary_of_errors_is_a_summary(summary: str) -> None:
 
 def test_a_summary_as_large_as_what_it_replaces_is_rejected() -> None:
     summary = prose(300)
-    assert rejected(summary, middle(tokens=300)) == Rejected(
+    size = estimate_message(summary_message("", summary))
+    assert rejected(summary, middle(tokens=size)) == Rejected(
         status=Status.FAILED_INFLATED, rule=Rule.INFLATED, message="the summary is not smaller than what it replaces"
     )
-    assert accepted(summary, middle(tokens=400))
+    assert accepted(summary, middle(tokens=size + 1)) == summary.strip()
 
 
 def test_what_is_added_by_choice_never_makes_a_summary_too_large() -> None:

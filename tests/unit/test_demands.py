@@ -78,5 +78,5 @@ def test_a_marker_tells_on_what_the_user_demanded_and_a_text_that_looks_like_one
 
 
 @pytest.mark.parametrize("piece", ["a. ", "never ", "ne a", "no l", "。", "别", ". a", "!"])
-def test_looking_for_demands_in_a_huge_message_ends(piece: str) -> None:
-    assert demands(piece * (300_000 // len(piece))) is not None
+def test_in_a_huge_message_the_demand_at_its_end_is_found(piece: str) -> None:
+    assert demands(f"{piece * (300_000 // len(piece))}\nNever push.") == ("Never push.",)

@@ -216,3 +216,12 @@ def test_new_money_for_a_child_arrives_whole_also_where_the_account_is_overdrawn
     assert overdrawn.grant_to("child", Amount(tokens=30)) == Account(
         limit=Limit(tokens=130), spent=Amount(tokens=150), reserved={"child": Amount(tokens=40)}
     )
+
+
+@pytest.mark.parametrize(("wanted", "carved"), [(40, 40), (100, 100), (150, 100)])
+def test_no_more_is_carved_from_a_child_than_it_holds(wanted: int, carved: int) -> None:
+    account = Account(limit=Limit(tokens=300), reserved={"parent": Amount(tokens=100)})
+    assert account.carve("parent", "child", Amount(tokens=wanted)).reserved == {
+        "parent": Amount(tokens=100 - carved),
+        "child": Amount(tokens=carved),
+    }

@@ -76,6 +76,8 @@ class Stored(RuleBasedStateMachine):
         """By task: what its session has given and it has not received."""
         self.over: set[str] = set()
         self.asked = 0
+        self.heard: set[str] = set()
+        """Ids of the asks that the session has answered."""
         for task_id in TASKS:
             self.submit(task_id, 0.5, 0.5)
 
@@ -159,12 +161,15 @@ class Stored(RuleBasedStateMachine):
 
     @rule(target=answers, sent=asks)
     def session_hears_an_ask(self, sent: str) -> str | MultipleResults[str]:
-        """Also again, and after its task is over. Whoever was answered is not answered again: see the workflow."""
+        """Also again, and after its task is over: nothing is given for the second time."""
         ask, before = Ask.model_validate_json(sent), self.session
-        if ask.ask_id in before.answered:
-            return NOTHING
         after, answer = session_state.answered(before, ask)
         self.keep_session(after)
+        if ask.ask_id in self.heard:
+            assert (answer, after) == (None, before)
+            return NOTHING
+        self.heard.add(ask.ask_id)
+        assert answer is not None
         if ask.task_id in self.over and ask.task_id not in before.account.reserved:
             assert answer.amount.nothing
         self.given[ask.task_id] += answer.amount

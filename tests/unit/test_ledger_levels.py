@@ -96,6 +96,7 @@ class Levels(RuleBasedStateMachine):
         self.asks += 1
         ask = Ask(task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].wanted)
         self.session, answer = session_state.answered(self.session, ask)
+        assert answer is not None
         for _ in range(times):  # the answer may arrive more than once
             self.tasks[task_id] = self.tasks[task_id].session_answered(answer)
 

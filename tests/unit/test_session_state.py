@@ -21,6 +21,13 @@ def ask(number: int = 1, tokens: int = 10_000, task_id: str = "task-1") -> Ask:
     return Ask(task_id=task_id, ask_id=f"{task_id}/research-1-{number}", amount=Amount(tokens=tokens))
 
 
+def answered(state: SessionState, asked: Ask) -> tuple[SessionState, Answer]:
+    """To an ask that was not answered before."""
+    after, answer = session_state.answered(state, asked)
+    assert answer is not None
+    return after, answer
+
+
 def test_a_task_is_admitted_with_its_whole_budget_reserved_or_not_at_all() -> None:
     state = session_state.admitted(EMPTY, "task-1", SIXTY)
     assert (state.account.reserved, state.open_tasks) == ({"task-1": Amount(tokens=60_000)}, ("task-1",))
@@ -46,9 +53,9 @@ def test_a_task_settles_once_whether_it_told_its_end_or_was_found_dead(told: lis
     assert state.account == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=told[0]))
 
 
-def test_an_answered_ask_is_remembered_so_that_it_is_not_answered_twice() -> None:
+def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
     state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    state, answer = session_state.answered(state, ask())
+    state, answer = answered(state, ask())
     assert answer == Answer(
         ask_id=ask().ask_id,
         amount=Amount(tokens=10_000),
@@ -56,31 +63,32 @@ def test_an_answered_ask_is_remembered_so_that_it_is_not_answered_twice() -> Non
         limit=Limit(tokens=100_000),
     )
     assert (state.account.reserved, state.answered) == ({"task-1": Amount(tokens=70_000)}, (ask().ask_id,))
+    assert session_state.answered(state, ask()) == (state, None)
 
 
 def test_a_session_gives_all_that_is_asked_for_or_nothing() -> None:
     state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    state, answer = session_state.answered(state, ask(tokens=40_001))
+    state, answer = answered(state, ask(tokens=40_001))
     assert answer.amount == Amount()
-    state, answer = session_state.answered(state, ask(2, tokens=40_000))
+    state, answer = answered(state, ask(2, tokens=40_000))
     assert (answer.amount.tokens, state.account.unreserved.tokens) == (40_000, 0)
 
 
 def test_a_session_without_a_limit_gives_nothing() -> None:
     state = session_state.admitted(SessionState(), "task-1", SIXTY)
-    after, answer = session_state.answered(state, ask())
+    after, answer = answered(state, ask())
     assert (answer.amount, after.account) == (Amount(), state.account)
 
 
 def test_a_task_that_holds_nothing_is_given_nothing() -> None:
-    after, answer = session_state.answered(EMPTY, ask(task_id="task-gone"))
+    after, answer = answered(EMPTY, ask(task_id="task-gone"))
     assert (answer.amount, after.account) == (Amount(), EMPTY.account)
 
 
 def test_the_newest_answered_asks_are_remembered() -> None:
     state = session_state.admitted(EMPTY, "task-1", SIXTY)
     for number in range(session_state.REMEMBERED_ASKS + 5):
-        state, _ = session_state.answered(state, ask(number, tokens=1))
+        state, _ = answered(state, ask(number, tokens=1))
     assert len(state.answered) == session_state.REMEMBERED_ASKS
     assert state.answered[-1].endswith(f"-{session_state.REMEMBERED_ASKS + 4}")
 
@@ -190,13 +198,13 @@ def test_a_session_gives_in_the_units_that_it_is_limited_in_all_of_it_or_nothing
     asked: Amount, given_out: Amount
 ) -> None:
     state = session_state.admitted(IN_DOLLARS, "task-1", Limit(micro_usd=2_000_000))
-    after, answer = session_state.answered(state, Ask(task_id="task-1", ask_id="1", amount=asked))
+    after, answer = answered(state, Ask(task_id="task-1", ask_id="1", amount=asked))
     assert answer.amount == given_out
     assert after.account.held == state.account.held + given_out
 
 
 def test_a_session_survives_continue_as_new() -> None:
-    state, _ = session_state.answered(session_state.admitted(EMPTY, "task-1", SIXTY), ask())
+    state, _ = answered(session_state.admitted(EMPTY, "task-1", SIXTY), ask())
     assert SessionState.model_validate_json(state.model_dump_json()) == state
 
 

@@ -70,9 +70,10 @@ def test_the_upper_bound_covers_what_a_tokeniser_makes_of_a_ligature() -> None:
 
 
 def test_the_upper_bound_grows_with_each_message_block_and_tool() -> None:
-    one, two = (says("m1", "a"),), (says("m1", "a"), says("m2", "a"))
-    assert upper_bound("", "", two) - upper_bound("", "", one) >= 128
-    assert upper_bound("", "", (calls("m1", "a", "b"),)) - upper_bound("", "", (calls("m1", "a"),)) >= 64
+    for message, blocks in ((says("m1", "a"), 1), (calls("m1", "a"), 1), (calls("m1", "a", "b"), 2)):
+        bound = 1_000 + len(message.model_dump_json()) + 64 * (1 + blocks)
+        assert upper_bound("", "", (message,)) == bound
+        assert upper_bound("", "", (message, message)) == 2 * bound - 1_000
     tool = '{"name": "x", "input_schema": {}}'
     assert upper_bound("", tool, ()) == 1_000 + len(tool) + 64
 

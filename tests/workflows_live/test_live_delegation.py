@@ -1,6 +1,7 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus
 
@@ -12,8 +13,10 @@ from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.edits import EditInput
+from waystation.domain.errors import FenceLost
 from waystation.domain.names import EDIT_CONTEXT
 from waystation.domain.task import TaskPhase
+from waystation.domain.turn import Fence
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}
@@ -148,6 +151,9 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
         await gate.reached.wait()
         await server.get_workflow_handle(f"{task.id}/harbours.1").terminate()
         progress = await task.result()
+        nobody_stopped = Fence(run_id=f"{task.id}/harbours.1", number=1)
+        with pytest.raises(FenceLost):
+            await counter.store.drop_intent(nobody_stopped, "turn-3")
         gate.opened.set()
     assert progress.phase is TaskPhase.PARTIAL
     assert steps(progress)["harbours.1"].reason == "its workflow was ended by somebody"

@@ -9,14 +9,16 @@ from temporalio.testing import ActivityEnvironment
 from activities.agents import AgentActivities
 from tests.crew import CALL_TOKENS, CREW_PLAN, RESEARCH_TOKENS, WORK_TOKENS, Call, Crew, Gate, terms
 from tests.readers import ANYONE
-from tests.running import Counter, dev_server, opened_parts, request, working
+from tests.running import Counter, at_work, dev_server, opened_parts, request, until, working
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.leg import Finished, LegRequest, RunRef
 from waystation.domain.task import TaskPhase, TaskRef, TaskRow, task_id_of
+from waystation.testing import PlainRedactor
 from workers.parts import Parts
+from workflows.task import TaskWorkflow
 
 
 async def first_leg(parts: Parts) -> LegRequest:
@@ -51,6 +53,30 @@ async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, 
     assert totals.possibly_billed > CALL_TOKENS
     assert crew.calls.count(Call("harbours", 2)) == 2
     assert crew.calls.count(Call("harbours", 1)) == 1
+
+
+async def test_a_task_continues_as_new_only_when_every_agent_is_back(tmp_path: Path) -> None:
+    gate = Gate(Call("harbours", 3))
+    crew = Crew(before=gate)
+    async with (
+        dev_server("limit.historyCount.suggestContinueAsNew=12") as client,
+        at_work(client, tmp_path, PlainRedactor({}), crew) as counter,
+    ):
+        await counter.submit()
+        task = counter.task()
+
+        async def one_is_back() -> bool:
+            states = {step.id: step.state for step in (await task.query(TaskWorkflow.progress)).steps}
+            return states.get("tides") == "done"
+
+        await until(one_is_back)
+        gate.opened.set()
+        progress = await task.result()
+        newest = (await events(task))[0].workflow_execution_started_event_attributes
+    assert newest.continued_execution_run_id
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
+    assert len(crew.calls) == len(set(crew.calls))
 
 
 async def test_a_stopping_worker_ends_its_legs_at_a_turn_and_another_one_goes_on(

@@ -100,10 +100,13 @@ def raised(state: SessionState, grant: Raised) -> SessionState:
     return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.amount)})
 
 
-def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer]:
+def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer | None]:
     """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
-    A task that holds nothing here is over: what it were given, nobody would give back.
+    A task that holds nothing here is over: what it were given, nobody would give back. None: the ask was answered
+    before, and nothing changes.
     """
+    if ask.ask_id in state.answered:
+        return state, None
     account, given = state.account, Amount()
     if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
         with suppress(Overdrawn):

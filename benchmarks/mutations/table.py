@@ -1,0 +1,394 @@
+"""What is broken, and which tests must notice: one row for each line on which the platform's promises stand."""
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """One change that makes the platform break a promise."""
+
+    area: str
+    broken: str
+    """What does not hold any more."""
+    place: str
+    """The file that has the line; or a folder, in which it stands once."""
+    old: str
+    new: str
+    tests: tuple[str, ...]
+    """The cheapest that are to fail."""
+
+
+DOMAIN, STORE, WEB, AGENTS = (
+    "waystation/domain",
+    "waystation/adapters/store",
+    "waystation/adapters/web",
+    "waystation/agents",
+)
+CODEC, KEYS, QDRANT = (
+    "waystation/adapters/temporal/codec.py",
+    "waystation/adapters/keys.py",
+    "waystation/adapters/qdrant",
+)
+LEDGER = ("tests/unit/test_ledger.py",)
+SESSION = ("tests/unit/test_session_state.py",)
+CRASHES = ("tests/unit/test_ledger_crashes.py",)
+TRANSCRIPTS = ("tests/adapters/test_store_transcripts.py",)
+GATE = ("tests/unit/test_compaction_gate.py",)
+CITATIONS = ("tests/unit/test_citations.py",)
+APPROVALS = ("tests/unit/test_approvals.py", "tests/unit/test_approvals_amounts.py")
+OWNERSHIP = ("tests/attacks/test_attacks_ownership.py",)
+HOSTILE_SITES = ("tests/attacks/test_attacks_web.py",)
+PRIVATE_ADDRESSES = ("tests/adapters/test_web_private_addresses.py",)
+PAYLOADS = ("tests/adapters/test_temporal_codec.py", "tests/attacks/test_attacks_payloads.py")
+LIVE = "tests/workflows_live"
+
+MUTATIONS = (
+    # ---------------------------------------------------------------------------------------------------- ledger
+    Mutation(
+        "ledger", "reservations pass the limit", f"{DOMAIN}/ledger.py",
+        "if not left.covers(amount):", "if False:", LEDGER,
+    ),
+    Mutation(
+        "ledger", "a child settles again", f"{DOMAIN}/ledger.py",
+        "        if child not in self.reserved:\n            return self\n", "", LEDGER,
+    ),
+    Mutation(
+        "ledger", "what is held counts as free", f"{DOMAIN}/ledger.py",
+        "self.limit.after(self.spent + self.held)", "self.limit.after(self.spent)", LEDGER,
+    ),
+    Mutation(
+        "ledger", "no limit is a permission to draw", f"{DOMAIN}/ledger.py",
+        "drawn = wanted.at_most(self.unreserved.amount)", "drawn = wanted", LEDGER,
+    ),
+    Mutation(
+        "ledger", "a grant is not held for its child", f"{DOMAIN}/ledger.py",
+        "self.grant(amount)._holding(child, amount)", "self.grant(amount)", LEDGER,
+    ),
+    Mutation(
+        "ledger", "more is carved than there is", f"{DOMAIN}/ledger.py",
+        "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
+    ),
+    Mutation(
+        "ledger", "cache writes are free", f"{DOMAIN}/budget.py",
+        "self.input + self.cache_write + self.output", "self.input + self.output", ("tests/unit/test_usage.py",),
+    ),
+    Mutation(
+        "ledger", "calls without a reply cost nothing", f"{DOMAIN}/budget.py",
+        "tokens=self.usage.fresh + self.possibly_billed", "tokens=self.usage.fresh",
+        ("tests/unit/test_usage.py", *TRANSCRIPTS),
+    ),
+    Mutation(
+        "ledger", "an unknown price is no price", f"{DOMAIN}/budget.py",
+        "None if None in costs else sum", "sum", ("tests/unit/test_task_state.py",),
+    ),
+    Mutation(
+        "ledger", "a charge counts once for each attempt", f"{STORE}/charges.py",
+        "    if not await add_once(connection, charges, row):\n        return False\n",
+        "    await add_once(connection, charges, row)\n", TRANSCRIPTS,
+    ),
+    Mutation(
+        "ledger", "an ask is answered with money again", DOMAIN,
+        "    if ask.ask_id in state.answered:\n        return state, None\n", "", CRASHES,
+    ),
+    Mutation(
+        "ledger", "a task that is over is given money", f"{DOMAIN}/session_state.py",
+        " and ask.task_id in account.reserved:", ":", SESSION,
+    ),
+    Mutation(
+        "ledger", "an answer of the session raises its task again", f"{DOMAIN}/task_state.py",
+        "answer.ask_id in self.answered_asks", "False", ("tests/unit/test_task_state.py",),
+    ),
+    Mutation(
+        "ledger", "the bound of a request forgets its messages", f"{DOMAIN}/compaction/tokens.py",
+        "PART_OVERHEAD * (1 + len(message.blocks))", "PART_OVERHEAD * len(message.blocks)",
+        ("tests/unit/test_tokens.py",),
+    ),
+    Mutation(
+        "ledger", "a reply may pass what is left", f"{DOMAIN}/allowance.py",
+        "room = min(room, left.tokens - self.input_tokens)", "room = min(room, left.tokens)",
+        ("tests/unit/test_allowance.py",),
+    ),
+    Mutation(
+        "ledger", "subagents hold more than their share together", AGENTS,
+        "self._terms.width and self._percent + percent <= most:", "self._terms.width:",
+        ("tests/agents/test_delegating.py",),
+    ),
+    # ---------------------------------------------------------------------------------------------------- fences
+    Mutation(
+        "fences", "an older fence holds", f"{STORE}/fences.py",
+        "where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)", "where(runs.c.run_id == fence.run_id)",
+        TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "taking a run over changes nothing", f"{STORE}/fences.py",
+        "values(fence=runs.c.fence + 1)", "values(fence=runs.c.fence)", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "a commit on an old version is taken", f"{STORE}/fences.py",
+        "fence.number, runs.c.version == version)", "fence.number)", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "an intent needs no fence", f"{STORE}/transcripts.py",
+        "        await fences.hold(connection, fence)\n        await charges.add_intent",
+        "        await charges.add_intent", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "an outcome needs no fence", f"{STORE}/transcripts.py",
+        "        await fences.hold(connection, fence)\n        await add_once(connection, outcomes",
+        "        await add_once(connection, outcomes", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "a tool that must not be repeated is", f"{STORE}/transcripts.py",
+        "        return await add_once(connection, tool_intents, row)",
+        "        await add_once(connection, tool_intents, row)\n        return True", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "a lost subagent writes on", "workflows",
+        "LedgerActivities.take_over", "LedgerActivities.totals",
+        (f"{LIVE}/test_live_delegation.py::test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has",),
+    ),
+    # ------------------------------------------------------------------------------------------------- workflows
+    Mutation(
+        "workflows", "a task continues as new while an agent works", "workflows",
+        "self._board.parking and self._crew.empty and not", "self._board.parking and not",
+        (f"{LIVE}/test_live_legs.py::test_a_task_continues_as_new_only_when_every_agent_is_back",),
+    ),
+    Mutation(
+        "workflows", "a task that is being started is taken for dead", "workflows",
+        "in self._state.open_tasks if task_id not in self._starting)", "in self._state.open_tasks)",
+        (f"{LIVE}/test_live_admission.py",),
+    ),
+    # ------------------------------------------------------------------------------------------------------ gate
+    Mutation(
+        "gate", "a summary may be as long as what it stands for", f"{DOMAIN}/compaction/gate.py",
+        "< draft.replaced.tokens", "<= draft.replaced.tokens", GATE,
+    ),
+    Mutation(
+        "gate", "a blank summary passes", f"{DOMAIN}/compaction/gate.py", "    Rule.EMPTY: _empty,\n", "", GATE,
+    ),
+    Mutation(
+        "gate", "a refusal passes for a summary", f"{DOMAIN}/compaction/gate.py",
+        "    Rule.ERROR_TEXT: _error_text,\n", "", GATE,
+    ),
+    Mutation(
+        "gate", "what is pinned is hidden", f"{DOMAIN}/compaction/gate.py", "    Rule.PINS: _pins,\n", "", GATE,
+    ),
+    Mutation(
+        "gate", "demands of the user are dropped", f"{DOMAIN}/compaction/gate.py",
+        "replaced, needed, lost)", "replaced, lost)", GATE,
+    ),
+    Mutation(
+        "gate", "words that the user never said stay", f"{DOMAIN}/compaction/gate.py",
+        "without_invented(_plain(summary), replaced.user_said)",
+        "without_invented(_plain(summary), (summary,))", ("tests/unit/test_quotations.py", *GATE),
+    ),
+    # ------------------------------------------------------------------------------------------------- redaction
+    Mutation(
+        "redaction", "a contract goes out as it was written", f"{AGENTS}/contract.py",
+        "user_text(message_id, redacted.text)", "user_text(message_id, parts.text(room))",
+        ("tests/agents/test_contract.py",),
+    ),
+    Mutation(
+        "redaction", "what a model said is kept as it is", f"{AGENTS}/replies.py",
+        'update={"text": next(said)}', 'update={"text": block.text}', ("tests/agents/test_kept_replies.py",),
+    ),
+    Mutation(
+        "redaction", "arguments of calls are kept as they are", f"{AGENTS}/replies.py",
+        "lambda _: next(given)", "lambda text: text", ("tests/agents/test_kept_replies.py",),
+    ),
+    Mutation(
+        "redaction", "a summary is kept as the model wrote it", f"{AGENTS}/condensing.py",
+        '"" if redacted.unredacted else redacted.text', '"" if redacted.unredacted else text',
+        ("tests/agents/test_condensing.py",),
+    ),
+    Mutation(
+        "redaction", "results of foreign tools pass", f"{AGENTS}/tools/foreign.py",
+        "redact([result.text], Place.TOOL_RESULT", 'redact([""], Place.TOOL_RESULT',
+        ("tests/agents/test_foreign_tool.py",),
+    ),
+    Mutation(
+        "redaction", "memory is asked with private words", f"{AGENTS}/recollection.py",
+        "redact([query.text], Place.QUERY", 'redact([""], Place.QUERY', ("tests/agents/test_librarian.py",),
+    ),
+    Mutation(
+        "redaction", "a text goes on before its last attempt", f"{AGENTS}/enduring.py",
+        "if self.attempt() < self.attempts:", "if False:", ("tests/agents/test_enduring.py",),
+    ),
+    Mutation(
+        "redaction", "what could not be kept goes on", f"{AGENTS}/keeping.py",
+        'raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error',
+        "return settled", ("tests/adapters/test_vault.py",),
+    ),
+    # --------------------------------------------------------------------------------------------------- tenants
+    Mutation(
+        "tenants", "a tenant reads what all have", f"{STORE}/part.py",
+        "            return table.c.tenant == reader.tenant\n", "            return true()\n", OWNERSHIP,
+    ),
+    Mutation(
+        "tenants", "a session reads what its tenant has", f"{STORE}/part.py",
+        "return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)",
+        "return table.c.tenant == reader.tenant", OWNERSHIP,
+    ),
+    Mutation(
+        "tenants", "a task reads what its session has", f"{STORE}/part.py",
+        "return and_(*own, table.c.task_id == reader.task_id)", "return and_(*own)", OWNERSHIP,
+    ),
+    Mutation(
+        "tenants", "a content hash is a capability", f"{STORE}/texts.py",
+        "where(text_owners.c.blob == blob, owned(text_owners, reader))", "where(text_owners.c.blob == blob)",
+        OWNERSHIP,
+    ),
+    Mutation(
+        "tenants", "an original opens for another tenant", f"{STORE}/vault.py",
+        'f"{tenant}\\x00{placeholder}"', 'f"\\x00{placeholder}"', ("tests/adapters/test_vault.py",),
+    ),
+    Mutation(
+        "tenants", "placeholders are restored for every tenant", f"{STORE}/vault.py",
+        "return vault.c.tenant == tenant, vault", "return true(), vault", ("tests/adapters/test_vault.py",),
+    ),
+    Mutation(
+        "tenants", "two tenants have one task", f"{DOMAIN}/task.py",
+        "'task', request.tenant, request.session", "'task', request.session", ("tests/unit/test_task_ids.py",),
+    ),
+    Mutation(
+        "tenants", "two tenants have one session", f"{DOMAIN}/task.py",
+        'short_hash("session", tenant, session)', 'short_hash("session", session)', ("tests/unit/test_task_ids.py",),
+    ),
+    Mutation(
+        "tenants", "memory finds what others have", f"{QDRANT}/edge.py",
+        "return qe.Filter(must=[*must], must_not=[*without])", "return qe.Filter(must_not=[*without])",
+        ("tests/adapters/test_qdrant_memory_contract.py",),
+    ),
+    # ------------------------------------------------------------------------------------------------- approvals
+    Mutation(
+        "approvals", "a request is answered again", f"{DOMAIN}/approvals.py",
+        'if approval.decision != "pending":', "if False:", APPROVALS,
+    ),
+    Mutation(
+        "approvals", "a task that is ending takes answers", f"{DOMAIN}/approvals.py",
+        "    if standing.ending:\n", "    if False:\n", APPROVALS,
+    ),
+    Mutation(
+        "approvals", "a grant passes the ceiling", f"{DOMAIN}/approvals.py",
+        "    _stay_under(standing, granted)\n", "", APPROVALS,
+    ),
+    Mutation(
+        "approvals", "what was authorised in advance passes the ceiling", f"{DOMAIN}/approvals.py",
+        "if not standing.ceiling.covers(standing.limit.raised(top_up.amount).amount):", "if False:",
+        ("tests/unit/test_unattended.py",),
+    ),
+    Mutation(
+        "approvals", "what was authorised in advance is never used up", f"{DOMAIN}/approvals.py",
+        "used >= top_up.times", "used > top_up.times", ("tests/unit/test_unattended.py",),
+    ),
+    Mutation(
+        "approvals", "a call is approved that nobody named", f"{DOMAIN}/approvals.py",
+        "    if given.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
+        "    if False:\n        raise ValueError(f\"{request.request_id} asks to call",
+        ("tests/unit/test_action_requests.py", *APPROVALS),
+    ),
+    Mutation(
+        "approvals", "anybody answers as what was authorised in advance", f"{DOMAIN}/approvals.py",
+        "if by.strip().lower() == IN_ADVANCE:", "if False:", APPROVALS,
+    ),
+    # ------------------------------------------------------------------------------------------------- citations
+    Mutation(
+        "citations", "lines that are not there are cited", f"{DOMAIN}/citations.py",
+        "if not 1 <= citation.first_line <= citation.last_line <= len(document):",
+        "if not 1 <= citation.first_line <= citation.last_line:", CITATIONS,
+    ),
+    Mutation(
+        "citations", "words that do not stand there are quoted", f"{DOMAIN}/citations.py",
+        "if not all(part.words in text for part in self.parts):\n            return False",
+        "if not all(part.words in text for part in self.parts):\n            return True", CITATIONS,
+    ),
+    Mutation(
+        "citations", "a document that is not there is cited", f"{DOMAIN}/citations.py",
+        'return "there is no such document"', "return None", CITATIONS,
+    ),
+    Mutation(
+        "citations", "a placeholder stands for whole pages", f"{DOMAIN}/citations.py",
+        "placeholders * (MOST_REPLACED - 1)", "placeholders * 10_000", CITATIONS,
+    ),
+    Mutation(
+        "citations", "a citation that holds is called outdated", f"{AGENTS}/checked.py",
+        "if reason and citation.document in meant]", "if citation.document in meant]",
+        ("tests/agents/test_document_news.py",),
+    ),
+    # ------------------------------------------------------------------------------------------------- addresses
+    Mutation(
+        "addresses", "private addresses are connected to", f"{WEB}/public.py",
+        "            raise NotPublic\n", "            pass\n", PRIVATE_ADDRESSES,
+    ),
+    Mutation(
+        "addresses", "an address of IPv6 hides one of IPv4", f"{WEB}/public.py",
+        "        return IPv4Address(int(address) & 0xFFFFFFFF)\n", "        return address\n", PRIVATE_ADDRESSES,
+    ),
+    Mutation(
+        "addresses", "mapped addresses are taken as they are", f"{WEB}/public.py",
+        "return address.ipv4_mapped or address.sixtofour or address", "return address", PRIVATE_ADDRESSES,
+    ),
+    Mutation(
+        "addresses", "a cloud's metadata is read", f"{WEB}/public.py",
+        '    ip_network("168.63.129.16/32"),', "   ", PRIVATE_ADDRESSES,
+    ),
+    Mutation(
+        "addresses", "relays of 6to4 are public", f"{WEB}/public.py",
+        '    ip_network("192.88.99.0/24"),', "   ", HOSTILE_SITES,
+    ),
+    Mutation(
+        "addresses", "documentation addresses are public", f"{WEB}/public.py",
+        '    ip_network("3fff::/20"),', "   ", HOSTILE_SITES,
+    ),
+    Mutation(
+        "addresses", "a proxy of the environment connects for us", f"{WEB}/fetch.py",
+        "trust_env=False", "trust_env=True", HOSTILE_SITES,
+    ),
+    Mutation(
+        "addresses", "redirects are followed by the library", f"{WEB}/fetch.py",
+        "async with self._session.get(URL(address.url), allow_redirects=False) as answer:\n"
+        "                if answer.status in _REDIRECTS:",
+        "async with self._session.get(URL(address.url), allow_redirects=True) as answer:\n"
+        "                if answer.status in _REDIRECTS:",
+        ("tests/adapters/test_web_fetch.py",),
+    ),
+    Mutation(
+        "addresses", "a site whose rules fail is read", f"{WEB}/robots.py",
+        "if answer.status >= 500:", "if answer.status > 500:", HOSTILE_SITES,
+    ),
+    # ----------------------------------------------------------------------------------------------------- codec
+    Mutation(
+        "codec", "payloads go out plain", CODEC, "        if self._own is None:\n", "        if True:\n", PAYLOADS,
+    ),
+    Mutation(
+        "codec", "a payload opens in another workflow", CODEC,
+        "if whose is not None and self._workflow is not None and whose != self._workflow:", "if False:", PAYLOADS,
+    ),
+    Mutation(
+        "codec", "a payload is bound to no workflow", CODEC,
+        'CONTEXT if workflow is None else CONTEXT + b"\\x00" + workflow', "CONTEXT", PAYLOADS,
+    ),
+    Mutation(
+        "codec", "whoever sends a mark passes for encrypted", CODEC,
+        "    marked.metadata.pop(OPENED, None)\n", "", PAYLOADS,
+    ),
+    Mutation(
+        "codec", "what is sealed opens anywhere", KEYS,
+        'b"\\x00".join((self._header, self._purpose, context))', 'b"\\x00".join((self._header, self._purpose))',
+        ("tests/adapters/test_keys.py", "tests/adapters/test_vault.py"),
+    ),
+    Mutation(
+        "codec", "a text opens in another row", f"{STORE}/sealed.py",
+        'f"{place}\\x00{row}"', 'f"{place}\\x00"', ("tests/attacks/test_attacks_sealed.py",),
+    ),
+    Mutation(
+        "codec", "plain texts are read in a sealed store", f"{STORE}/sealed.py",
+        "    if at_rest.strict:\n        raise StoreError(\n            f\"a value in {place} is not",
+        "    if False:\n        raise StoreError(\n            f\"a value in {place} is not",
+        ("tests/attacks/test_attacks_sealed.py",),
+    ),
+    Mutation(
+        "codec", "bytes are sealed where sealing is off", f"{STORE}/sealed.py",
+        "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
+        ("tests/adapters/test_store_at_rest.py", "tests/attacks/test_attacks_sealed.py"),
+    ),
+)  # fmt: skip

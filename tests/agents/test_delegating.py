@@ -1,0 +1,63 @@
+"""What an agent's calls of `delegate` become: orders within its bounds, refusals, and what waits for the next time."""
+
+import pytest
+
+from tests.agents.office import TASK, Office, use
+from waystation.agents.delegating import Asked, asked_by
+from waystation.domain.amount import Limit
+from waystation.domain.delegation import DelegationTerms
+from waystation.domain.leg import LegRequest
+from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Transcript
+
+LEFT = Limit(tokens=100_000)
+
+
+async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Limit = LEFT) -> Asked:
+    """What becomes of one reply that asks for a subagent with each of these parts."""
+    calls = [
+        use("delegate", f"c{number}", role="research", title=f"Part {number}", goal="Look.", budget_percent=percent)
+        for number, percent in enumerate(percents, 1)
+    ]
+    reply = Message(id="m2", role="assistant", blocks=tuple(calls))
+    transcript = Transcript(run_id=f"{TASK}/research-1", version=2, messages=(user_text("m1", "Begin."), reply))
+    delegating = office.terms.model_copy(update={"delegation": terms})
+    request = LegRequest(run=office.run_ref(), leg=1, terms=delegating, limit=left)
+    return await asked_by(request, transcript, left, office.redactor, ())
+
+
+def ordered(of: Asked) -> dict[str, int | None]:
+    return {order.call_id: order.limit.tokens for order in of.orders}
+
+
+@pytest.mark.parametrize(
+    ("percents", "expected"),
+    [
+        ((40, 40), {"c1": 40_000, "c2": 40_000}),
+        ((40, 41), {"c1": 40_000}),
+        ((40, 41, 40), {"c1": 40_000, "c3": 40_000}),
+        ((80, 20), {"c1": 80_000}),
+    ],
+)
+async def test_subagents_hold_no_more_than_their_share_together_and_the_others_wait(
+    office: Office, percents: tuple[int, ...], expected: dict[str, int]
+) -> None:
+    found = await asked(office, *percents, terms=DelegationTerms(share=80))
+    assert ordered(found) == expected
+    assert found.refused == {}
+
+
+async def test_no_more_subagents_than_the_width_work_at_once(office: Office) -> None:
+    assert list(ordered(await asked(office, *[10] * 4, terms=DelegationTerms(width=3)))) == ["c1", "c2", "c3"]
+
+
+async def test_one_that_asks_for_more_than_all_may_have_is_refused(office: Office) -> None:
+    found = await asked(office, 81, 80, terms=DelegationTerms(share=80))
+    assert ordered(found) == {"c2": 80_000}
+    assert found.refused["c1"].content == "Subagents may have at most 80 percent of what you have left together."
+
+
+async def test_what_would_not_pay_for_a_subagent_is_refused(office: Office) -> None:
+    found = await asked(office, 1, terms=DelegationTerms(), left=Limit(tokens=1_000))
+    assert found.orders == ()
+    assert found.refused["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."

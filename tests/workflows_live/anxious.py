@@ -1,0 +1,35 @@
+"""A session that looks after its tasks all the time, and a task that does nothing: for tests of what lies between."""
+
+from temporalio import workflow
+
+from waystation.domain.session import SessionStart
+from waystation.domain.task_start import TaskStart
+from workflows.session import SessionWorkflow
+
+
+@workflow.defn(name="Session")
+class AnxiousSession(SessionWorkflow):
+    """Looks after its tasks at the very moment in which one is being started, instead of every five minutes."""
+
+    @workflow.init
+    def __init__(self, start: SessionStart) -> None:
+        super().__init__(start)
+
+    @workflow.run
+    async def run(self, start: SessionStart) -> None:
+        """See base class."""
+        await super().run(start)
+
+    async def _quiet(self) -> bool:
+        await workflow.wait_condition(lambda: not self._starting.isdisjoint(self._state.open_tasks))
+        return True
+
+
+@workflow.defn(name="Task")
+class IdleTask:
+    """Runs until somebody ends it."""
+
+    @workflow.run
+    async def run(self, start: TaskStart) -> None:
+        """For ever."""
+        await workflow.wait_condition(lambda: False)

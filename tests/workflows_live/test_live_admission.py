@@ -1,0 +1,54 @@
+"""A task that is being started, while its session looks after the open ones."""
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from activities.sessions import Reconciled, ReconcileRequest
+from tests.crew import terms
+from tests.workflows_live.anxious import AnxiousSession, IdleTask
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.ledger import Account
+from waystation.domain.names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
+from waystation.domain.session import Admission, Admitted, SessionStart, SessionState, Settlement
+from waystation.domain.task import TaskRef
+from workers.sandbox import sandboxed
+from workflows.session import SessionWorkflow
+
+NEW = TaskRef(store_id="store", tenant="t", session="s", task_id="task-new")
+DEAD, BUDGET, SPENT = "task-dead", Amount(tokens=20_000), Amount(tokens=100)
+
+
+@activity.defn(name="AdmitTask")
+async def admit(ref: TaskRef) -> Admitted:
+    given = terms(budget=BUDGET.tokens)
+    return Admitted(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+
+
+@activity.defn(name="ReconcileTasks")
+async def none_runs(request: ReconcileRequest) -> Reconciled:
+    """As Temporal says it of a task that it has not started yet, too."""
+    return Reconciled(settled=tuple(Settlement(task_id=one, spent=SPENT) for one in request.task_ids))
+
+
+async def test_a_task_that_is_being_started_is_not_taken_for_dead(server: Client) -> None:
+    account = Account(limit=Limit(tokens=50_000)).reserve(DEAD, BUDGET)
+    start = SessionStart(**NEW.model_dump(exclude={"task_id"}), state=SessionState(account=account, open_tasks=(DEAD,)))
+    workflows = [AnxiousSession, IdleTask]
+    async with (
+        Worker(client=server, task_queue=CONTEXT_QUEUE, activities=[admit]),
+        Worker(
+            client=server,
+            task_queue=WORKFLOWS_QUEUE,
+            workflows=workflows,
+            activities=[none_runs],
+            workflow_runner=sandboxed(),
+        ),
+    ):
+        session = await server.start_workflow(
+            AnxiousSession.run, start, id=f"session-{NEW.session}", task_queue=WORKFLOWS_QUEUE
+        )
+        admission = await session.execute_update(SUBMIT_TASK, NEW, result_type=Admission)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        settled = await session.query(SessionWorkflow.account)
+    assert admission == Admission(task_id=NEW.task_id, state="started")
+    assert settled == Account(limit=Limit(tokens=50_000), spent=SPENT, reserved={NEW.task_id: BUDGET})
