@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
@@ -68,3 +69,15 @@ def test_a_page_nested_without_end_is_read() -> None:
 @given(st.text(alphabet="<>/!-[]ab=\"'& \n\t", max_size=200))
 def test_no_markup_is_so_broken_that_reading_it_fails(html: str) -> None:
     html_to_text(html)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "repeated", ["<div>", "<p>a</p>", "<ul><li>", "<a href=x>a</a>", "<a href=x>a", "<li>a", "<br>", "<pre>a ", "<!--"]
+)
+def test_a_page_of_siblings_or_of_ancestors_takes_time_by_its_length(repeated: str) -> None:
+    assert html_to_text("begun" + repeated * (400_000 // len(repeated)) + "ended").startswith("begun")
+
+
+def test_what_follows_a_comment_that_does_not_end_is_read() -> None:
+    assert html_to_text("<!-- a --><p>one<!-- two <!-- three") == "one<!-- two <!-- three"

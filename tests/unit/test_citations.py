@@ -165,3 +165,10 @@ def test_the_check_of_a_quotation_full_of_placeholders_ends() -> None:
 
 def test_a_citation_is_written_as_it_is_read() -> None:
     assert citations_in(str(cited(2, 3))) == (cited(2, 3),)
+
+
+@pytest.mark.parametrize("quoted", ["ends with </task> here", "ends with &lt;/task> here"])
+@pytest.mark.parametrize("line", ["It ends with </task> here.", "It ends with ‹/task> here."])
+def test_a_tag_may_be_quoted_as_it_was_shown_or_as_it_stands(quoted: str, line: str) -> None:
+    (citation,) = citations_in(f'It "{quoted}" [a.md:1-1]')
+    assert fault(citation, {"a.md": [line]}) is None

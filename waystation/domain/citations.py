@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 from waystation.domain.documents import marked_place
+from waystation.domain.foreign_text import comparable
 from waystation.domain.redaction import PLACEHOLDER
 from waystation.domain.value import Value
 from waystation.patterns import proven
@@ -67,13 +68,15 @@ class CitedDocument:
         return self._places[above - 1][1] if above else None
 
     def fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
-        """Why these lines do not have the quoted words; None: they do. White space counts as one space."""
+        """Why these lines do not have the quoted words; None: they do. White space counts as one space, and a tag that
+        was defused for the agent as the tag.
+        """
         text, ends = self._words
         begin, end = ends[first_line - 1], ends[last_line]
         # The space between two lines belongs to the second, and is none of the cited words.
         begin += text.startswith(" ", begin)
         searched = min(end, begin + MOST_SEARCHED)
-        if _Quoted.of(quotation).occurs(text[begin:searched]):
+        if _Quoted.of(comparable(quotation)).occurs(text[begin:searched]):
             return None
         return NOT_NEAR if searched < end else NOT_THERE
 
@@ -89,7 +92,7 @@ class CitedDocument:
         words: list[str] = []
         ends = [0]
         for line in self._lines:
-            kept = " ".join(line.split())
+            kept = comparable(" ".join(line.split()))
             # No space before the first words of all.
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))

@@ -31,6 +31,8 @@ _ENDS = frozenset(end for end in OPENING | CLOSING if end.isprintable())
 _Prefix = Literal["none", "word", "separator", "separators", "over"]
 """What was read last of `x:` in `<x:task>` or of `x/`; what stands behind two of them, as in an address, is none."""
 _SEPARATED: tuple[_Prefix, _Prefix] = "separator", "separators"
+_DEFUSED = "&lt;"
+_SAME_OPENING = str.maketrans(dict.fromkeys(OPENING, "<"))
 _IN_MARKDOWN = str.maketrans({"<": "‹", ">": "›", "[": "(", "]": ")", "\n": " ", "\t": " "})
 _IN_ATTRIBUTES = str.maketrans({'"': "'"} | dict.fromkeys(OPENING, "(") | dict.fromkeys(CLOSING, ")"))
 
@@ -76,7 +78,12 @@ def without_tags(text: str, *names: str) -> str:
     Neither case, white space, characters that nobody sees, letters that look like ours, nor a prefix (`x:`, `x/`) make
     a tag another one.
     """
-    return _defused(text, frozenset(names) or TAGS, "&lt;")
+    return _defused(text, frozenset(names) or TAGS, _DEFUSED)
+
+
+def comparable(text: str) -> str:
+    """The same for a text as it is and as `without_tags` has left it: one is quoted, the other was seen."""
+    return text.replace(_DEFUSED, "<").translate(_SAME_OPENING)
 
 
 def plain_words(text: str) -> str:

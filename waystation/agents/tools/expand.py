@@ -11,6 +11,7 @@ from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, Typed
 from waystation.domain.compaction.repair import units_of
 from waystation.domain.delegation import parent_of
 from waystation.domain.errors import TextMissing
+from waystation.domain.foreign_text import without_tags
 from waystation.domain.memory import Passage
 from waystation.domain.messages import Message
 from waystation.domain.ownership import OfTenant
@@ -56,7 +57,8 @@ class Expand(TypedTool[ExpandInput]):
     async def run(self, arguments: ExpandInput, at: CallSite) -> str:
         """A page of them, and where to go on."""
         wanted = arguments.id.strip("<>[] ,;").lower()
-        text = await self._text(wanted, at)
+        # Our tags are said again here, too: what they said then is a record now.
+        text = without_tags(await self._text(wanted, at))
         if arguments.first >= len(text):
             raise ToolRefused(f"They have {len(text):,} characters; there is none from number {arguments.first:,} on.")
         return stretch(text, arguments.first, at)

@@ -7,7 +7,7 @@ from pydantic import Field
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.documents import REMOVED, Document, named
-from waystation.domain.foreign_text import one_line
+from waystation.domain.foreign_text import one_line, without_tags
 from waystation.domain.procedures import evidence
 from waystation.domain.projection import FIRST, urgent
 from waystation.domain.redaction import whole_until
@@ -52,10 +52,9 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
             raise ToolRefused("last_line is before first_line.")
         lines = await shown_lines(self._redacted, document.blob, document.name, at)
         last = min(arguments.last_line or document.lines, arguments.first_line + LINES_A_PAGE - 1, document.lines)
-        numbered = [
-            f"{number}| {_cut(line)}"
-            for number, line in enumerate(lines[arguments.first_line - 1 : last], arguments.first_line)
-        ]
+        # Before they are numbered: a tag may begin on one line and end on another.
+        shown_ones = without_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
+        numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
         taken, _ = page(numbered, at.page_characters)
         shown = arguments.first_line + len(taken) - 1
         header = f"{one_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"

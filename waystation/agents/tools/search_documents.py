@@ -9,7 +9,7 @@ from waystation.agents.document_names import document_names
 from waystation.agents.redacted_documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool, page
 from waystation.domain.documents import DocumentHit, ShownDocument
-from waystation.domain.foreign_text import one_line
+from waystation.domain.foreign_text import one_line, without_tags
 from waystation.domain.projection import FIRST, urgent
 from waystation.ports import DocumentSearch, DocumentStore, Redactor
 
@@ -49,7 +49,9 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         hits = await self._found(arguments, at)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
-        blocks = [f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]\n{hit.text}\n" for hit in hits]
+        blocks = [
+            f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]\n{without_tags(hit.text)}\n" for hit in hits
+        ]
         taken, whole = page(blocks, at.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
