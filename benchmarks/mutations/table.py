@@ -179,7 +179,7 @@ MUTATIONS = (
     Mutation(
         "gate", "words that the user never said stay", f"{DOMAIN}/compaction/gate.py",
         "without_invented(_plain(summary), replaced.user_said)",
-        "without_invented(_plain(summary), (summary,))", ("tests/unit/test_quotations.py", *GATE),
+        "without_invented(_plain(summary), (summary,))", GATE,
     ),
     # ------------------------------------------------------------------------------------------------- redaction
     Mutation(
@@ -369,7 +369,8 @@ MUTATIONS = (
     ),
     Mutation(
         "codec", "whoever sends a mark passes for encrypted", CODEC,
-        "    marked.metadata.pop(OPENED, None)\n", "", PAYLOADS,
+        "    marked.metadata.pop(OPENED, None)\n", "",
+        ("tests/attacks/test_attacks_local_users.py::test_who_sends_our_mark_with_a_payload_has_not_sealed_it",),
     ),
     Mutation(
         "codec", "what is sealed opens anywhere", KEYS,

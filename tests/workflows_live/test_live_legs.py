@@ -57,9 +57,15 @@ async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, 
 
 async def test_a_task_continues_as_new_only_when_every_agent_is_back(tmp_path: Path) -> None:
     gate = Gate(Call("harbours", 3))
-    crew = Crew(before=gate)
+
+    async def one_after_the_other(call: Call) -> None:
+        if call == Call("tides", 7):
+            await gate.reached.wait()
+        await gate(call)
+
+    crew = Crew(before=one_after_the_other)
     async with (
-        dev_server("limit.historyCount.suggestContinueAsNew=12") as client,
+        dev_server("limit.historyCount.suggestContinueAsNew=5") as client,
         at_work(client, tmp_path, PlainRedactor({}), crew) as counter,
     ):
         await counter.submit()
@@ -69,11 +75,16 @@ async def test_a_task_continues_as_new_only_when_every_agent_is_back(tmp_path: P
             states = {step.id: step.state for step in (await task.query(TaskWorkflow.progress)).steps}
             return states.get("tides") == "done"
 
+        async def continued() -> str:
+            return (await events(task))[0].workflow_execution_started_event_attributes.continued_execution_run_id
+
         await until(one_is_back)
+        while_one_works = await continued()
         gate.opened.set()
         progress = await task.result()
-        newest = (await events(task))[0].workflow_execution_started_event_attributes
-    assert newest.continued_execution_run_id
+        at_the_end = await continued()
+    assert not while_one_works
+    assert at_the_end
     assert progress.phase is TaskPhase.DONE
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
     assert len(crew.calls) == len(set(crew.calls))
