@@ -1,4 +1,6 @@
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -6,10 +8,17 @@ import psutil
 import pytest
 
 from waystation.adapters.tables.engine import DuckDbTables
+from waystation.children import environment
 from waystation.domain.errors import QueryRefused
-from waystation.ports import Column, Rows, TableEngine, TableText
+from waystation.domain.tables import Column, Rows, TableText
+from waystation.ports import TableEngine
 
 ENDLESS = "WITH RECURSIVE r AS (SELECT 1 AS a UNION ALL SELECT a + 1 FROM r) SELECT count(*) FROM r"
+LOADED = """
+import sys
+import waystation.adapters.tables.engine_child, waystation.adapters.tables.database
+print(*sys.modules)
+"""
 SALES = TableText(name="sales", text="region,amount\nNorth,1.10\nSouth,2.20")
 
 
@@ -84,6 +93,16 @@ async def test_a_query_that_is_given_up_ends_its_child() -> None:
     query.cancel()
     with pytest.raises(asyncio.CancelledError):
         await query
+
+
+def test_a_child_loads_no_port_and_nothing_of_tasks() -> None:
+    # One is started for every table that is read and for every query: each module more is paid for each time.
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", LOADED], env=environment(), capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert [name for name in loaded if name.startswith("waystation.ports")] == []
+    ours = {name.removeprefix("waystation.domain.") for name in loaded if name.startswith("waystation.domain.")}
+    assert ours == {"privacy", "redaction", "tables", "value"}
 
 
 async def test_no_more_children_run_at_once_than_may() -> None:

@@ -3,7 +3,7 @@ import pytest
 from waystation.adapters.tables.asked import Unusable
 from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read
 from waystation.domain.redaction import Replaced
-from waystation.ports import TableText
+from waystation.domain.tables import TableText
 
 
 def cells(found: Grid) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ import pytest
 from waystation.adapters.tables.asked import Asked, Unusable
 from waystation.adapters.tables.database import CELL_CHARACTERS, RESULT_CHARACTERS, answer
 from waystation.adapters.tables.grid import read
-from waystation.ports import Rows, TableText
+from waystation.domain.tables import Rows, TableText
 
 
 def ask(sql: str, *tables: TableText, most_rows: int = 10) -> Rows:

@@ -30,8 +30,9 @@ from waystation.agents.tables import Tables
 from waystation.domain.errors import QueryRefused
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.redaction import Redacted, Span
+from waystation.domain.tables import Rows, Table, TableText
 from waystation.domain.task import SourceDocument
-from waystation.ports import Rows, Table, TableEngine, TableText
+from waystation.ports import TableEngine
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"

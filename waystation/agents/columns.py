@@ -20,8 +20,9 @@ from typing import NamedTuple
 from waystation.domain.errors import TextNotRedacted
 from waystation.domain.privacy import Place
 from waystation.domain.redaction import FINGERPRINT_DIGITS, Redacted, Replaced, redaction_notes, unredacted
+from waystation.domain.tables import Cells, Table
 from waystation.patterns import proven
-from waystation.ports import Cells, Placeholders, Redactor, Table
+from waystation.ports import Placeholders, Redactor
 
 BATCH_CHARACTERS = 20_000
 """Of one text in which values are looked for."""

@@ -9,7 +9,8 @@ from datetime import datetime
 from waystation.agents.columns import ColumnRedactor, RedactedTable
 from waystation.agents.keeping import TRUSTED_FOR
 from waystation.domain.leg import RunRef
-from waystation.ports import Clock, Table, TableEngine, TableText
+from waystation.domain.tables import Table, TableText
+from waystation.ports import Clock, TableEngine
 
 MOST_KEPT = 40_000_000
 """Characters and cells of tables that are kept redacted."""

@@ -28,18 +28,16 @@ from waystation.ports.store import (
     TaskStore,
     TranscriptStore,
 )
-from waystation.ports.tables import Cells, Column, Rows, Table, TableEngine, TableText
+from waystation.ports.tables import TableEngine
 from waystation.ports.tool_servers import ToolServers
 from waystation.ports.web import PageReader, WebPages, WebSearch
 from waystation.ports.work import WorkStore
 
 __all__ = [
     "CallKind",
-    "Cells",
     "ChatModel",
     "Cipher",
     "Clock",
-    "Column",
     "CompactionHook",
     "DocumentCutter",
     "DocumentOutbox",
@@ -62,13 +60,10 @@ __all__ = [
     "Placeholders",
     "Redactor",
     "ResultOutbox",
-    "Rows",
     "ShownTexts",
     "SlowTexts",
     "StopReason",
-    "Table",
     "TableEngine",
-    "TableText",
     "TaskStore",
     "ToolServers",
     "ToolSpec",

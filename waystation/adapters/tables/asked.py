@@ -1,7 +1,7 @@
 """What the parent asks of the child, and what it gets."""
 
+from waystation.domain.tables import Rows, Table, TableText
 from waystation.domain.value import Value
-from waystation.ports.tables import Rows, Table, TableText
 
 MEMORY = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""

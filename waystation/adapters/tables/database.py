@@ -9,7 +9,7 @@ from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 from waystation.adapters.tables.asked import Asked, Unusable
 from waystation.adapters.tables.column_types import column_type
 from waystation.adapters.tables.grid import Grid, grid
-from waystation.ports.tables import LINE_COLUMN, Cells, Column, Rows
+from waystation.domain.tables import LINE_COLUMN, Cells, Column, Rows
 
 MEMORY_MB = 500
 CELL_CHARACTERS = 300

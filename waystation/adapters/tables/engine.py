@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from waystation.adapters.tables.asked import MEMORY, Answered, Asked
 from waystation.children import Child, ChildFailed, ChildHung
 from waystation.domain.errors import QueryRefused
-from waystation.ports.tables import Rows, Table, TableText
+from waystation.domain.tables import Rows, Table, TableText
 
 SECONDS = 30.0
 """From the child's start, with the engine loaded, to its answer."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from waystation.adapters.tables.asked import Unusable
 from waystation.domain.redaction import Replaced, replaced_in
+from waystation.domain.tables import LINE_COLUMN, Cells, Table, TableText
 from waystation.patterns import proven
-from waystation.ports.tables import LINE_COLUMN, Cells, Table, TableText
 
 MOST_COLUMNS = 500
 MOST_CELLS = 20_000_000

@@ -11,7 +11,8 @@ from waystation.agents.tools.table_sources import TableSource, TableSources
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.errors import QueryRefused
 from waystation.domain.projection import LAST, SOON, urgent
-from waystation.ports import DocumentStore, Rows
+from waystation.domain.tables import Rows
+from waystation.ports import DocumentStore
 
 MOST_TABLES = 8
 ROWS_SHOWN = 100

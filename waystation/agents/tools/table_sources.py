@@ -17,8 +17,9 @@ from waystation.domain.documents import Document, marked_place, named, place_of
 from waystation.domain.errors import QueryRefused
 from waystation.domain.leg import RunRef
 from waystation.domain.redaction import Replaced, replaced_in
+from waystation.domain.tables import Table, TableText
 from waystation.patterns import proven
-from waystation.ports import DocumentStore, Table, TableText
+from waystation.ports import DocumentStore
 
 MOST_CHARACTERS = 20_000_000
 """Of all tables of a query."""
