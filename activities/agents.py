@@ -1,11 +1,19 @@
-"""The agents' activities: one leg each, under the name of its role."""
+"""The agents' activities: legs, and room in their contexts.
+
+The agents' activities: one leg each, under the name of its role.
+
+The activities that change an agent's context: room made where it is full, and what a person asks for.
+"""
 
 from temporalio import activity
 
-from activities.failures import reported
-from activities.heartbeats import beating, interrupted
+from activities.attempts import beating, interrupted, reported
+from waystation.agents.condenser import Condenser
+from waystation.agents.editor import Editor
 from waystation.agents.loop import AgentLoop
+from waystation.domain.compaction.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
 from waystation.domain.leg import LegOutcome, LegRequest
+from waystation.ports import Meter
 
 
 class AgentActivities:
@@ -33,3 +41,34 @@ class AgentActivities:
         async with beating():
             with reported():
                 return await self._loop.run(request, interrupted)
+
+
+SUMMARISER_ATTEMPTS = 4
+
+
+class ContextActivities:
+    """Compactions, and people's edits."""
+
+    def __init__(self, condenser: Condenser, meter: Meter) -> None:
+        self._condenser, self._meter = condenser, meter
+
+    @activity.defn(name="CompressAndStoreContext")
+    async def compress(self, request: CompactionRequest) -> CompactionOutcome:
+        """Redact, summarise the middle, check, commit, embed, store in Qdrant."""
+        tried = activity.info().attempt > SUMMARISER_ATTEMPTS
+        async with beating():
+            with reported():
+                outcome = await self._condenser.compress(request.model_copy(update={"give_up_summary": tried}))
+        self._meter.compacted(outcome)
+        return outcome
+
+    @activity.defn(name="EditContext")
+    async def edit(self, request: EditRequest) -> EditOutcome:
+        """Summarise now, pin, unpin or restore, between two legs."""
+        tried = activity.info().attempt > SUMMARISER_ATTEMPTS
+        async with beating():
+            with reported():
+                outcome = await Editor(self._condenser).edit(request.model_copy(update={"give_up_summary": tried}))
+        if outcome.compaction is not None:
+            self._meter.compacted(outcome.compaction)
+        return outcome

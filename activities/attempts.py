@@ -1,8 +1,141 @@
-"""Which attempt at its activity the code at work belongs to."""
+"""What every activity has: an attempt, heartbeats, and one table from our errors to Temporal's.
+
+Which attempt at its activity the code at work belongs to.
+
+One table from our errors to Temporal's: what is retried, after how long, and what ends at once.
+
+Heartbeats while an activity works, so that a silent model does not time out; and the word that the worker stops.
+
+They say what the activity does at the moment: the server keeps the newest with the activity, and nothing of it in the
+history.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import TracebackType
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, TemporalError
+
+from waystation.domain.errors import (
+    BadInput,
+    ModelRejected,
+    ModelUnavailable,
+    RequestConflict,
+    TextGivenUp,
+    WaystationError,
+    WebhookRefused,
+    WebhookUnavailable,
+    WrongStore,
+)
+from waystation.domain.progress import Doing
 
 
 def present_attempt() -> int:
     """From 1 on; Temporal counts, over crashes of workers too. Outside of activities nothing is tried again."""
     return activity.info().attempt if activity.in_activity() else 1
+
+
+FINAL = (BadInput, ModelRejected, RequestConflict, TextGivenUp, WebhookRefused, WrongStore)
+"""Trying again changes nothing. FenceLost is none of them: the server listens only to the newest attempt, so that the
+one which took the fence away was given up before, and the next attempt takes it back."""
+BUSY = (ModelUnavailable, WebhookUnavailable)
+"""A server elsewhere cannot now, and may say when it can."""
+
+
+@contextmanager
+def reported() -> Generator[None]:
+    """Raise our errors as application errors. Their messages hold values, never content, so history may keep them.
+
+    What nobody foresaw may quote anything (pydantic quotes what it validates): of that history and logs get the name
+    and where it came from.
+    """
+    with ExitStack() as stack:
+        stack.push(_raise_without_text)
+        yield
+
+
+def _raise_without_text(
+    _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> None:
+    if isinstance(error, WaystationError):
+        raise application_error(error) from None
+    if isinstance(error, Exception) and not isinstance(error, TemporalError):
+        kind = type(error).__name__
+        raise ApplicationError(
+            f"{kind}: its message is not repeated, since it may quote text", type=kind
+        ).with_traceback(trace) from None
+
+
+def application_error(error: WaystationError) -> ApplicationError:
+    """The error as Temporal shall treat it. One retry policy, here: the SDKs below retry nothing."""
+    delay = error.retry_after if isinstance(error, BUSY) else None
+    return ApplicationError(
+        str(error),
+        type=type(error).__name__,
+        non_retryable=isinstance(error, FINAL),
+        next_retry_delay=timedelta(seconds=delay) if delay is not None else None,
+        category=_category(error),
+    )
+
+
+def _category(error: WaystationError) -> ApplicationErrorCategory:
+    """That another server is busy is no defect of the worker's: it is not logged as one."""
+    return ApplicationErrorCategory.BENIGN if isinstance(error, BUSY) else ApplicationErrorCategory.UNSPECIFIED
+
+
+INTERVAL = timedelta(seconds=4)
+"""Also the longest that an activity goes on after its cancellation: the answer to a heartbeat brings the word."""
+BREATH = 0.5
+"""Seconds between two heartbeats, however much happens. The SDK sends one in an interval, with the newest details."""
+
+
+@dataclass
+class Pulse:
+    """What the next heartbeat says."""
+
+    doing: Doing | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+_PULSE: ContextVar[Pulse] = ContextVar("pulse")
+
+
+@asynccontextmanager
+async def beating(interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+    """Heartbeat in the background, with a few words as details: they live in the workflow's mutable state."""
+    pulse = Pulse()
+    before = _PULSE.set(pulse)
+    pump = asyncio.create_task(_beat(pulse, interval.total_seconds()))
+    try:
+        yield
+    finally:
+        _PULSE.reset(before)
+        pump.cancel()
+        await asyncio.gather(pump, return_exceptions=True)
+
+
+def tell(doing: Doing) -> None:
+    """Have the next heartbeat of this activity say what it does. Outside of activities nobody is told."""
+    if (pulse := _PULSE.get(None)) is not None:
+        pulse.doing = doing
+        pulse.changed.set()
+
+
+async def _beat(pulse: Pulse, seconds: float) -> None:
+    while True:
+        activity.heartbeat(*([pulse.doing] if pulse.doing is not None else []))
+        pulse.changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await pulse.changed.wait()
+        await asyncio.sleep(min(BREATH, seconds))
+
+
+def interrupted() -> bool:
+    """Whether the worker is shutting down: finish the turn and yield."""
+    return activity.is_worker_shutdown()

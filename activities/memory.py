@@ -1,12 +1,19 @@
-"""The activities about memory: what waits is brought in, and what is in there is looked up for people."""
+"""The activities about memory: documents and what waits go in, and people look things up.
+
+The activities about memory: what waits is brought in, and what is in there is looked up for people.
+
+The activity that brings documents into memory.
+"""
+
+import logging
 
 from temporalio import activity
 
-from activities.failures import reported
-from activities.heartbeats import beating
-from waystation.agents.archive import Archive, Drained
+from activities.attempts import beating, reported
+from waystation.agents.archive import Archive, Drained, Librarian
 from waystation.domain.memory import Located, MemoryQuery
 from waystation.domain.names import COUNT_PASSAGES, SEARCH_MEMORY
+from waystation.domain.passages import Remembering
 
 
 class MemoryActivities:
@@ -34,3 +41,23 @@ class MemoryActivities:
         """Points of a tenant."""
         with reported():
             return await self._archive.memory.count(tenant)
+
+
+logger = logging.getLogger(__name__)
+
+
+class DocumentActivities:
+    """The documents of tasks."""
+
+    def __init__(self, librarian: Librarian) -> None:
+        self._librarian = librarian
+
+    @activity.defn(name="RememberDocuments")
+    async def remember(self, so_far: Remembering) -> Remembering:
+        """One slice further."""
+        async with beating():
+            with reported():
+                now = await self._librarian.next_slice(so_far)
+        if now.done and now.left_out:
+            logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)
+        return now

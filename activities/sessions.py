@@ -1,15 +1,27 @@
-"""The activity that looks after tasks which a session believes to be running."""
+"""The activities that look after a session's tasks: those at work, forks, and those that are taken back.
+
+The activity that looks after tasks which a session believes to be running.
+
+The activity by which a forked task takes over what is done.
+
+The activity by which a finished task goes on from a message of one of its agents.
+"""
 
 from collections.abc import Awaitable, Callable
 
 from temporalio import activity
 
-from activities.failures import reported
+from activities.attempts import reported
+from waystation.agents.editor import Rewinder
 from waystation.domain.amount import Amount
+from waystation.domain.continuation import TaskRewind
+from waystation.domain.errors import StoreError
 from waystation.domain.ownership import Installation
 from waystation.domain.session import Settlement
+from waystation.domain.task import TaskRef
+from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
-from waystation.ports import TranscriptStore
+from waystation.ports import DocumentStore, TaskStore, TranscriptStore
 
 
 class ReconcileRequest(Value):
@@ -50,3 +62,32 @@ class SessionActivities:
     async def _last_spending(self, run_id: str) -> Amount:
         await self._transcripts.take_fence(run_id)
         return (await self._transcripts.totals(run_id)).spent
+
+
+class ForkActivities:
+    """Tasks that reuse finished steps."""
+
+    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
+        self._tasks, self._texts = tasks, texts
+
+    @activity.defn(name="TakeOverFork")
+    async def take_over(self, ref: TaskRef) -> TaskState:
+        """The state that was stored with the task when it was forked: the steps themselves are in the store, too."""
+        with reported():
+            row = await self._tasks.task(ref.task_id, ref.reader)
+            if row.progress is None or row.progress.state is None:
+                raise StoreError(f"{ref.task_id} was forked, but the store has no state for it to begin with")
+            return TaskState.model_validate_json(await self._texts.get_text(row.progress.state, ref.reader))
+
+
+class RewindActivities:
+    """Tasks that go on."""
+
+    def __init__(self, rewinder: Rewinder) -> None:
+        self._rewinder = rewinder
+
+    @activity.defn(name="ReopenTask")
+    async def reopen(self, asked: TaskRewind) -> TaskState:
+        """Take the agent back, let those that built on it begin anew, and say from where the task goes on."""
+        with reported():
+            return await self._rewinder.reopen(asked)

@@ -19,8 +19,7 @@ from waystation.adapters.store import AtRest, SqlStore, migrate
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.leg import RunRef
-from waystation.domain.messages import Message, Text
-from waystation.domain.turn import Charge, Intent
+from waystation.domain.transcript import Charge, Intent, Message, Text
 from waystation.settings import Settings
 
 TURNS = 300

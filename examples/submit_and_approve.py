@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.task import TaskRequest

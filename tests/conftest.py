@@ -11,9 +11,8 @@ from hypothesis import settings
 from temporalio.client import Client
 
 from tests.postgres import PostgresServer, running_postgres
-from waystation.adapters.temporal.connect import Target, connect
+from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes
 from waystation.adapters.temporal.dev_server import running_dev_server
-from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.settings import Settings
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here

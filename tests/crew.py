@@ -12,10 +12,10 @@ from pydantic import JsonValue
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.leg import AgentTerms
-from waystation.domain.messages import ToolUse
+from waystation.domain.models import Price, Rates
 from waystation.domain.plan import Plan, Step
-from waystation.domain.pricing import Price, Rates
 from waystation.domain.task import TaskTerms
+from waystation.domain.transcript import ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

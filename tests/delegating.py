@@ -8,8 +8,8 @@ from pydantic import JsonValue
 from tests.crew import CALL_TOKENS, FINDING, NOTE, PROMPT_TOKENS, REPLY_TOKENS, ROOMY, Call, Crew, Move, step_of, terms
 from waystation.domain.budget import Usage
 from waystation.domain.delegation import DelegationTerms
-from waystation.domain.messages import ToolResult, ToolUse
 from waystation.domain.task import StepProgress, TaskProgress, TaskTerms
+from waystation.domain.transcript import ToolResult, ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

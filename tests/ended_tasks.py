@@ -3,7 +3,7 @@
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.domain.budget import Usage
-from waystation.domain.pricing import PRICES
+from waystation.domain.models import PRICES
 from waystation.domain.task import (
     SourceDocument,
     StepProgress,
@@ -15,8 +15,8 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.seen import as_stored
 from waystation.settings import Settings
+from waystation.task_view import as_stored
 from waystation.terms import task_terms
 
 

@@ -6,8 +6,8 @@ from pydantic import JsonValue
 
 from tests.crew import MOVES, PROMPT_TOKENS, REPLY_TOKENS, SAID, Call, Crew, Move, terms
 from waystation.domain.budget import Usage
-from waystation.domain.messages import ToolUse
 from waystation.domain.task import TaskTerms
+from waystation.domain.transcript import ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

@@ -13,10 +13,10 @@ from tests.letters import SendLetter
 from tests.running import Counter, Task, opened_parts, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.domain.messages import ToolResult
 from waystation.domain.task import Approval, TaskProgress
+from waystation.domain.transcript import ToolResult
+from workers.outside import Reach
 from workers.parts import Parts
-from workers.tools import Reach
 from workflows.task import TaskWorkflow
 
 PRIVATE = "ada.lovelace@example.com"

@@ -20,19 +20,18 @@ from tests.crew import terms
 from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.embeddings.choice import best_embedder
+from waystation.adapters.embeddings.local import best_embedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.store.sealed import PLAIN, AtRest
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.adapters.temporal.connect import Target
+from waystation.adapters.temporal.connect import Target, ensure_search_attributes
 from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.adapters.temporal.search_attributes import ensure_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.agents.redacted_documents import RedactedDocuments
-from waystation.client.edits import edit_finished
+from waystation.agents.documents import RedactedDocuments
+from waystation.client.context import edit_finished
 from waystation.domain.amount import Limit
-from waystation.domain.edits import EditInput
 from waystation.domain.session import Admission, SessionStart
+from waystation.domain.signals import EditInput
 from waystation.domain.task import (
     SourceDocument,
     TaskProgress,
@@ -46,10 +45,10 @@ from waystation.domain.task import (
     tenant_hash,
 )
 from waystation.ports import ChatModel, Meter, Redactor
-from waystation.seen import Answer
 from waystation.settings import Settings
+from waystation.task_view import Answer
 from waystation.testing import ListMeter, PlainRedactor
-from workers.notices import opened_notices
+from workers.outside import opened_notices
 from workers.parts import Parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, workflows_worker
 from workers.sandbox import sandboxed

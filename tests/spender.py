@@ -13,9 +13,9 @@ from tests.crew import Move
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
-from waystation.domain.messages import ToolUse
+from waystation.domain.models import PRICES, price_of
 from waystation.domain.plan import Plan, Step
-from waystation.domain.pricing import PRICES, price_of
+from waystation.domain.transcript import ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

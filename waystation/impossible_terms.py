@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 from datetime import date
 
-from waystation.domain.allowance import WorstRates
 from waystation.domain.amount import Amount, Limit, limit_text
-from waystation.domain.budget import Mode
+from waystation.domain.budget import Mode, WorstRates
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.decisions import Unattended
 from waystation.domain.errors import BadInput
-from waystation.domain.models import model_facts
+from waystation.domain.models import (
+    LEAST_THINKING,
+    THINKING_PART,
+    Price,
+    Spoken,
+    Working,
+    budgeted,
+    model_facts,
+    price_of,
+)
 from waystation.domain.plan import Role
 from waystation.domain.presets import REQUEST, Choices
-from waystation.domain.pricing import Price, price_of
 from waystation.domain.task import TaskRequest
-from waystation.domain.thinking import LEAST_THINKING, THINKING_PART, Spoken, Working, budgeted
-from waystation.domain.unattended import Unattended
 
 PROMPT_TOKENS = 2_550
 """System prompt and tools of the role with the longest ones (analysis), as estimated; a test compares it with them."""

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from waystation.domain.plain import plain
-from waystation.domain.redaction import PLACEHOLDER
+from waystation.domain.foreign import plain
+from waystation.domain.privacy import PLACEHOLDER
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _NOT_IN_ADDRESSES = frozenset("<\"`'\\|")

@@ -1,6 +1,10 @@
 """Every setting of Waystation, read once from the environment and the config file by the entry points.
 
 How Temporal is reached is not here: the standard `TEMPORAL_*` variables and profiles say that.
+
+What is wrong with settings, in the words of the person who gave them.
+
+Settings of the key, and of what is encrypted with it.
 """
 
 import os
@@ -9,7 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints
+from pydantic import AfterValidator, AliasChoices, Field, SecretStr, StringConstraints, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -17,19 +22,72 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from waystation.agent_settings import AgentSettings
-from waystation.config_file import CONFIG_NAME, PREFIX, read_config, variables_of
-from waystation.context_settings import ContextSettings
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import PRIMERS, RECENTS
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
-from waystation.embedder_settings import EmbedderSettings
-from waystation.key_settings import KeySettings
-from waystation.memory_settings import MemorySettings
-from waystation.model_settings import ModelSettings
-from waystation.privacy_settings import PrivacySettings
-from waystation.written import SecretAddress, WrittenBudget, WrittenTokens, shared
+from waystation.domain.value import malformed
+from waystation.settings_sections import (
+    AgentSettings,
+    ContextSettings,
+    EmbedderSettings,
+    MemorySettings,
+    ModelSettings,
+    PrivacySettings,
+)
+from waystation.settings_text import (
+    CONFIG_NAME,
+    PREFIX,
+    SecretAddress,
+    WrittenBudget,
+    WrittenTokens,
+    read_config,
+    shared,
+    variables_of,
+)
+
+
+class KeySettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`."""
+
+    key: SecretStr | None = Field(
+        default=None,
+        description="The key behind placeholders and encryption, 32 bytes in hex; by default a file in the home "
+        "folder. Workers that share a store share it.",
+    )
+    previous_keys: SecretStr | None = Field(
+        default=None,
+        description="Keys that were used before, in hex with commas between, the newest first: what they encrypted "
+        "stays readable, and placeholders are those of the last of them.",
+    )
+    encrypt_payloads: bool | None = Field(
+        default=None,
+        description="Encrypt what Temporal keeps: payloads, failures, summaries. Not given: where WAYSTATION_KEY is "
+        "set. The same for all workers and clients of a namespace (docs/codec.md).",
+    )
+    encrypt_at_rest: bool | None = Field(
+        default=None,
+        description="Encrypt texts in the store: questions, documents, transcripts, notes, reports. Not given: where "
+        "WAYSTATION_KEY is set. What was written before stays as it is.",
+    )
+    codec_token: SecretStr | None = Field(
+        default=None,
+        description="Token that `waystation codec-server` asks for, as Authorization: Bearer; without it its address "
+        "has a secret path.",
+    )
+
+    @property
+    def encrypts_payloads(self) -> bool:
+        """Whether payloads are encrypted. The key that is made on first use does not mean it: whoever can read the
+        server's file on this machine can read that key, too.
+        """
+        return self.key is not None if self.encrypt_payloads is None else self.encrypt_payloads
+
+    @property
+    def encrypts_at_rest(self) -> bool:
+        """Whether the store's texts are encrypted, by the same rule: a lost key then loses them."""
+        return self.key is not None if self.encrypt_at_rest is None else self.encrypt_at_rest
+
 
 HOME = Path("~/.waystation")
 
@@ -46,7 +104,7 @@ class Settings(
 ):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
-    Raises ValidationError (`waystation.faults` says it for people), and BadInput for a file that cannot be used at all.
+    Raises ValidationError (`sentence` says it for people), and BadInput for a file that cannot be used at all.
     """
 
     model_config = SettingsConfigDict(
@@ -254,3 +312,34 @@ def config_file_given() -> Path:
 def _environment() -> dict[str, str]:
     """What it gives, as the settings read it: names in any case, empty values not at all."""
     return {name.upper(): value for name, value in os.environ.items() if value}
+
+
+def faults(error: ValidationError) -> str:
+    """What is wrong with the settings: each by where it was given, with what is allowed."""
+    sentences: list[str] = []
+    for fault in malformed(error):
+        first, *inner = map(str, fault.place)
+        name = _name_of(first)
+        field = Settings.model_fields.get(name)
+        allowed = "there is no such setting" if field is None else _range(field)
+        cause = "; ".join(filter(None, (allowed, fault.words if fault.ours or not allowed else "")))
+        place = variable_given(name) or f"{'.'.join([name, *inner])} in {config_file_given()}"
+        sentences.append(f"{place}: {cause}")
+    return "; ".join(sentences)
+
+
+def _name_of(place: str) -> str:
+    """The setting's name, by which or by whose variable an error names it."""
+    fields = Settings.model_fields.items()
+    return next((name for name, field in fields if place in variables_of(name, field)), place)
+
+
+def _range(field: FieldInfo) -> str:
+    """What a number may be; empty where it has no bounds."""
+    bounds = {
+        kind: getattr(mark, kind) for mark in field.metadata for kind in ("ge", "gt", "le") if hasattr(mark, kind)
+    }
+    words = {"ge": "{:,} or more", "gt": "more than {:,}", "le": "at most {:,}"}
+    if {"ge", "le"} <= bounds.keys():
+        return f"from {bounds['ge']:,} to {bounds['le']:,}"
+    return " and ".join(words[kind].format(bound) for kind, bound in bounds.items())

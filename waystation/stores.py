@@ -1,20 +1,113 @@
-"""The store of these settings: which database, and with which key its texts are encrypted."""
+"""The store of these settings, the key of this installation, and what is encrypted with it.
+
+The store of these settings: which database, and with which key its texts are encrypted.
+
+The key of this installation, as commands and workers find it, and what each of them seals with it.
+
+How this process reads and writes what Temporal keeps, by the settings.
+"""
 
 from contextlib import aclosing, suppress
 from pathlib import Path
 
+from temporalio.converter import DataConverter
+
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.key import key_check
+from waystation.adapters.keys import Purpose, Sealer, Sealers
+from waystation.adapters.presidio.redactor import find_key, key_check, key_from_hex
 from waystation.adapters.store import AtRest, SqlStore
-from waystation.adapters.store.administration import is_there, place_of
-from waystation.adapters.store.engine import Database, parsed_url, to_its_end
-from waystation.adapters.store.errors import translated
-from waystation.adapters.store.resealing import reseal
-from waystation.domain.errors import StoreError
+from waystation.adapters.store.engine import Database, parsed_url, to_its_end, translated
+from waystation.adapters.store.sql_store import is_there, place_of
+from waystation.adapters.store.upgrades import reseal
+from waystation.adapters.temporal.codec import PayloadEncryption, converter_with
+from waystation.domain.errors import BadInput, StoreError
 from waystation.domain.task import short_hash
-from waystation.keyring import first_key, foreign_key, lost_key, other_key, own_cipher, present_cipher, present_key
-from waystation.private_files import private_file, private_folder
+from waystation.files import private_file, private_folder
+from waystation.ports import Cipher
 from waystation.settings import Settings
+
+
+def own_key(settings: Settings) -> bytes:
+    """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
+    try:
+        return find_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
+    except ValueError as error:
+        raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
+
+
+def present_key(settings: Settings) -> bytes | None:
+    """The same, and None where there is none. No key is made. Raises BadInput."""
+    return own_key(settings) if settings.key or settings.key_file.exists() else None
+
+
+def previous_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Keys that were used before, the newest first. Raises BadInput."""
+    if settings.previous_keys is None:
+        return ()
+    try:
+        return tuple([key_from_hex(one) for one in settings.previous_keys.get_secret_value().split(",")])
+    except BadInput as error:
+        raise BadInput(f"WAYSTATION_PREVIOUS_KEYS: {error}") from None
+
+
+def first_key(settings: Settings) -> bytes:
+    """The oldest key that is known: placeholders are made with it, so that a new key changes none. Raises BadInput."""
+    return (own_key(settings), *previous_keys(settings))[-1]
+
+
+def own_cipher(settings: Settings, purpose: Purpose) -> Cipher:
+    """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
+
+    Raises BadInput.
+    """
+    return _cipher((own_key(settings), *previous_keys(settings)), purpose)
+
+
+def present_cipher(settings: Settings, purpose: Purpose) -> Cipher | None:
+    """The same without making a key; None where there is none. Raises BadInput."""
+    key = present_key(settings)
+    keys = (*(() if key is None else (key,)), *previous_keys(settings))
+    return _cipher(keys, purpose) if keys else None
+
+
+def no_key(settings: Settings, what: str) -> BadInput:
+    """What to tell a person who wants to read something encrypted without a key."""
+    return BadInput(
+        f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
+        f"file back as {settings.key_file}"
+    )
+
+
+def other_key(settings: Settings) -> BadInput:
+    """What to tell a person whose key does not open what is there."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one with which this was encrypted: set WAYSTATION_KEY to the key of the "
+        "workers, or put their key file back; WAYSTATION_PREVIOUS_KEYS may name older ones"
+    )
+
+
+def lost_key(settings: Settings) -> BadInput:
+    """What to tell a person who would make a new key beside a store that has one."""
+    return BadInput(
+        "the store's placeholders are made with a key that is not here, and a new key would make others: set "
+        f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
+        "lost, `waystation store adopt-key` makes a new one the store's"
+    )
+
+
+def foreign_key(settings: Settings) -> BadInput:
+    """What to tell a person whose key is not the one of the store's placeholders."""
+    given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
+    return BadInput(
+        f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
+        "of the workers, or put their key file back; where it is lost, `waystation store adopt-key` makes this one the "
+        "store's"
+    )
+
+
+def _cipher(keys: tuple[bytes, ...], purpose: Purpose) -> Cipher:
+    return Sealers([Sealer(key, purpose) for key in keys])
 
 
 async def opened_store(settings: Settings) -> SqlStore:
@@ -110,3 +203,26 @@ async def placeholder_key(settings: Settings) -> bytes:
         if present_key(settings) is None:
             raise
         return first_key(settings)
+
+
+def payload_codec(settings: Settings) -> PayloadEncryption:
+    """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
+    own = own_key(settings) if settings.encrypts_payloads else present_key(settings)
+    keys = (*(() if own is None else (own,)), *previous_keys(settings))
+    sealers = {sealer.key_id: sealer for sealer in (Sealer(key, "payloads") for key in keys)}
+    return PayloadEncryption(sealers, next(iter(sealers)) if settings.encrypts_payloads else None)
+
+
+def data_converter(settings: Settings) -> DataConverter:
+    """For clients and workers. Raises BadInput."""
+    return converter_with(payload_codec(settings))
+
+
+async def require_key_of(store: SqlStore, settings: Settings) -> None:
+    """Refuse to encrypt where the key of this store's workers is not here: they could not read what was sent, and a
+    workflow that cannot read a message stands still. Raises BadInput.
+    """
+    if not settings.encrypts_payloads:
+        return
+    if await store.key_check() not in {None, key_check(first_key(settings))}:
+        raise other_key(settings)

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
-from waystation.domain.compaction.hook import CompactionEvent
-from waystation.domain.compaction.outcome import CompactionOutcome
+from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome
 from waystation.domain.errors import (
     HookFailed,
     MemoryUnavailable,
@@ -23,13 +22,11 @@ from waystation.domain.errors import (
     ToolServerFailed,
     WebhookUnavailable,
 )
-from waystation.domain.foreign_tools import ForeignResult, ForeignTools, ForeignToolSpec
+from waystation.domain.foreign import ForeignResult, ForeignTools, ForeignToolSpec
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Recalled
-from waystation.domain.messages import Block, ToolUse
 from waystation.domain.notices import Notice
-from waystation.domain.privacy import Place, Policy, Treatment, treatment
-from waystation.domain.redaction import Redacted, Span
-from waystation.domain.turn import Charge
+from waystation.domain.privacy import Place, Policy, Redacted, Span, Treatment, treatment
+from waystation.domain.transcript import Block, Charge, ToolUse
 from waystation.patterns import literals, proven
 from waystation.ports import CallKind, ModelReply, ModelRequest, StopReason
 

@@ -8,7 +8,7 @@ import sys
 from pydantic import ValidationError
 
 from waystation.domain.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
-from waystation.domain.plain import plain
+from waystation.domain.foreign import plain
 from waystation.settings import Settings
 from workers.wiring import serve
 

@@ -1,19 +1,82 @@
-"""The health endpoint: `/livez` says that this process answers, `/readyz` that it can take work on."""
+"""Health of a worker: its endpoint, what it depends on, and gauges that are read from time to time.
+
+The health endpoint: `/livez` says that this process answers, `/readyz` that it can take work on.
+
+Cheap looks at what a worker depends on.
+
+Gauges: what is read from time to time, because nothing happens where it changes.
+
+Addresses to listen on, as settings give them: host and port.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import NamedTuple
 
 from aiohttp import web
+from sqlalchemy.exc import SQLAlchemyError
+from temporalio.api.workflowservice.v1 import GetSystemInfoRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.errors import BadInput
-from waystation.ports import Memory
-from workers.address import address_of
-from workers.looks import answers, look_at_store, look_at_temporal
+from waystation.domain.errors import BadInput, WaystationError
+from waystation.patterns import proven
+from waystation.ports import Memory, Meter
+
+_ADDRESS = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
+
+
+class Address(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    """An IP address."""
+    port: int
+
+
+def address_of(setting: str, text: str) -> Address:
+    """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
+    found = _ADDRESS.fullmatch(text)
+    port = int(found["port"]) if found else 0
+    if found is None or not 0 < port < 65_536:
+        raise BadInput(f"{setting} is {text!r}: write it as host:port, like 0.0.0.0:9464")
+    try:
+        resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
+    return Address(str(resolved[0][4][0]), port)
+
+
+PATIENCE = timedelta(seconds=2)
+NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)
+"""How the outside fails: Temporal, store or memory."""
+
+
+async def answers(look: Awaitable[object]) -> bool:
+    """Whether it comes to an end in time and without an error."""
+    try:
+        await asyncio.wait_for(look, PATIENCE.total_seconds())
+    except NOT_ANSWERED:
+        return False
+    return True
+
+
+async def look_at_temporal(client: Client) -> None:
+    """The cheapest call that every server answers. Raises RPCError."""
+    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=PATIENCE)
+
+
+async def look_at_store(store: SqlStore) -> None:
+    """`select 1`. Raises SQLAlchemyError, OSError."""
+    async with store.database.read() as connection:
+        await connection.exec_driver_sql("select 1")
+
 
 OK, UNAVAILABLE = 200, 503
 SETTING = "WAYSTATION_HEALTH_ADDRESS"
@@ -64,3 +127,35 @@ async def served_health(address: str, health: Health) -> AsyncGenerator[None]:
         yield
     finally:
         await runner.cleanup()
+
+
+INTERVAL = timedelta(seconds=15)
+
+
+class Gauge(NamedTuple):
+    """A number that goes up and down."""
+
+    name: str
+    read: Callable[[], Awaitable[int]]
+    show: Callable[[int], None]
+
+
+@asynccontextmanager
+async def sampled(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+    """Read and show the gauges now and at every interval, until the block ends. A failure is counted, no more."""
+    sampling = asyncio.create_task(_sample(gauges, meter, interval))
+    try:
+        yield
+    finally:
+        sampling.cancel()
+        await asyncio.gather(sampling, return_exceptions=True)
+
+
+async def _sample(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta) -> None:
+    while True:
+        for gauge in gauges:
+            try:
+                gauge.show(await gauge.read())
+            except NOT_ANSWERED:
+                meter.not_sampled(gauge.name)
+        await asyncio.sleep(interval.total_seconds())

@@ -1,18 +1,25 @@
-"""Which memory this process works with: a Qdrant server, or the embedded engine, which it then has to itself."""
+"""Which memory this process works with: a Qdrant server, or the embedded engine, which it then has to itself.
+
+How a command looks into memory: it opens it, and where workers have it open already, it asks them.
+"""
 
 import asyncio
 import fcntl
 from collections.abc import AsyncGenerator, Generator
-from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.connect import connect_as_person, find_target
+from waystation.adapters.temporal.orders import WorkersMemory
 from waystation.agents.archive import Archive
 from waystation.domain.errors import MemoryInUse
-from waystation.ports import Embedder, Memory, MemoryDraft
-from waystation.private_files import opened_private
+from waystation.files import opened_private
+from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.settings import Settings
-from workers.looks import NOT_ANSWERED
+from waystation.stores import data_converter
+from workers.health import NOT_ANSWERED
 
 DRAIN_EVERY = timedelta(seconds=30)
 """So long passages may wait after memory is back."""
@@ -105,3 +112,19 @@ def _alone(settings: Settings) -> Generator[None]:
                 "so that several processes share a Qdrant server"
             ) from None
         yield
+
+
+@asynccontextmanager
+async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedder) -> AsyncGenerator[MemorySearch]:
+    """The memory of these settings, as far as it can be searched.
+
+    Raises as `opened_memory` does, and Unreachable where the process that has it open is not to be asked.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            memory: MemorySearch = await stack.enter_async_context(opened_memory(settings, embedder))
+        except MemoryInUse:
+            target = find_target(settings.run_file, settings.temporal_ui)
+            client = await connect_as_person(target, data_converter(settings))
+            memory = WorkersMemory(client, store.passages_with)
+        yield memory

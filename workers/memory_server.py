@@ -3,9 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of
-from waystation.adapters.qdrant.layout import Layout
+from waystation.adapters.qdrant.collection import CLIENT_ERRORS, Layout, QdrantServer, failure_of
 from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.ports import Embedder, Memory, MemoryDraft

@@ -1,15 +1,43 @@
-"""What is removed outside the store: histories on the Temporal server, and reports in this home folder."""
+"""What this process reaches outside: tools, hooks, notices, and what is removed there.
 
-from collections.abc import Sequence
+What is removed outside the store: histories on the Temporal server, and reports in this home folder.
+
+What agents' tools reach beyond the store, as the settings want it: tables, the web, tool servers.
+
+What this process calls before and after compactions: the commands and addresses that are set, or nothing.
+
+Where this process sends notices: to the webhook that is set, or nowhere.
+"""
+
+import os
+import shlex
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
+from pydantic import SecretStr
 from temporalio.client import Client
 
-from waystation.adapters.temporal.forgetting import delete_histories
-from waystation.adapters.temporal.persons import delete_seen
-from waystation.domain.persons import SeenHistory, Sought
-from waystation.report_files import rewritten_reports, without_reports
-from waystation.settings import Settings
+from activities.tasks import NoticeActivities
+from waystation import __version__
+from waystation.adapters.clock import utc_now
+from waystation.adapters.hooks import CommandHook, PostedHook, Webhook
+from waystation.adapters.prices import load_prices
+from waystation.adapters.temporal.connect import Target, workflow_link
+from waystation.adapters.temporal.orders import delete_histories, delete_seen
+from waystation.agents.charges import MeteredSearch
+from waystation.agents.condenser import CompactionHooks
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.tools.tool import Tool
+from waystation.agents.tools.web import FetchPage, WebSearchTool
+from waystation.domain.errors import BadInput
+from waystation.domain.removal import SeenHistory, Sought
+from waystation.domain.web import Domains
+from waystation.files import rewritten_reports, without_reports
+from waystation.ports import CompactionHook, DocumentStore, Meter, TableEngine, ToolServers, TranscriptStore
+from waystation.settings import Settings, config_file_given, variable_given
+from waystation.settings_text import is_address
 
 
 @dataclass(frozen=True)
@@ -29,8 +57,120 @@ class TemporalAndFiles:
 
     def delete_reports(self, task_ids: Sequence[str]) -> int:
         """See `Outside`."""
-        return without_reports(self.settings, task_ids)
+        return without_reports(self.settings.reports_folder, task_ids)
 
     def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
         """See `Outside`."""
-        return rewritten_reports(self.settings, task_ids, sought)
+        return rewritten_reports(self.settings.reports_folder, task_ids, sought)
+
+
+USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not say how they are reached)"
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the tools of one process reach."""
+
+    tables: TableEngine
+    web: Sequence[Tool] = ()
+    servers: ToolServers | None = None
+
+
+@dataclass(frozen=True)
+class Ledgers:
+    """Where pages are kept, and searches are charged; and what of both is shown."""
+
+    texts: DocumentStore
+    transcripts: TranscriptStore
+    meter: Meter
+    redacted: RedactedDocuments
+
+
+@asynccontextmanager
+async def opened_reach(settings: Settings, ledgers: Ledgers) -> AsyncGenerator[Reach]:
+    """Opened where they are first used, closed at the end. Raises BadInput for a setting that cannot be used."""
+    # DuckDB and the protocol of tool servers take a second to load.
+    from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        web = _web(settings, ledgers, stack) if settings.web else ()
+        yield Reach(DuckDbTables(), web, _servers(settings, stack))
+
+
+def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequence[Tool]:
+    from waystation.adapters.documents.reader import BytesReader  # noqa: PLC0415
+    from waystation.adapters.web import FetchTerms, OwnFetch  # noqa: PLC0415
+
+    domains = Domains(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
+    reader = BytesReader()
+    stack.push_async_callback(reader.aclose)
+    terms = FetchTerms(
+        user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable=settings.web_reachable
+    )
+    pages = OwnFetch(reader, utc_now, terms)
+    stack.push_async_callback(pages.aclose)
+    fetch = FetchPage(pages, ledgers.texts, ledgers.redacted, domains)
+    key = settings.anthropic_api_key
+    if key is None:  # searches are made by the provider
+        return (fetch,)
+    return (_search(settings, key.get_secret_value(), domains, ledgers, stack), fetch)
+
+
+def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, stack: AsyncExitStack) -> Tool:
+    from waystation.adapters.anthropic.model import anthropic_search  # noqa: PLC0415
+    from workers.models import patience_of  # noqa: PLC0415
+
+    url, patience = settings.anthropic_base_url, patience_of(settings)
+    search = anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
+    stack.push_async_callback(search.aclose)
+    prices = load_prices(settings.prices)
+    metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
+    return WebSearchTool(metered, ledgers.redacted.redactor, settings.web_asks)
+
+
+def _servers(settings: Settings, stack: AsyncExitStack) -> ToolServers | None:
+    if settings.tool_servers is None:
+        return None
+    from waystation.adapters.mcp.config import load_servers  # noqa: PLC0415
+    from waystation.adapters.mcp.servers import McpServers  # noqa: PLC0415
+
+    servers = McpServers(load_servers(settings.tool_servers, os.environ))
+    stack.push_async_callback(servers.aclose)
+    return servers
+
+
+BEFORE, AFTER = "compaction_before", "compaction_after"
+
+
+@asynccontextmanager
+async def opened_hooks(settings: Settings) -> AsyncGenerator[CompactionHooks]:
+    """The hooks, as long as the block lasts. Raises BadInput where a program is not there, and names the setting."""
+    async with AsyncExitStack() as stack:
+        yield CompactionHooks(
+            before=await _hook(BEFORE, settings.compaction_before, stack),
+            after=await _hook(AFTER, settings.compaction_after, stack),
+            blocks=settings.compaction_hook_blocks,
+        )
+
+
+async def _hook(setting: str, written: str | None, stack: AsyncExitStack) -> CompactionHook | None:
+    if written is None:
+        return None
+    if is_address(written):
+        return await stack.enter_async_context(aclosing(PostedHook(setting, SecretStr(written))))
+    try:
+        return CommandHook(setting, shlex.split(written))
+    except BadInput as refused:
+        place = variable_given(setting) or f"{setting} in {config_file_given()}"
+        raise BadInput(f"{place}: {refused}") from None
+
+
+@asynccontextmanager
+async def opened_notices(settings: Settings, target: Target) -> AsyncGenerator[NoticeActivities]:
+    """Without a webhook there are notices only where another worker that has one admitted the task: none is lost."""
+    link = partial(workflow_link, target)
+    if settings.webhook is None:
+        yield NoticeActivities(None, link)
+        return
+    async with aclosing(Webhook(settings.webhook)) as webhook:
+        yield NoticeActivities(webhook, link)

@@ -1,47 +1,44 @@
-"""What activities work with: which adapter stands behind which port, opened where a process needs them."""
+"""What activities work with: which adapter stands behind which port, opened where a process needs them.
+
+Which session the code at work belongs to, as the input of its activity says.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from activities.attempts import present_attempt
-from activities.heartbeats import tell
+from pydantic import BaseModel
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.attempts import present_attempt, tell
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.passages import passages_of
-from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.presidio.key import key_check
-from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.documents.search import Bm25DocumentSearch, passages_of
+from waystation.adapters.presidio.redactor import fingerprint, key_check
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.agents.archive import Archive
-from waystation.agents.checked import CitationCheck
-from waystation.agents.chronicler import Chronicler
+from waystation.agents.archive import Archive, Librarian, Recollection
+from waystation.agents.charges import MeteredModel, MeteredRedactor
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.condenser import Condenser
+from waystation.agents.condenser import NO_HOOKS, CompactionHooks, Condenser
 from waystation.agents.contract import ContractWriter
-from waystation.agents.enduring import EnduringRedactor
-from waystation.agents.hooks import NO_HOOKS, CompactionHooks
-from waystation.agents.keeping import KeepingRedactor
-from waystation.agents.librarian import Librarian
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.editor import Rewinder
 from waystation.agents.loop import AgentLoop
-from waystation.agents.metered import MeteredModel, MeteredRedactor
+from waystation.agents.oversight import Reviewer, Reviser
 from waystation.agents.planner import Planner
-from waystation.agents.publisher import Publisher
-from waystation.agents.recollection import Recollection
-from waystation.agents.redacted_documents import RedactedDocuments
-from waystation.agents.reviewer import Reviewer
-from waystation.agents.reviser import Reviser
-from waystation.agents.rewinder import Rewinder
+from waystation.agents.publisher import Chronicler, CitationCheck, Publisher
+from waystation.agents.redaction import EnduringRedactor, KeepingRedactor, TitlingRedactor
 from waystation.agents.roles import Desk
 from waystation.agents.tables import Tables
-from waystation.agents.titling import TitlingRedactor
 from waystation.domain.errors import BadInput
+from waystation.domain.leg import RunRef
+from waystation.domain.privacy import RedactionRules
 from waystation.domain.projection import ToolPolicy
-from waystation.domain.redaction import RedactionRules
-from waystation.keyring import first_key, own_cipher
-from waystation.loading import loading
+from waystation.domain.task import TaskRef
+from waystation.imports import loading
 from waystation.ports import (
     ChatModel,
     DocumentSearch,
@@ -54,8 +51,49 @@ from waystation.ports import (
     Vault,
 )
 from waystation.settings import Settings
-from workers.session_scope import present_session
-from workers.tools import Ledgers, Reach, opened_reach
+from waystation.stores import first_key, own_cipher
+from workers.outside import Ledgers, Reach, opened_reach
+
+DEPTH = 3
+"""Of the reference in an input: an order, its request, its run."""
+
+_PRESENT: ContextVar[str] = ContextVar("session", default="")
+
+
+def present_session() -> str:
+    """The session's hash; empty where the work belongs to none."""
+    return _PRESENT.get()
+
+
+class SessionScope(Interceptor):
+    """Makes the session of every activity known to what it calls."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        """One for each activity."""
+        return _Scoped(next)
+
+
+class _Scoped(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> object:
+        sessions = [session_of(one) for one in list[object](input.args)]
+        token = _PRESENT.set(next(filter(None, sessions), ""))
+        try:
+            return await super().execute_activity(input)
+        finally:
+            _PRESENT.reset(token)
+
+
+def session_of(given: object, depth: int = DEPTH) -> str:
+    """That of the first reference to a run or a task in an input; empty where there is none."""
+    match given:
+        case RunRef() | TaskRef():
+            return given.session
+        case BaseModel() if depth:
+            parts = (session_of(getattr(given, name), depth - 1) for name in type(given).model_fields)
+            return next(filter(None, parts), "")
+        case _:
+            return ""
+
 
 if TYPE_CHECKING:
     from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -248,11 +286,10 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
     with loading():
-        from waystation.embedders import opened_embedder  # noqa: PLC0415
-        from waystation.redactors import redaction_rules, redactor_of  # noqa: PLC0415
-        from workers.hooks import opened_hooks  # noqa: PLC0415
+        from waystation.knowledge import opened_embedder, redaction_rules, redactor_of  # noqa: PLC0415
         from workers.memory import opened_memory  # noqa: PLC0415
         from workers.models import model_switch  # noqa: PLC0415
+        from workers.outside import opened_hooks  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         hooks = await stack.enter_async_context(opened_hooks(settings))

@@ -1,51 +1,69 @@
-"""One worker for each queue: workflows with their bookkeeping, agents (they wait for models), context (CPU)."""
+"""One worker for each queue: workflows with their bookkeeping, agents (they wait for models), context (CPU).
+
+How much work a worker takes at once: a fixed number of activities, or as many as memory and processors bear.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 from temporalio.client import Client
-from temporalio.worker import Worker, WorkflowRunner
+from temporalio.worker import (
+    PollerBehavior,
+    PollerBehaviorAutoscaling,
+    PollerBehaviorSimpleMaximum,
+    ResourceBasedSlotConfig,
+    Worker,
+    WorkerTuner,
+    WorkflowRunner,
+)
 
-from activities.agents import AgentActivities
-from activities.context import ContextActivities
-from activities.documents import DocumentActivities
-from activities.forgetting import ForgettingActivities
-from activities.forks import ForkActivities
-from activities.heartbeats import INTERVAL
-from activities.ledger import LedgerActivities
-from activities.memory import MemoryActivities
-from activities.notices import NoticeActivities
-from activities.oversight import OversightActivities
-from activities.persons import PersonActivities
-from activities.planning import PlanningActivities
-from activities.reports import ReportActivities
-from activities.retention import RetentionActivities
-from activities.rewinds import RewindActivities
-from activities.sessions import SessionActivities
-from activities.tellings import TellingActivities
-from activities.updates import UpdateActivities
+from activities.agents import AgentActivities, ContextActivities
+from activities.attempts import INTERVAL
+from activities.bookkeeping import LedgerActivities, TellingActivities, UpdateActivities
+from activities.memory import DocumentActivities, MemoryActivities
+from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
+from activities.sessions import ForkActivities, RewindActivities, SessionActivities
+from activities.tasks import NoticeActivities, OversightActivities, PlanningActivities, ReportActivities
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.codec import encrypts
-from waystation.adapters.temporal.persons import running
+from waystation.adapters.temporal.orders import running
 from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
 from waystation.domain.session import Equipment
 from waystation.settings import Settings
 from workers.outside import TemporalAndFiles
-from workers.parts import Parts
-from workers.session_scope import SessionScope
-from workers.tuning import tuning
-from workflows.erase import ErasePersonWorkflow
-from workflows.forget import ForgetWorkflow
-from workflows.notice import NoticeWorkflow
-from workflows.remembering import RememberWorkflow
-from workflows.retention import RetentionWorkflow
+from workers.parts import Parts, SessionScope
+from workflows.board import NoticeWorkflow
+from workflows.delivery import RememberWorkflow
+from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
+
+
+class Tuning(NamedTuple):
+    """What one queue's worker takes on."""
+
+    slots: WorkerTuner
+    polling: PollerBehavior
+
+
+def tuning(settings: Settings, at_once: int) -> Tuning:
+    """At most `at_once` activities; fewer while memory or processors are used beyond the settings' targets."""
+    memory, cpu = settings.target_memory, settings.target_cpu
+    if memory is None and cpu is None:
+        return Tuning(WorkerTuner.create_fixed(activity_slots=at_once), PollerBehaviorSimpleMaximum())
+    slots = WorkerTuner.create_resource_based(
+        target_memory_usage=1.0 if memory is None else memory,
+        target_cpu_usage=1.0 if cpu is None else cpu,
+        activity_config=ResourceBasedSlotConfig(maximum_slots=at_once),
+    )
+    return Tuning(slots, PollerBehaviorAutoscaling())
+
 
 GRACE = timedelta(seconds=20)
 """So long legs may take to reach a turn boundary when the worker stops."""

@@ -8,26 +8,21 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime
 from temporalio.worker import Worker
 
-from waystation.adapters.temporal.connect import connect, find_target
-from waystation.adapters.temporal.core_logs import worker_runtime
-from waystation.adapters.temporal.forgetting import keep_retention
-from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime
-from waystation.adapters.temporal.search_attributes import ensure_search_attributes
+from waystation.adapters.temporal.connect import connect, ensure_search_attributes, find_target
+from waystation.adapters.temporal.metrics import TemporalMeter, prometheus_runtime, worker_runtime
+from waystation.adapters.temporal.orders import keep_retention
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
-from waystation.payloads import data_converter, require_key_of
+from waystation.files import private_folder
 from waystation.ports import Meter
-from waystation.private_files import private_folder
 from waystation.settings import Settings, unknown_variables
-from waystation.stores import opened_store
-from workers.address import address_of
-from workers.health import Health, served_health
-from workers.notices import opened_notices
+from waystation.stores import data_converter, opened_store, require_key_of
+from workers.health import Gauge, Health, address_of, sampled, served_health
+from workers.outside import opened_notices
 from workers.parts import Parts, opened_parts
 from workers.queues import WORKER_WITH_PARTS, Workshop, served_queues, workflows_worker
-from workers.sampling import Gauge, sampled
 from workers.sandbox import sandboxed
-from workers.stopping import stop_on_signals
+from workers.shutdown import stop_on_signals
 
 
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:

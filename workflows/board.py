@@ -1,16 +1,34 @@
-"""A task's state inside its workflow, and its display: current details and search attributes follow every change."""
+"""A task's state inside its workflow, and its display: current details and search attributes follow every change.
+
+A notice on its way: a workflow of its own, so that a task waits for no delivery and fails for none.
+
+Children that outlive the workflow that starts them.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
 
 from pydantic import JsonValue
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey, SearchAttributePair, SearchAttributeUpdate, TypedSearchAttributes
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.ledger import AuditRequest, LedgerActivities
+from activities.bookkeeping import AuditRequest, LedgerActivities
+from activities.tasks import NoticeActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Standing
-from waystation.domain.compaction.edit import ContextEdit
+from waystation.domain.budget import Account
+from waystation.domain.compaction.outcome import ContextEdit
+from waystation.domain.continuation import TaskStart
+from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
-from waystation.domain.inbound import is_sealed
-from waystation.domain.ledger import Account
 from waystation.domain.names import (
     COST_ATTRIBUTE,
     PENDING_ATTRIBUTE,
@@ -18,12 +36,12 @@ from waystation.domain.names import (
     SESSION_ATTRIBUTE,
     TOKENS_ATTRIBUTE,
 )
+from waystation.domain.notices import Event, Notice
+from waystation.domain.progress import progress_of
+from waystation.domain.signals import is_sealed
 from waystation.domain.task import Approval, AuditEntry, Refusal, TaskPhase, TaskProgress
-from waystation.domain.task_progress import progress_of
-from waystation.domain.task_start import TaskStart
 from waystation.domain.task_state import TaskState
-from waystation.domain.team import Teammate, team_of
-from workflows.options import SHORT, named
+from workflows.options import NOTICE, SHORT, named
 
 SESSION = SearchAttributeKey.for_keyword(SESSION_ATTRIBUTE)
 PHASE = SearchAttributeKey.for_keyword(PHASE_ATTRIBUTE)
@@ -134,3 +152,80 @@ async def record(board: Board, *entries: AuditEntry) -> None:
         edits=tuple(entry for entry in entries if isinstance(entry, ContextEdit)),
     )
     await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))
+
+
+WorkflowT = TypeVar("WorkflowT")
+InputT = TypeVar("InputT")
+
+
+async def leave_to_child(
+    run: Callable[[WorkflowT, InputT], Awaitable[object]],
+    given: InputT,
+    workflow_id: str,
+    summary: str,
+    *,
+    again: bool = False,
+) -> None:
+    """Start it and go on. One of the same id that was started before is left as it is; or it is done `again`, in the
+    place of one that still runs.
+    """
+    once, anew = WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.TERMINATE_IF_RUNNING
+    with suppress(WorkflowAlreadyStartedError):
+        child = await workflow.start_child_workflow(
+            run,
+            given,
+            id=workflow_id,
+            id_reuse_policy=anew if again else once,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            cancellation_type=workflow.ChildWorkflowCancellationType.ABANDON,
+            static_summary=summary,
+        )
+        # What becomes of it is its own affair; asyncio would log a failure that nobody looked at as an error.
+        child.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+@workflow.defn(name="Notice")
+class NoticeWorkflow:
+    """One notice, attempted for a day. Its failure is seen in the Temporal UI and nowhere else."""
+
+    @workflow.run
+    async def run(self, notice: Notice) -> None:
+        """Send it."""
+        await workflow.execute_activity_method(NoticeActivities.send, notice, **named(NOTICE, "post to the webhook"))
+
+
+async def keep_and_tell(board: Board, state: TaskState, event: Event, *requests: Approval) -> None:
+    """The state in which these requests were made or closed; they go into the audit trail, and people are told."""
+    board.change(state)
+    await record(board, *requests)
+    for request in requests:
+        await tell_of_request(board, event, request)
+
+
+async def tell_of_request(board: Board, event: Event, request: Approval) -> None:
+    """Tell of a request for budget."""
+    await _tell(board, _notice(board, event, board.state.phase).model_copy(update={"request": request}))
+
+
+async def tell_of_end(board: Board, phase: TaskPhase, reason: str = "") -> None:
+    """Tell how the task ends, and why where it failed."""
+    event = Event.FAILED if phase is TaskPhase.FAILED else Event.FINISHED
+    await _tell(board, _notice(board, event, phase).model_copy(update={"reason": reason}))
+
+
+def _notice(board: Board, event: Event, phase: TaskPhase) -> Notice:
+    return Notice(
+        event=event,
+        task_id=board.start.ref.task_id,
+        title=board.start.title,
+        phase=phase,
+        at=workflow.now(),
+        spent=board.state.totals.spent,
+        limit=board.state.account.limit,
+    )
+
+
+async def _tell(board: Board, notice: Notice) -> None:
+    """Leave the notice to a child that outlives its task. An event that was told before is not told again."""
+    if board.start.notices:
+        await leave_to_child(NoticeWorkflow.run, notice, notice.delivery_id, notice.summary)

@@ -1,14 +1,32 @@
-"""What people send to a task: validated, put on its board, kept in the audit trail."""
+"""What people send to a task: validated, put on its board, kept in the audit trail.
+
+How a task takes what people tell it: kept by the store, from where its agents hear it at their next turns.
+
+How a task takes new versions of its documents: the store puts them in place, where its agents read them.
+
+What the Temporal UI says of the messages that a task takes.
+"""
 
 from pydantic import JsonValue
 from temporalio import workflow
 
-from waystation.domain import approvals, edits
-from waystation.domain.action_requests import decided
-from waystation.domain.inbound import UNSEALED, whole
-from waystation.domain.task import Approval
+from activities.bookkeeping import TellingActivities, TellRequest, UpdateActivities, UpdateRequest
+from waystation.domain import approvals, signals
+from waystation.domain.signals import (
+    UNSEALED,
+    documents_not_kept,
+    told,
+    update_asked,
+    whole,
+    with_telling,
+    with_update,
+    words_not_kept,
+)
+from waystation.domain.task import Approval, Refusal
+from waystation.domain.task_state import decided
+from workflows.approvals import BudgetGate
 from workflows.board import Board, record
-from workflows.budget_gate import BudgetGate
+from workflows.options import SHORT, named
 
 
 class Inbox:
@@ -51,6 +69,60 @@ class Inbox:
     async def edit(self, sent: tuple[JsonValue, ...]) -> None:
         """The signal `edit_context`: the agent's runner carries it out."""
         state = self._board.state
-        answer = edits.asked(state, whole(sent), workflow.now())
-        self._board.change(edits.with_edit(state, answer))
+        answer = signals.edit_asked(state, whole(sent), workflow.now())
+        self._board.change(signals.with_edit(state, answer))
         await record(self._board, answer)
+
+
+async def take(board: Board, sent: tuple[JsonValue, ...]) -> None:
+    """The signal `tell`. It wakes nobody: who waits hears it when they go on."""
+    words = told(board.state, whole(sent), workflow.now())
+    if isinstance(words, Refusal):
+        board.change(board.state.answered(words))
+        await record(board, words)
+        return
+    board.change(with_telling(board.state, words.telling))
+    request = TellRequest(task_id=board.task_id, words=words)
+    summary = f"keep message {words.telling.number} of a person"
+    kept = await workflow.execute_activity_method(TellingActivities.keep, request, **named(SHORT, summary))
+    if not kept.reason:
+        board.change(with_telling(board.state, kept.telling))
+        return
+    state, refused = words_not_kept(board.state, kept.telling, kept.reason, workflow.now())
+    board.change(state)
+    await record(board, refused)
+
+
+async def update(board: Board, sent: tuple[JsonValue, ...]) -> None:
+    """The signal `update_documents`. It wakes nobody: who waits hears of it when they go on."""
+    wanted = update_asked(board.state, whole(sent), workflow.now())
+    if isinstance(wanted, Refusal):
+        board.change(board.state.answered(wanted))
+        await record(board, wanted)
+        return
+    board.change(with_update(board.state, wanted))
+    request = UpdateRequest(task_id=board.task_id, update=wanted)
+    summary = f"update {wanted.number} of the documents"
+    done = await workflow.execute_activity_method(UpdateActivities.update, request, **named(SHORT, summary))
+    if not done.reason:
+        board.change(with_update(board.state, done.update))
+        return
+    state, refused = documents_not_kept(board.state, done.update, done.reason, workflow.now())
+    board.change(state)
+    await record(board, refused)
+
+
+APPROVE = (
+    'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
+    "tokens: as many as were asked for, if left out."
+)
+DENY = (
+    'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
+    '"note": "why"}.'
+)
+EDIT = (
+    'Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or "restore", '
+    '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.'
+)
+TELL = 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
+UPDATE = "New versions of the documents, which `waystation documents` puts into the store before it sends this."

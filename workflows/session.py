@@ -1,20 +1,40 @@
-"""A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it."""
+"""A session: admits tasks, holds the budget that they share, and lives as long as somebody works in it.
+
+How a task begins: admitted by an activity, then started as a child that outlives every run of its session.
+
+What of a session's open tasks is over without having said so.
+"""
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
-from waystation.domain import session_state
+from activities.sessions import ReconcileRequest, SessionActivities
+from activities.tasks import PlanningActivities
+from waystation.domain import session
+from waystation.domain.budget import Account
+from waystation.domain.continuation import TaskRewind, TaskStart
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.inbound import UNSEALED, is_sealed, read, whole
-from waystation.domain.ledger import Account
+from waystation.domain.foreign import plain_words
 from waystation.domain.names import BUDGET_ANSWER
-from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import Admission, Admitted, Ask, Raised, SessionStart, SessionState, Settlement
+from waystation.domain.signals import UNSEALED, is_sealed, read, whole
 from waystation.domain.task import TaskRef
-from workflows import admission
-from workflows.options import RECONCILE
-from workflows.settling import over
+from workflows.board import first_attributes
+from workflows.options import ADMISSION, RECONCILE, SHORT, named
+from workflows.task import TaskWorkflow
+
+
+async def over(*task_ids: str) -> tuple[Settlement, ...]:
+    """Those of the tasks that do not run, with what they spent."""
+    found = await workflow.execute_activity_method(
+        SessionActivities.reconcile, ReconcileRequest(task_ids=task_ids), **named(SHORT, "look after open tasks")
+    )
+    return found.settled
+
+
+pass
 
 
 @workflow.defn(name="Session")
@@ -65,7 +85,7 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         try:
-            self._change(session_state.limited(self._state, whole(sent)))
+            self._change(session.limited(self._state, whole(sent)))
         except ValidationError as error:
             workflow.logger.warning("a session limit was refused: %d faults", error.error_count())
 
@@ -75,7 +95,7 @@ class SessionWorkflow:
         ask = read(Ask, sent) if self._takes(sent) else None
         if ask is None:
             return
-        state, answer = session_state.answered(self._state, ask)
+        state, answer = session.answered(self._state, ask)
         if answer is None:
             return
         self._change(state)
@@ -89,14 +109,14 @@ class SessionWorkflow:
         """The session's limit grows by as much."""
         raised = read(Raised, sent) if self._takes(sent) else None
         if raised is not None:
-            self._change(session_state.raised(self._state, raised))
+            self._change(session.raised(self._state, raised))
 
     @workflow.signal(description="A task is over. Sent by tasks.")
     def task_finished(self, *sent: JsonValue) -> None:
         """Its reservation is given back."""
         settlement = read(Settlement, sent) if self._takes(sent) else None
         if settlement is not None:
-            self._change(session_state.settled(self._state, settlement))
+            self._change(session.settled(self._state, settlement))
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> Account:
@@ -111,7 +131,7 @@ class SessionWorkflow:
             return Admission(task_id=ref.task_id, state="running")
         self._starting.add(ref.task_id)
         try:
-            return await self._start(await admission.admit(ref), rewind)
+            return await self._start(await admit(ref), rewind)
         finally:
             self._starting.discard(ref.task_id)
 
@@ -120,15 +140,15 @@ class SessionWorkflow:
         if admitted.finished != (rewind is not None):
             return Admission(task_id=task_id, state="finished" if admitted.finished else "running")
         try:
-            self._change(session_state.taken_up(self._state, admitted))
+            self._change(session.taken_up(self._state, admitted))
         except (Overdrawn, BadInput) as error:
             raise ApplicationError(str(error), type=type(error).__name__, non_retryable=True) from error
-        if await admission.start(admitted, rewind):
+        if await start(admitted, rewind):
             return Admission(task_id=task_id, state="started")
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.
         if not await over(task_id):
             return Admission(task_id=task_id, state="running")
-        self._change(session_state.withdrawn(self._state, task_id))
+        self._change(session.withdrawn(self._state, task_id))
         return Admission(task_id=task_id, state="finished")
 
     async def _quiet(self) -> bool:
@@ -144,7 +164,7 @@ class SessionWorkflow:
         """A task that was terminated tells nobody: without this its reservation would be lost."""
         started = (task_id for task_id in self._state.open_tasks if task_id not in self._starting)
         for settlement in await over(*started):
-            self._change(session_state.settled(self._state, settlement))
+            self._change(session.settled(self._state, settlement))
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Whether a message may have an effect: where tasks here were admitted under encryption, if it came so."""
@@ -164,4 +184,34 @@ class SessionWorkflow:
 
     def _change(self, state: SessionState) -> None:
         self._state = state
-        workflow.set_current_details(session_state.details(state))
+        workflow.set_current_details(session.details(state))
+
+
+async def admit(ref: TaskRef) -> Admitted:
+    """What the workflows may know of the task. Raises the activity's own error: the submitter reads why."""
+    try:
+        return await workflow.execute_activity_method(PlanningActivities.admit, ref, **named(ADMISSION, "admit a task"))
+    except ActivityError as error:
+        raise (error.cause if isinstance(error.cause, ApplicationError) else error) from None
+
+
+async def start(admitted: Admitted, rewind: TaskRewind | None = None) -> bool:
+    """Start the task, or have it go on. False: it runs, or the server has had it before; it is left as it is."""
+    equipment = {"search_attributes", "notices", "privacy", "sealed_answers"}
+    given = admitted.model_dump(include={"ref", "terms", "title", "documents", "forked"} | equipment)
+    once = WorkflowIDReusePolicy.REJECT_DUPLICATE
+    try:
+        task = await workflow.start_child_workflow(
+            TaskWorkflow.run,
+            TaskStart(**given, rewind=rewind),
+            id=admitted.ref.task_id,
+            id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            parent_close_policy=workflow.ParentClosePolicy.ABANDON,
+            static_summary=plain_words(admitted.title),
+            search_attributes=first_attributes(admitted.ref.session) if admitted.search_attributes else None,
+        )
+    except WorkflowAlreadyStartedError:
+        return False
+    # The task tells its session how it ended; asyncio would log a failure that nobody looked at as an error.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return True

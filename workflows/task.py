@@ -1,4 +1,9 @@
-"""A task: plan, steps in parallel, report. Pauses hold nothing; a long life continues as new between two moves."""
+"""A task: plan, steps in parallel, report. Pauses hold nothing; a long life continues as new between two moves.
+
+The agents of a task that are at work: each driven by a coroutine of its own.
+
+How a task begins that does not begin from nothing: a finished one goes on, a forked one takes over what is done.
+"""
 
 import asyncio
 
@@ -6,26 +11,82 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
-from activities.planning import PlanningActivities, PlanRequest
+from activities.sessions import ForkActivities, RewindActivities
+from activities.tasks import PlanningActivities, PlanRequest
+from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
-from waystation.domain.inbound import read
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
-from waystation.domain.oversight_budget import PLANNING_PART, provided
+from waystation.domain.reviews import PLANNING_PART, provided
 from waystation.domain.session import Answer
-from waystation.domain.subagents import told
+from waystation.domain.signals import read
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_start import TaskStart
-from workflows import descriptions
+from waystation.domain.task_state import TaskState, told
+from workflows import inbox
+from workflows.agent_runner import AgentRunner
+from workflows.approvals import BudgetGate
 from workflows.board import Board
-from workflows.budget_gate import BudgetGate
-from workflows.crew import Crew
-from workflows.ending import Ending, to_its_end
-from workflows.inbox import Inbox
-from workflows.options import LEG, named
-from workflows.oversight import revise_if_due, sent_back
-from workflows.reopening import reopened, taken_over
-from workflows.telling import take
-from workflows.updating import update
+from workflows.delivery import Ending, revise_if_due, sent_back, to_its_end
+from workflows.inbox import Inbox, take, update
+from workflows.options import CONTEXT_SHORT, LEG, SHORT, named
+
+
+class Crew:
+    """Who drives which agent run."""
+
+    def __init__(self, board: Board, gate: BudgetGate) -> None:
+        self._board, self._gate = board, gate
+        self._driving: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def empty(self) -> bool:
+        """Nobody is at work."""
+        return not self._driving
+
+    @property
+    def any_back(self) -> bool:
+        """Somebody has come back."""
+        return any(driven.done() for driven in self._driving.values())
+
+    @property
+    def waiting(self) -> list[str]:
+        """Runs that nobody drives: of steps that were just started, and subagents that were just asked for."""
+        state = self._board.state
+        return [step_id for step_id in state.runs if step_id not in state.done and step_id not in self._driving]
+
+    def set_out(self) -> None:
+        """Drive all of those."""
+        for step_id in self.waiting:
+            runner = AgentRunner(self._board, self._gate, step_id)
+            self._driving[step_id] = asyncio.create_task(runner.drive())
+
+    async def welcome_back(self) -> None:
+        """Take in those that have come back. Raises what ended them."""
+        for step_id in [step_id for step_id, driven in self._driving.items() if driven.done()]:
+            await self._driving.pop(step_id)
+
+    async def stop(self) -> None:
+        """After a cancellation, by the server or by a denial: no agent goes on."""
+        for driven in self._driving.values():
+            driven.cancel()
+        await asyncio.gather(*self._driving.values(), return_exceptions=True)
+        self._driving.clear()
+
+
+async def reopened(start: TaskStart) -> TaskState | None:
+    """The state of a finished task to go on from; None for one that begins. Where this fails, it ended as it had."""
+    rewind = start.rewind
+    if start.state is not None or rewind is None:
+        return None
+    summary = f"{rewind.agent}: go back to {rewind.message}"
+    return await workflow.execute_activity_method(RewindActivities.reopen, rewind, **named(CONTEXT_SHORT, summary))
+
+
+async def taken_over(start: TaskStart) -> TaskState | None:
+    """The state of a fork to begin with, or None for the one that there is."""
+    if start.state is not None or start.rewind is not None or not start.forked:
+        return None
+    summary = "take over finished steps of another task"
+    return await workflow.execute_activity_method(ForkActivities.take_over, start.ref, **named(SHORT, summary))
 
 
 @workflow.defn(name="Task")
@@ -64,31 +125,31 @@ class TaskWorkflow:
         """What people see."""
         return self._board.progress
 
-    @workflow.signal(description=descriptions.APPROVE)
+    @workflow.signal(description=inbox.APPROVE)
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(APPROVE_BUDGET, sent):
             await self._inbox.approve(sent)
 
-    @workflow.signal(description=descriptions.DENY)
+    @workflow.signal(description=inbox.DENY)
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(DENY_BUDGET, sent):
             await self._inbox.deny(sent)
 
-    @workflow.signal(description=descriptions.EDIT)
+    @workflow.signal(description=inbox.EDIT)
     async def edit_context(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(EDIT_CONTEXT, sent):
             await self._inbox.edit(sent)
 
-    @workflow.signal(description=descriptions.TELL)
+    @workflow.signal(description=inbox.TELL)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(TELL, sent):
             await take(self._board, sent)
 
-    @workflow.signal(description=descriptions.UPDATE)
+    @workflow.signal(description=inbox.UPDATE)
     async def update_documents(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(UPDATE_DOCUMENTS, sent):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from tests.crew import FINDING, PROMPT_TOKENS, REPLY_TOKENS, SAID, Move
 from waystation.domain.budget import Usage
-from waystation.domain.messages import Text, ToolUse
 from waystation.domain.plan import Plan, Step
+from waystation.domain.transcript import Text, ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

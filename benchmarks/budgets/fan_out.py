@@ -16,8 +16,8 @@ from waystation.agents.roles import prompt
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode
 from waystation.domain.leg import AgentTerms
-from waystation.domain.messages import Message, ToolResult, user_text
 from waystation.domain.task import TaskTerms
+from waystation.domain.transcript import Message, ToolResult, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor

@@ -15,8 +15,8 @@ from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.domain.amount import Limit
+from waystation.domain.budget import Account
 from waystation.domain.errors import Unreachable
-from waystation.domain.ledger import Account
 from waystation.domain.session import SessionStart
 from waystation.domain.task import (
     SourceDocument,

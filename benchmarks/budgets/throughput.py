@@ -15,12 +15,11 @@ from benchmarks.budgets.tables import show
 from tests.crew import MOVES, Crew, terms
 from tests.running import DOCUMENTS, TENANT, opened_parts, working
 from waystation.adapters.clock import utc_now
-from waystation.domain.agent_run import AgentRun
-from waystation.domain.ledger import Account
-from waystation.domain.moves import RunLeg
+from waystation.domain.agent_run import AgentRun, RunLeg
+from waystation.domain.budget import Account
 from waystation.domain.plan import Step
+from waystation.domain.progress import progress_of
 from waystation.domain.task import TaskPhase, TaskRef, TaskRequest, TaskRow, session_hash, task_id_of, tenant_hash
-from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import TaskState
 from waystation.testing import PlainRedactor
 from workers.parts import Parts

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
-from waystation.domain.messages import Block, Text, ToolUse
 from waystation.domain.task import SourceDocument
+from waystation.domain.transcript import Block, Text, ToolUse
 from waystation.ports import ModelReply
 from waystation.testing import scripted_reply
 

@@ -11,16 +11,14 @@ from pydantic import JsonValue
 from benchmarks.cache.reader import Reader, documents
 from tests.agents.conftest import opened
 from tests.agents.office import TASK, Office, never
-from waystation.adapters.anthropic.caching_server import CachingServer
+from waystation.adapters.anthropic.messages_server import Break, CachingServer
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.prefix_cache import Break
-from waystation.agents.metered import MeteredModel
+from waystation.agents.charges import MeteredModel
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
-from waystation.domain.delegation import DelegationTerms
+from waystation.domain.delegation import DelegationTerms, Teammate
 from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegRequest, TurnLimit
 from waystation.domain.ownership import Installation
-from waystation.domain.team import Teammate
 from waystation.ports import ModelReply
 
 THINKS = timedelta(seconds=20)

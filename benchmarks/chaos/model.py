@@ -10,11 +10,9 @@ from typing import Literal, NamedTuple
 
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.adapters.offline.wire import MessagesRequest, TextBlock, WireMessage
+from waystation.agents.oversight import REVIEW_REPORT, REVISE_PLAN
 from waystation.agents.planner import SUBMIT_PLAN
-from waystation.agents.reviewer import REVIEW_REPORT
-from waystation.agents.reviser import REVISE_PLAN
-from waystation.domain.oversight import revision_id
-from waystation.domain.plan import PLANNING_ID
+from waystation.domain.plan import PLANNING_ID, revision_id
 
 MARK = "voyage-{}-"
 """Begins the names of a task's documents and is in its instructions, so that every request tells whose it is: in a

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.chaos.model import MARK
 from tests.end_to_end.survey import BROAD_QUESTION, write_survey
-from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput, Unreachable

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from waystation.domain.messages import Message, Text, ToolResult, ToolUse, user_text
-from waystation.domain.transcript import Transcript
+from waystation.domain.transcript import Message, Text, ToolResult, ToolUse, Transcript, user_text
 
 READ = "read_document"
 REREADABLE = frozenset({READ})

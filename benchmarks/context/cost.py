@@ -16,10 +16,8 @@ from waystation.domain.budget import Usage
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import estimate_message
-from waystation.domain.messages import Message
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL
-from waystation.domain.pricing import PRICES, cost_micro_usd
-from waystation.domain.transcript import Transcript
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, PRICES, cost_micro_usd
+from waystation.domain.transcript import Message, Transcript
 
 TURNS, TOKENS_A_TURN, SEEDS = 300, 1_500, (1, 2, 3)
 PRICED = date(2026, 11, 1)

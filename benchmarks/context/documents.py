@@ -6,7 +6,7 @@ from importlib.metadata import distribution
 
 from benchmarks.context.conversations import OPEN_WORK, PINNED_REMARK, REMARKS, Conversation
 from waystation.adapters.offline.language import sentences, stems
-from waystation.domain.compaction.identifiers import identifiers
+from waystation.domain.compaction.constraints import identifiers
 
 PACKAGES = (
     "anthropic",

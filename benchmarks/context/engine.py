@@ -5,25 +5,18 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from benchmarks.context.conversations import READ, REREADABLE
-from waystation.adapters.offline.condensing import condensed
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.asked import user_requests
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.decisions import recorded_decisions
-from waystation.domain.compaction.gate import Rejected, check_summary
+from waystation.adapters.offline.summary import condensed
+from waystation.domain.compaction.constraints import open_items, recorded_decisions, user_constraints, user_requests
+from waystation.domain.compaction.gate import Rejected, Replaced, check_summary
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.domain.compaction.ledger import is_stand_in
-from waystation.domain.compaction.open_work import open_items
 from waystation.domain.compaction.policy import Policy, Strategy
-from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.restored import recently_read, with_files
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.summary import is_stand_in, summary_message
 from waystation.domain.compaction.tokens import Measure, estimate_text
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message
 from waystation.domain.passages import render, tool_names
-from waystation.domain.transcript import Pinned, Record, Summarised, Transcript
+from waystation.domain.transcript import Message, Pinned, Record, Summarised, Transcript
 
 FIXED = 6_000
 """Tokens of system prompt and tools."""

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from benchmarks.context.conversations import Conversation
 from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.messages import Message
+from waystation.domain.transcript import Message
 
 
 class Kept(NamedTuple):

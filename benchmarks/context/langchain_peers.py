@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.messages import Message
+from waystation.domain.transcript import Message
 
 KEPT_MESSAGES = 20
 Peer = Callable[[], Callable[[], object]]

@@ -12,7 +12,7 @@ from benchmarks.context.engine import MEASURE, WINDOW, Summariser, SummaryCall, 
 from waystation.domain.compaction.ladder import summary_length
 from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.tokens import estimate_messages, estimate_text
-from waystation.domain.messages import Message, ToolResult, user_text
+from waystation.domain.transcript import Message, ToolResult, user_text
 
 CLEARED = "[Old tool result content cleared]"
 Units = Sequence[Sequence[Message]]

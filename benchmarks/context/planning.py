@@ -10,17 +10,14 @@ from benchmarks.budgets.tables import show
 from benchmarks.context.conversations import REREADABLE, generated
 from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
 from benchmarks.context.langchain_peers import peers
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.gate import Accepted, check_summary
+from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import estimate_messages
 from waystation.domain.compaction.units import layout
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.transcript import Message, Summarised, Transcript
 
 SIZES, TOKENS_A_MESSAGE = (100, 300, 1_000, 3_000, 10_000), 250
 COMPARED = 1_000

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import estimate_message
-from waystation.domain.messages import Message
+from waystation.domain.transcript import Message
 
 LIFE = 5 * 60
 """Seconds that a prefix lives after it was written or last used."""

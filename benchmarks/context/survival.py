@@ -15,19 +15,17 @@ from benchmarks.context.conversations import OPEN_WORK, Conversation, long_conve
 from benchmarks.context.documents import conversation_over_documents
 from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
 from benchmarks.context.kept import Kept, all_text, in_view, kept
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.recollection import RECALLED_TOKENS
+from waystation.agents.archive import RECALLED_TOKENS
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.excerpts import excerpts
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery
-from waystation.domain.messages import Message
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, excerpts
 from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.transcript import Transcript
+from waystation.domain.transcript import Message, Transcript
 
 GENERATIONS, WINDOW, MEASURE = 10, 32_000, Measure(fixed=2_000)
 SEEDS = (1, 2)

@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from waystation.domain.messages import Message, Role, Text, ToolResult, ToolUse
+from waystation.domain.transcript import Message, Role, Text, ToolResult, ToolUse
 
 PROJECTS = (
     "Halden bridge", "Norvik terminal", "Quay 7", "the Alder tunnel", "Lindholm depot", "the Sorrel viaduct",

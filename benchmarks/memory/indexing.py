@@ -8,17 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.memory.conversations import Dialogue, Question
-from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.embeddings.local import NoEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.archive import embedded
-from waystation.agents.recollection import Recollection
-from waystation.domain.excerpts import Excerpt, excerpts
+from waystation.agents.archive import Recollection, embedded
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import MemoryQuery, Passage
-from waystation.domain.messages import Message
+from waystation.domain.memory import Excerpt, MemoryQuery, Passage, excerpts
 from waystation.domain.passages import make_passages, render, tool_names
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted, meant, with_placeholders
+from waystation.domain.privacy import Place, Redacted, meant, with_placeholders
+from waystation.domain.transcript import Message
 from waystation.ports import Embedder, Redactor
 
 RUN = RunRef(store_id="store", tenant="tenant", session="session", task_id="task-1", step_id="step-1", role="research")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, Cut, MeaningAlone, indexed, one_message_each, windows
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.recollection import Recollection
+from waystation.agents.archive import Recollection
 from waystation.domain.compaction.tokens import estimate_messages
 from waystation.ports import Embedder, Redactor
 from waystation.testing import PlainRedactor

@@ -8,9 +8,9 @@ import numpy as np
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import Dialogue, dialogue
 from benchmarks.memory.indexing import windows
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
+from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE
 from waystation.domain.passages import render
-from waystation.domain.relevance import CALIBRATED, LEAST_RELEVANCE
 from waystation.ports import Embedder
 
 SEEDS = (1, 2, 3)

@@ -15,7 +15,7 @@ from qdrant_client import AsyncQdrantClient
 from benchmarks.budgets.tables import show
 from benchmarks.memory.conversations import PARTS, PROJECTS, REMARKS
 from benchmarks.memory.indexing import CREATED, RUN
-from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.points import Embedding
 from waystation.adapters.qdrant.server import QdrantServerMemory

@@ -9,10 +9,10 @@ from pydantic import JsonValue
 
 from benchmarks.privacy.corpus import Sentence
 from benchmarks.privacy.structured import QUERIES
-from waystation.adapters.offline.condensing import condensed
-from waystation.agents.tools.table_sources import is_table
+from waystation.adapters.offline.summary import condensed
+from waystation.agents.tools.tables import is_table
 from waystation.domain.budget import Usage
-from waystation.domain.messages import Text, ToolUse
+from waystation.domain.transcript import Text, ToolUse
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 

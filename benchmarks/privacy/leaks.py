@@ -31,9 +31,8 @@ from waystation.domain.ownership import Installation
 from waystation.domain.privacy import Policy
 from waystation.domain.task import SourceDocument, TaskProgress, TaskRequest, TaskTerms
 from waystation.domain.transcript import Summarised, SummaryPart
-from waystation.payloads import data_converter, payload_codec
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import data_converter, opened_store, payload_codec
 from waystation.testing import ListMeter
 from workers.parts import Parts, opened_parts
 

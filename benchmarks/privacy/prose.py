@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from benchmarks.budgets.tables import show
 from benchmarks.privacy.finders import Find, Finder, Ours, PresidioAsItComes
-from waystation.adapters.presidio.found import NAME_TYPES
+from waystation.adapters.presidio.finds import NAME_TYPES
 from waystation.domain.privacy import Place
 
 _NAME = re.compile(r"⟦([^⟧]*)⟧")

@@ -19,13 +19,12 @@ from benchmarks.privacy.values import PRIVATE, Values
 from tests.agents.office import NOON, MovingClock, Office, use
 from tests.attacks.structures import STRUCTURES, Structure
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.keeping import KeepingRedactor
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.redaction import KeepingRedactor
 from waystation.agents.tables import Tables
 from waystation.domain.privacy import Place
 from waystation.domain.task import SourceDocument

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.failures import application_error, reported
+from activities.attempts import application_error, reported
 from waystation.domain.errors import (
     BadInput,
     FenceLost,

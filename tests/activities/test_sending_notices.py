@@ -2,7 +2,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.notices import NoticeActivities
+from activities.tasks import NoticeActivities
 from tests.unit.notice_values import ASKED
 from waystation.testing import ListNotifier
 

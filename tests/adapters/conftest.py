@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.postgres import PostgresServer
-from waystation.adapters.documents.bytes_reader import BytesReader
+from waystation.adapters.documents.reader import BytesReader
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore, migrate
 from waystation.adapters.store.schema import metadata

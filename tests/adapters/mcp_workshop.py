@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.mcp.config import load_servers
 from waystation.adapters.mcp.servers import McpServers
-from waystation.domain.foreign_tools import ForeignResult, ForeignToolSpec
+from waystation.domain.foreign import ForeignResult, ForeignToolSpec
 
 SCRIPT = Path(__file__).with_name("workshop_server.py")
 

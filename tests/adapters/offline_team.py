@@ -14,9 +14,9 @@ from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.offline.wire import OFFLINE_MODEL
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
-from waystation.domain.messages import Message, ToolResult, ToolUse, user_text
 from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, Step
+from waystation.domain.transcript import Message, ToolResult, ToolUse, user_text
 from waystation.domain.work import Analysis, Findings, ReportDraft, Section
 from waystation.ports import ModelRequest, StopReason, ToolSpec
 

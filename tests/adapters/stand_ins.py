@@ -10,15 +10,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.session import Admission, SessionStart
-from waystation.domain.task import (
-    Approval,
-    BudgetProgress,
-    Refusal,
-    SourceDocument,
-    TaskPhase,
-    TaskProgress,
-    TaskRef,
-)
+from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress, TaskRef
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 PENDING = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)

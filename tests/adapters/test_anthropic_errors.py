@@ -2,8 +2,7 @@ import httpx2
 import pytest
 
 from waystation.adapters.anthropic.errors import retry_after
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import (
+from waystation.adapters.anthropic.messages_server import (
     Answer,
     ScriptedServer,
     cut,
@@ -14,8 +13,9 @@ from waystation.adapters.anthropic.scripted_server import (
     refused,
     streamed,
 )
+from waystation.adapters.anthropic.model import anthropic_model
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
-from waystation.domain.messages import Text, ToolUse, user_text
+from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ModelRequest
 from waystation.testing import scripted_reply
 

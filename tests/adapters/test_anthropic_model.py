@@ -2,11 +2,11 @@ import logging
 
 import pytest
 
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, refused, streamed
 from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.messages import Message, Text, Thinking, ToolResult, ToolUse, user_text
-from waystation.domain.thinking import Thinking as Thought
+from waystation.domain.models import Thinking as Thought
+from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
 from waystation.ports import ModelRequest, StopReason
 from waystation.testing import scripted_reply
 

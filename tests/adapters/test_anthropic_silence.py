@@ -9,12 +9,11 @@ from contextlib import asynccontextmanager, suppress
 import httpx2
 import pytest
 
-from waystation.adapters.anthropic.model import AnthropicModel, Patience, anthropic_model
-from waystation.adapters.anthropic.scripted_server import message_of
-from waystation.adapters.anthropic.search import anthropic_search
+from waystation.adapters.anthropic.messages_server import message_of
+from waystation.adapters.anthropic.model import AnthropicModel, Patience, anthropic_model, anthropic_search
 from waystation.adapters.anthropic.sse import encoded, events
 from waystation.domain.errors import ModelUnavailable
-from waystation.domain.messages import Text, user_text
+from waystation.domain.transcript import Text, user_text
 from waystation.domain.web import Domains
 from waystation.ports import ModelRequest
 from waystation.testing import scripted_reply

@@ -20,10 +20,9 @@ from waystation.cli.main import run
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.messages import user_text
 from waystation.domain.task import tenant_hash
-from waystation.domain.transcript import Summarised
-from waystation.embedders import opened_embedder
+from waystation.domain.transcript import Summarised, user_text
+from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from waystation.stores import opened_store
 from workers.memory import opened_memory

@@ -8,9 +8,9 @@ from tests.store_contract.values import NOON, passage
 from waystation.cli.main import run
 from waystation.domain.documents import DocumentPassage
 from waystation.domain.memory import EmbeddedPassage
-from waystation.domain.remembering import document_passage
+from waystation.domain.passages import document_passage
 from waystation.domain.task import TaskRef, session_hash, tenant_hash
-from waystation.embedders import opened_embedder
+from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from workers.memory import opened_memory
 

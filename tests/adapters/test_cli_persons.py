@@ -10,20 +10,19 @@ import pytest
 
 from tests.ended_tasks import row_of
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.placeholders import fingerprint, placeholder
-from waystation.cli.failures import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
+from waystation.adapters.presidio.redactor import fingerprint, placeholder
+from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
-from waystation.cli.privacy.erase import Wish, chosen, written
-from waystation.client.erase import Receipt
+from waystation.cli.privacy import Wish, chosen, written
 from waystation.client.persons import Found, Search
+from waystation.client.removal import Receipt
 from waystation.domain.ownership import OfTenant
-from waystation.domain.persons import NearValue, Whereabouts
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Original
+from waystation.domain.removal import NearValue, Whereabouts
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, tenant_hash
-from waystation.keyring import own_cipher, own_key
-from waystation.seen import as_stored
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import opened_store, own_cipher, own_key
+from waystation.task_view import as_stored
 
 MAIL, NAME = "ada@example.com", "Ada Lovelace"
 REQUEST = TaskRequest(question=f"What does {MAIL} ask?", request_id="r1", session=f"letters of {NAME}")
@@ -180,7 +179,7 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
         asked.append(question)
         return "EMAIL" in question
 
-    monkeypatch.setattr("waystation.cli.privacy.erase.confirmed", answer)
+    monkeypatch.setattr("waystation.cli.privacy.confirmed", answer)
     assert await chosen(NEAR, Wish(histories=False, yes=False)) == ["a@x.org"]
     assert asked == [
         "Erase a@x.org (EMAIL, on 2 lines with it), too? [y/N]",
@@ -220,9 +219,9 @@ def order(monkeypatch: pytest.MonkeyPatch, task_id: str) -> Order:
     assert task_id
     order = Order()
     for name in ("told", "confirmed", "erase"):
-        monkeypatch.setattr(f"waystation.cli.privacy.erase.{name}", getattr(order, name))
+        monkeypatch.setattr(f"waystation.cli.privacy.{name}", getattr(order, name))
     for name in ("require_at_rest", "require_workers"):
-        monkeypatch.setattr(f"waystation.cli.privacy.erase.{name}", nobody_objects)
+        monkeypatch.setattr(f"waystation.cli.privacy.{name}", nobody_objects)
     return order
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.cli.failures import BAD_USAGE, OK, WORK_FAILED
+from waystation.cli.console import BAD_USAGE, OK, WORK_FAILED
 from waystation.cli.main import run
-from waystation.cli.privacy.redact import PLACES
+from waystation.cli.privacy import PLACES
 
 TEXT = (
     "Ünïcödé 🙂: Alice Johnson\tof Berlin, alice@example.com,\r\nsk-ant-api03-abcdefghij1234567890, 2024-01-15 :smile:"

@@ -10,9 +10,9 @@ from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.domain.persons import Sought
+from waystation.domain.removal import Sought
 from waystation.domain.task import ReportVersion, TaskPhase
-from waystation.report_files import reports_with, rewritten_reports, without_reports
+from waystation.files import reports_with, rewritten_reports, without_reports
 from waystation.settings import Settings
 
 
@@ -75,8 +75,8 @@ def test_every_version_of_a_report_goes_with_its_task_and_loses_who_is_erased(wi
     for name in ("task-1.md", "task-1.v2.md", "task-12.md", "notes.md"):
         (folder / name).write_text("Ada Lovelace came.", encoding="utf-8")
     ada = Sought(value="Ada Lovelace")
-    assert reports_with(without_server, ["task-1"], ada) == {"task-1": 2}
-    assert rewritten_reports(without_server, ["task-1"], ada) == 2
-    assert rewritten_reports(without_server, ["task-1"], ada) == 0
-    assert without_reports(without_server, ["task-1"]) == 2
+    assert reports_with(without_server.reports_folder, ["task-1"], ada) == {"task-1": 2}
+    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 2
+    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 0
+    assert without_reports(without_server.reports_folder, ["task-1"]) == 2
     assert sorted(path.name for path in folder.iterdir()) == ["notes.md", "task-12.md"]

@@ -16,9 +16,8 @@ from pydantic import JsonValue, SecretStr
 
 from tests.ports import free_port
 from tests.webhook_server import BODY, HANG, SECRET, Answer, WebhookServer, running_webhook
-from waystation.adapters.command.hook import CommandHook
-from waystation.adapters.webhook.hook import PostedHook
-from waystation.domain.compaction.hook import CompactionEvent
+from waystation.adapters.hooks import CommandHook, PostedHook
+from waystation.domain.compaction.outcome import CompactionEvent
 from waystation.domain.errors import BadInput, HookFailed
 from waystation.ports import CompactionHook
 from waystation.testing import ListHook

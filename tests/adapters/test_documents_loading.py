@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from waystation.adapters.documents.extract import LARGEST_FILE, LARGEST_TEXT
-from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.sources import load_documents
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
 

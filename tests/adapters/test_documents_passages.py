@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.documents.passages import MOST_CHARACTERS, MOST_LINES, passages_of
+from waystation.adapters.documents.search import MOST_CHARACTERS, MOST_LINES, passages_of
 
 LINES = st.lists(
     st.one_of(st.just(""), st.just("   "), st.just("# Heading"), st.text("abc ", min_size=1), st.just("x" * 4_500))

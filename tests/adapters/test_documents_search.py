@@ -6,9 +6,8 @@ import pytest
 
 from tests.readers import of_task
 from waystation.adapters.documents import search as search_module
-from waystation.adapters.documents.installed import write_installed
-from waystation.adapters.documents.loading import load_documents
 from waystation.adapters.documents.search import Bm25DocumentSearch
+from waystation.adapters.documents.sources import load_documents, write_installed
 from waystation.domain.documents import Document, DocumentHit
 from waystation.domain.ownership import OfTask, Reader
 from waystation.ports import DocumentSearch

@@ -10,10 +10,8 @@ from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import KEY, running_embeddings
-from waystation.adapters.embeddings.endpoint import Vendor, endpoint_of
-from waystation.adapters.embeddings.fast import FastEmbedder
-from waystation.adapters.embeddings.http import HttpEmbedder
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
+from waystation.adapters.embeddings.local import FastEmbedder, WordLlamaEmbedder
 from waystation.ports import Embedder
 
 

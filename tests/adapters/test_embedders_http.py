@@ -7,8 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.embeddings_server import DIMENSION, KEY, EmbeddingsServer, Fault, running_embeddings
-from waystation.adapters.embeddings.endpoint import Vendor, endpoint_of
-from waystation.adapters.embeddings.http import BATCH_BYTES, BATCH_TEXTS, HttpEmbedder, Patience
+from waystation.adapters.embeddings.http import BATCH_BYTES, BATCH_TEXTS, HttpEmbedder, Patience, Vendor, endpoint_of
 from waystation.domain.errors import BadInput, MemoryUnavailable
 
 QUICK = Patience(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)

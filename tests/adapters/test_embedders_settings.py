@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 
 from tests.adapters.fastembed_model import STATIC
-from waystation.adapters.embeddings import fast
-from waystation.adapters.embeddings.fast import FastEmbedder
+from waystation.adapters.embeddings import local
+from waystation.adapters.embeddings.local import FastEmbedder
 from waystation.domain.errors import BadInput, MemoryUnavailable
-from waystation.embedders import opened_embedder
+from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 
 
@@ -50,6 +50,6 @@ async def test_a_model_that_fastembed_does_not_know_and_a_missing_package_are_re
     def no_package(name: str) -> None:
         return None
 
-    monkeypatch.setattr(fast, "find_spec", no_package)
+    monkeypatch.setattr(local, "find_spec", no_package)
     with pytest.raises(BadInput, match=r"pip install 'waystation\[fastembed\]'"):
         FastEmbedder.of(None, None)

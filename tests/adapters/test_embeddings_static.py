@@ -4,9 +4,7 @@ import sys
 
 import pytest
 
-from waystation.adapters.embeddings.absent import NoEmbedder
-from waystation.adapters.embeddings.choice import best_embedder
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import NoEmbedder, WordLlamaEmbedder, best_embedder
 from waystation.domain.errors import MemoryUnavailable
 
 
@@ -49,7 +47,7 @@ async def test_a_model_that_cannot_be_loaded_makes_memory_unavailable(monkeypatc
 async def test_loading_the_model_leaves_the_logging_of_the_process_alone() -> None:
     script = (
         "import asyncio, logging\n"
-        "from waystation.adapters.embeddings.static import WordLlamaEmbedder\n"
+        "from waystation.adapters.embeddings.local import WordLlamaEmbedder\n"
         "asyncio.run(WordLlamaEmbedder().embed(['text']))\n"
         "assert not logging.getLogger().handlers and logging.getLogger().level == logging.WARNING\n"
     )
@@ -67,5 +65,5 @@ def test_the_best_embedder_is_the_bundled_one_and_none_where_it_is_missing(monke
     def no_package(name: str) -> None:
         return None
 
-    monkeypatch.setattr("waystation.adapters.embeddings.choice.find_spec", no_package)
+    monkeypatch.setattr("waystation.adapters.embeddings.local.find_spec", no_package)
     assert isinstance(best_embedder(), NoEmbedder)

@@ -15,16 +15,16 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.adapters.stand_ins import StandInSession, StandInTask
 from tests.end_to_end.shell import Shell, until
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.key import key_check
+from waystation.adapters.presidio.redactor import key_check
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target, connect
-from waystation.cli.failures import BAD_USAGE, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, exit_code, sentence
 from waystation.client import Client
 from waystation.domain import names
 from waystation.domain.errors import BadInput, WrongKey
 from waystation.domain.task import TaskRequest
-from waystation.payloads import data_converter, payload_codec
 from waystation.settings import Settings
+from waystation.stores import data_converter, payload_codec
 from workers.wiring import running_workers
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))

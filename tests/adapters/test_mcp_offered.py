@@ -5,7 +5,7 @@ from mcp.types import Tool, ToolAnnotations
 from pydantic import JsonValue
 
 from waystation.adapters.mcp.config import Ask, Program, Server
-from waystation.adapters.mcp.offered import MOST_TOOLS, offered
+from waystation.adapters.mcp.servers import MOST_TOOLS, offered
 
 OBJECT: dict[str, JsonValue] = {"type": "object"}
 

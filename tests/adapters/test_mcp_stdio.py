@@ -11,10 +11,10 @@ import pytest
 
 from tests.adapters.mcp_workshop import Bench, living, opened, workshop
 from tests.running import until
-from waystation.adapters.mcp.results import BEYOND_CHARACTERS
+from waystation.adapters.mcp.servers import BEYOND_CHARACTERS
 from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign_tools import RESULT_CHARACTERS, bounded
-from waystation.domain.redaction import Redacted
+from waystation.domain.foreign import RESULT_CHARACTERS, bounded
+from waystation.domain.privacy import Redacted
 
 HERE = Path(__file__).parents[2]
 WORKER = """

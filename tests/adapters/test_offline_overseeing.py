@@ -3,10 +3,9 @@
 import pytest
 
 from tests.adapters.offline_team import offline_model, spec
-from waystation.domain.messages import ToolUse, user_text
 from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.plan import Plan, Step
-from waystation.domain.plan_change import PlanChange, change_errors, changed
+from waystation.domain.plan import Plan, PlanChange, Step, change_errors, changed
+from waystation.domain.transcript import ToolUse, user_text
 from waystation.ports import ModelRequest
 
 QUESTION = "Which licences do the packages carry, and who maintains them?"

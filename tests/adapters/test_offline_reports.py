@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from tests.adapters.offline_team import Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
-from waystation.adapters.offline.writing import NO_MODEL
+from waystation.adapters.offline.report import NO_MODEL
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",

@@ -11,7 +11,7 @@ from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
 from waystation.adapters.offline.transport import offline_transport
 from waystation.adapters.offline.wire import OFFLINE_MODEL, WINDOW
 from waystation.domain.errors import ModelRejected
-from waystation.domain.messages import user_text
+from waystation.domain.transcript import user_text
 from waystation.ports import ModelRequest, ToolSpec
 
 TEXT = "The bridge opened in 1932. It carries eight lanes. When did the bridge open?"

@@ -6,10 +6,10 @@ import pytest
 
 from tests.adapters.offline_team import MOST_TURNS, Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
+from waystation.adapters.offline.report import writing
 from waystation.adapters.offline.view import Contract, Need, View
-from waystation.adapters.offline.writing import writing
+from waystation.domain.layers import MORE_IS_ASKED_FOR
 from waystation.domain.plan import plan_errors, standard_plan
-from waystation.domain.reminder import MORE_IS_ASKED_FOR
 from waystation.domain.work import Analysis, Findings
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from waystation.adapters.presidio.finds import Found
 from waystation.adapters.presidio.formats import Hit
-from waystation.adapters.presidio.found import Found
 from waystation.adapters.presidio.private_keys import private_keys
-from waystation.adapters.presidio.signed import signed
-from waystation.adapters.presidio.sql import inserted
+from waystation.adapters.presidio.search import signed
+from waystation.adapters.presidio.structures import inserted
 
 LONG = 100_000
 INSERT = "insert into t (a, password) values "

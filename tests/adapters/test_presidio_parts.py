@@ -6,13 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.cache import RedactionCache
-from waystation.adapters.presidio.chunks import CHUNK_CHARACTERS, chunk_spans
-from waystation.adapters.presidio.found import Found, without_overlaps
-from waystation.adapters.presidio.key import load_or_create_key
-from waystation.adapters.presidio.names import NameFilter
-from waystation.domain.privacy import Treatment
-from waystation.domain.redaction import Redacted, Span
+from waystation.adapters.presidio.finds import Found, without_overlaps
+from waystation.adapters.presidio.redactor import RedactionCache, load_or_create_key
+from waystation.adapters.presidio.search import CHUNK_CHARACTERS, NameFilter, chunk_spans
+from waystation.domain.privacy import Redacted, Span, Treatment
 
 
 def test_a_key_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from waystation.adapters.presidio.found import Found
+from waystation.adapters.presidio.finds import Found
 from waystation.adapters.presidio.people import people
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.privacy import Place

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules
 from waystation.domain.errors import RedactionFailed
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted, redaction_notes
+from waystation.domain.privacy import Place, Redacted, redaction_notes
 
 KEY = b"k" * 32
 PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n" * 90 + "-----END PRIVATE KEY-----"

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from waystation.adapters.presidio.found import Found, without_overlaps
+from waystation.adapters.presidio.finds import Found, without_overlaps
 from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
 
 RECOGNISER = SecretRecognizer()

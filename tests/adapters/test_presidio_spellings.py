@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.adapters.presidio.folding import folded, views_of
+from waystation.adapters.presidio.finds import folded, views_of
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import COUNTRIES, Rules
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted
+from waystation.domain.privacy import Place, Redacted
 
 KEY = b"k" * 32
 UNSEEN = ("\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u200e", "\ufe0f")

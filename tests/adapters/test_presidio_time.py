@@ -15,14 +15,12 @@ import pytest
 
 from benchmarks.privacy.corpus import sentences
 from tests.running import until
-from waystation.adapters.presidio.computing import MOST_LEFT_BEHIND, Failure, outcome_of
-from waystation.adapters.presidio.own import read_own_rules
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.presidio.rules import Rules, read_own_rules
 from waystation.adapters.presidio.secrets import hits_of_the_whole
+from waystation.adapters.presidio.stretches import MOST_LEFT_BEHIND, Failure, outcome_of
 from waystation.domain.errors import RedactionFailed, TextNotRedacted
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted
+from waystation.domain.privacy import Place, Redacted
 
 KEY = b"k" * 32
 HANGS = "this text hangs"

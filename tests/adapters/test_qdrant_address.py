@@ -4,9 +4,8 @@ from pydantic import SecretStr
 from tests.adapters.passages import DIMENSION
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.patience import Patience
-from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.adapters.qdrant.collection import QdrantServer
+from waystation.adapters.qdrant.server import Patience, QdrantServerMemory
 from waystation.domain.errors import BadInput, MemoryUnavailable
 
 

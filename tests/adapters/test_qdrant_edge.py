@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.words import with_bigrams
+from waystation.adapters.qdrant.points import with_bigrams
 from waystation.domain.errors import MemoryUnavailable
 
 WRITE_AND_WAIT = """

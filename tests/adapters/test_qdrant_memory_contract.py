@@ -10,7 +10,7 @@ from qdrant_client import AsyncQdrantClient
 from tests.adapters.passages import DIMENSION, EAST, NORTH, passage, query
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
-from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.points import Embedding
 from waystation.adapters.qdrant.server import QdrantServerMemory

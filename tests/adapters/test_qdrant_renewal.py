@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.store_contract.values import passage
-from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.folder import made_with
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory, made_with
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery
 
 TENANT = passage("0").tenant

@@ -13,7 +13,7 @@ from qdrant_client import models
 
 from tests.adapters.passages import DIMENSION, EAST, passage, query
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, batches
 from waystation.domain.errors import MemoryUnavailable

@@ -10,9 +10,8 @@ from pydantic import SecretStr
 from tests.adapters.passages import DIMENSION, EAST, passage, query
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.patience import Patience
-from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.adapters.qdrant.collection import QdrantServer
+from waystation.adapters.qdrant.server import Patience, QdrantServerMemory
 from waystation.domain.errors import MemoryUnavailable
 
 AT_ONCE = Patience(pauses_s=(0.0, 0.0))

@@ -12,12 +12,11 @@ from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest, SqlStore, store_status
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import WrongKey
-from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.leg import Standing, TurnLimit
-from waystation.domain.messages import Message, user_text
-from waystation.domain.plan import Plan, Step
-from waystation.domain.plan_change import PlanVersion
+from waystation.domain.plan import Plan, PlanVersion, Step
+from waystation.domain.removal import ForgetOrder
 from waystation.domain.task import Refusal, SourceDocument, TaskRow
+from waystation.domain.transcript import Message, user_text
 from waystation.domain.work import Findings
 
 SEALING = AtRest(Sealer(bytes(range(32)), "rest"), seals=True)

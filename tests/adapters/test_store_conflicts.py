@@ -14,8 +14,8 @@ from tests.adapters.test_store_persons import kept_task
 from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, passage, summary
 from waystation.adapters.store import SqlStore
-from waystation.adapters.store.belongings import cells
-from waystation.adapters.store.part import CONFLICT_PAUSES_S, StorePart, writing
+from waystation.adapters.store.engine import CONFLICT_PAUSES_S, StorePart, writing
+from waystation.adapters.store.removal import cells
 from waystation.adapters.store.schema import passages, runs
 from waystation.domain.errors import StoreUnavailable
 from waystation.domain.memory import Passage

@@ -11,13 +11,12 @@ from waystation.adapters.store.schema import metadata
 from waystation.adapters.store.texts import content_hash, shown_row
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import StoreError, WrongStore
-from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.domain.leg import RunRef
-from waystation.domain.messages import user_text
 from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import Treatment
-from waystation.domain.redaction import Original, ShownKey, ShownText
+from waystation.domain.privacy import Original, ShownKey, ShownText, Treatment
+from waystation.domain.removal import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.transcript import user_text
 from waystation.domain.work import Note
 
 ADA, BOB = "<PERSON_aaaaaaaaaaaa>", "<PERSON_bbbbbbbbbbbb>"

@@ -6,19 +6,18 @@ from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
-from waystation.adapters.store.belongings import SOURCES
+from waystation.adapters.store.removal import SOURCES
 from waystation.adapters.store.schema import metadata, texts
 from waystation.adapters.store.sealed import SealedBytes, SealedText
 from waystation.domain.documents import Document
 from waystation.domain.errors import WrongStore
 from waystation.domain.leg import RunRef
-from waystation.domain.messages import Message, Text, Thinking, user_text
 from waystation.domain.ownership import OfTenant
-from waystation.domain.persons import ERASED, PersonOrder, Sought, Whereabouts, summed
-from waystation.domain.plan import standard_plan
-from waystation.domain.plan_change import PlanVersion
-from waystation.domain.redaction import ShownText
+from waystation.domain.plan import PlanVersion, standard_plan
+from waystation.domain.privacy import ShownText
+from waystation.domain.removal import ERASED, PersonOrder, Sought, Whereabouts, summed
 from waystation.domain.task import SourceDocument, TaskRow
+from waystation.domain.transcript import Message, Text, Thinking, user_text
 from waystation.domain.work import Note
 
 ADA = "<PERSON_aaaaaaaaaaaa>"

@@ -4,9 +4,8 @@ from tests.readers import ANYONE
 from tests.store_contract.values import request, row
 from waystation.adapters.store import SqlStore
 from waystation.domain.errors import UnknownTask
-from waystation.domain.forgetting import ForgetOrder
-from waystation.domain.plan import standard_plan
-from waystation.domain.plan_change import PlanVersion
+from waystation.domain.plan import PlanVersion, standard_plan
+from waystation.domain.removal import ForgetOrder
 
 SECOND = PlanVersion(number=2, plan=standard_plan("second"), made_by="revision-1", reason="Fog.")
 THIRD = PlanVersion(number=3, plan=standard_plan("third"), made_by="revision-2")

@@ -10,8 +10,7 @@ from tests.postgres import PASSWORD, PostgresServer
 from tests.readers import ANYONE
 from tests.store_contract.values import opened_run, question
 from waystation.adapters.store import SqlStore, migrate, store_status
-from waystation.adapters.store.engine import Database
-from waystation.adapters.store.errors import translated
+from waystation.adapters.store.engine import Database, translated
 from waystation.adapters.store.schema import REVISION, runs
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
 from waystation.settings import Settings

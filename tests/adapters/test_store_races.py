@@ -21,7 +21,7 @@ from tests.store_contract.values import (
     summary,
 )
 from waystation.adapters.store import SqlStore
-from waystation.adapters.store.fences import hold
+from waystation.adapters.store.transcripts import hold
 from waystation.domain.amount import Amount
 from waystation.domain.budget import RunTotals
 from waystation.domain.errors import FenceLost, RequestConflict, VersionConflict

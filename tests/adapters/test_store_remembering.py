@@ -7,12 +7,10 @@ from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import passages
 from waystation.adapters.store.texts import described
-from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
-from waystation.domain.documents import DocumentPassage
-from waystation.domain.forgetting import ForgetOrder
+from waystation.domain.documents import DocumentPassage, DocumentSet, DocumentsUpdate
 from waystation.domain.memory import Passage
-from waystation.domain.persons import ERASED, PersonOrder, Sought
-from waystation.domain.remembering import document_passage
+from waystation.domain.passages import document_passage
+from waystation.domain.removal import ERASED, ForgetOrder, PersonOrder, Sought
 from waystation.domain.task import SourceDocument, TaskRef
 
 SHARED = SourceDocument(name="pilot.md", text="The bar carries two fathoms.")

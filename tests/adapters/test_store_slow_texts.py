@@ -14,15 +14,13 @@ from sqlalchemy import select
 
 from tests.adapters.conftest import store_clock
 from tests.store_contract.values import request, row
-from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import slow_texts
-from waystation.agents.enduring import EnduringRedactor
+from waystation.agents.redaction import EnduringRedactor
 from waystation.domain.errors import RedactionFailed, TextHeldBack, TextTookTooLong
-from waystation.domain.forgetting import ForgetOrder
-from waystation.domain.persons import PersonOrder, Sought
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import AfterFailures, Redacted
+from waystation.domain.privacy import AfterFailures, Place, Redacted
+from waystation.domain.removal import ForgetOrder, PersonOrder, Sought
 from waystation.ports import SlowTexts
 from waystation.testing import DictSlowTexts
 

@@ -10,8 +10,7 @@ from waystation.adapters.store import SqlStore
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict, WrongStore
 from waystation.domain.leg import Finished, RunRef, Standing, TurnLimit
-from waystation.domain.transcript import Masked, Transcript, Truncated
-from waystation.domain.turn import Fence
+from waystation.domain.transcript import Fence, Masked, Transcript, Truncated
 from waystation.domain.work import Findings
 
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {

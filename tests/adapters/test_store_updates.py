@@ -10,11 +10,9 @@ from tests.store_contract.values import NOON, request, row
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import texts
 from waystation.adapters.store.texts import described
-from waystation.domain.document_changes import DocumentSet, DocumentsUpdate, KeptUpdate
-from waystation.domain.documents import Document
+from waystation.domain.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate
 from waystation.domain.errors import StoreError, UnknownTask
-from waystation.domain.forgetting import ForgetOrder
-from waystation.domain.persons import ERASED, PersonOrder, Sought
+from waystation.domain.removal import ERASED, ForgetOrder, PersonOrder, Sought
 from waystation.domain.task import SourceDocument, TaskRow
 
 A = SourceDocument(name="a.md", text="Ada Lovelace wrote this.", source="f" * 64)

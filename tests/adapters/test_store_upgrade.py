@@ -18,27 +18,24 @@ from tests.postgres import PostgresServer
 from tests.store_contract.values import NOON, TERMS, request, row
 from waystation.adapters.store import AtRest, SqlStore, migrate, migrations, store_status
 from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.schema import texts
 from waystation.adapters.store.texts import content_hash, shown_row
+from waystation.adapters.store.upgrades import reseal
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.edit import ContextEdit
-from waystation.domain.compaction.offload import preview
-from waystation.domain.document_changes import DocumentChange, DocumentSet, DocumentsUpdate, KeptUpdate
-from waystation.domain.documents import Document
+from waystation.domain.budget import Account
+from waystation.domain.compaction.outcome import ContextEdit
+from waystation.domain.compaction.rungs import preview
+from waystation.domain.documents import Document, DocumentChange, DocumentSet, DocumentsUpdate, KeptUpdate
 from waystation.domain.errors import StoreError, TextMissing
-from waystation.domain.foreign_tools import ToolDefinition
-from waystation.domain.ledger import Account
+from waystation.domain.foreign import ToolDefinition
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message, ToolResult, ToolUse
-from waystation.domain.oversight import Oversight, Review
 from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import Treatment
-from waystation.domain.redaction import ShownKey, ShownText
-from waystation.domain.task import ReportVersion, TaskPhase, TaskRow
+from waystation.domain.plan import Oversight, Review
+from waystation.domain.privacy import ShownKey, ShownText, Treatment
+from waystation.domain.task import ReportVersion, TaskPhase, TaskRow, Telling
 from waystation.domain.task_state import TaskState
-from waystation.domain.telling import Telling
-from waystation.domain.web_pages import FETCH_PAGE, KeptPage, framed
+from waystation.domain.transcript import Message, ToolResult, ToolUse
+from waystation.domain.web import FETCH_PAGE, KeptPage, framed
 from waystation.settings import Settings
 
 VICTIM = row(request("victim", tenant="harbour", session="spring"))

@@ -7,8 +7,8 @@ import pytest
 from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import note, opened_run, passage, question, reply, summary
 from waystation.adapters.store import SqlStore
+from waystation.domain.continuation import Rewind
 from waystation.domain.errors import TextMissing, VersionConflict
-from waystation.domain.rewind import Rewind
 from waystation.domain.transcript import Rewound
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 

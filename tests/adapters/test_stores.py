@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.readers import TASK_1
-from waystation.adapters.presidio.key import key_check
+from waystation.adapters.presidio.redactor import key_check
 from waystation.adapters.store import store_status
 from waystation.adapters.store.texts import content_hash
 from waystation.cli.main import run
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
-from waystation.keyring import own_key
 from waystation.settings import Settings
-from waystation.stores import opened_store, placeholder_key, resealed
+from waystation.stores import opened_store, own_key, placeholder_key, resealed
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64
 

@@ -1,8 +1,8 @@
 import pytest
 
-from waystation.adapters.tables.asked import Unusable
+from waystation.adapters.tables.engine import Unusable
 from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read
-from waystation.domain.redaction import Replaced
+from waystation.domain.privacy import Replaced
 from waystation.domain.tables import TableText
 
 

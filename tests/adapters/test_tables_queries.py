@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.tables.asked import Asked, Unusable
 from waystation.adapters.tables.database import CELL_CHARACTERS, RESULT_CHARACTERS, answer
+from waystation.adapters.tables.engine import Asked, Unusable
 from waystation.adapters.tables.grid import read
 from waystation.domain.tables import Rows, TableText
 

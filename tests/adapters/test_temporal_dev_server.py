@@ -10,9 +10,8 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 
 from waystation.adapters.temporal import dev_server
-from waystation.adapters.temporal.connect import Target, connect
+from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes, unusable_search_attributes
 from waystation.adapters.temporal.dev_server import DevServer, running_dev_server
-from waystation.adapters.temporal.search_attributes import ensure_search_attributes, unusable_search_attributes
 from waystation.domain.errors import Unreachable
 
 STARTS_A_SERVER_AND_WAITS = """

@@ -9,9 +9,14 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.adapters.grudging_server import API_KEY, GrudgingServer, running_grudging_server
 from tests.adapters.test_temporal_client import asked, worker
-from waystation.adapters.temporal.connect import Target, connect, find_target
+from waystation.adapters.temporal.connect import (
+    Target,
+    connect,
+    ensure_search_attributes,
+    find_target,
+    unusable_search_attributes,
+)
 from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.adapters.temporal.search_attributes import ensure_search_attributes, unusable_search_attributes
 from waystation.client import Client
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.settings import Settings

@@ -11,11 +11,9 @@ from tests.store_contract.values import NOON
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
-from waystation.agents.keeping import TRUSTED_FOR, KeepingRedactor
-from waystation.agents.restoring import restored
+from waystation.agents.redaction import TRUSTED_FOR, KeepingRedactor, restored
 from waystation.domain.errors import RedactionFailed, WrongKey
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Original, Place
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)

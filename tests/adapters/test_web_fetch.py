@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tests.adapters.document_files import TEXT, pdf_file, word_file
 from tests.web_site import NOON, Answer, Slept, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.bytes_reader import BytesReader
+from waystation.adapters.documents.reader import BytesReader
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.web import Domains, WebPage
 

@@ -3,8 +3,8 @@ from ipaddress import ip_address
 import pytest
 
 from tests.web_site import HERE, WITHIN, Names, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.bytes_reader import BytesReader
-from waystation.adapters.web.public import NotPublic, PublicOnly, is_public
+from waystation.adapters.documents.reader import BytesReader
+from waystation.adapters.web import NotPublic, PublicOnly, is_public
 from waystation.domain.errors import WebRefused
 from waystation.domain.web import Domains
 

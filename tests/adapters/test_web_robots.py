@@ -1,7 +1,7 @@
 import pytest
 
 from tests.web_site import answering, fetching, leading_to, running_site
-from waystation.adapters.documents.bytes_reader import BytesReader
+from waystation.adapters.documents.reader import BytesReader
 from waystation.domain.errors import WebRefused, WebUnavailable
 
 RULES = """\

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from tests.ports import free_port
 from tests.unit.notice_values import ASKED
 from tests.webhook_server import HANG, SECRET, Answer, WebhookServer, payload, running_webhook
-from waystation.adapters.webhook.notifier import LONGEST_WAIT, Webhook
+from waystation.adapters.hooks import LONGEST_WAIT, Webhook
 from waystation.domain.errors import WebhookRefused, WebhookUnavailable
 from waystation.domain.notices import text
 from waystation.ports import Notifier

@@ -25,8 +25,8 @@ from waystation.domain.plan import PLANNING_ID
 from waystation.domain.privacy import Place
 from waystation.domain.task import TaskPhase, task_id_of
 from waystation.testing import ListMeter, PlainRedactor
+from workers.health import Gauge, sampled
 from workers.parts import Parts
-from workers.sampling import Gauge, sampled
 
 _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')

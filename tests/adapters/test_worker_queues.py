@@ -11,17 +11,16 @@ import pytest
 from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.embeddings.local import NoEmbedder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import Target
 from waystation.cli.main import run
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.settings import Settings
-from workers.address import Address, address_of
+from workers.health import Address, address_of
 from workers.memory import opened_memory
-from workers.queues import served_queues
-from workers.tuning import tuning
+from workers.queues import served_queues, tuning
 from workers.wiring import running_workers
 
 SERVER = "http://127.0.0.1:9"

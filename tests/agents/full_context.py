@@ -7,10 +7,10 @@ from tests.agents.office import NAME, Office
 from tests.unit.histories import calls, prose, research, results
 from waystation.agents.roles import prompt
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.outcome import CompactionOutcome
 from waystation.domain.compaction.tokens import fixed_tokens, request_tokens
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.transcript import Message, Text, user_text
 from waystation.ports import ModelReply, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 

@@ -6,33 +6,29 @@ from datetime import UTC, datetime, timedelta
 
 from tests.readers import ANYONE
 from waystation.adapters.documents.search import Bm25DocumentSearch
-from waystation.adapters.embeddings.absent import NoEmbedder
+from waystation.adapters.embeddings.local import NoEmbedder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.agents.archive import Archive
-from waystation.agents.checked import CitationCheck
+from waystation.agents.archive import Archive, Recollection
+from waystation.agents.charges import MeteredModel
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
+from waystation.agents.documents import RedactedDocuments
 from waystation.agents.loop import AgentLoop
-from waystation.agents.metered import MeteredModel
 from waystation.agents.planner import Planner
-from waystation.agents.publisher import Publisher
-from waystation.agents.recollection import Recollection
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.publisher import CitationCheck, Publisher
 from waystation.agents.roles import Desk
 from waystation.agents.tables import Tables
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage
-from waystation.domain.compaction.request import CompactionRequest
+from waystation.domain.compaction.outcome import CompactionRequest
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
-from waystation.domain.messages import Message, ToolUse
 from waystation.domain.plan import Plan, Role, Step
 from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
-from waystation.domain.transcript import Transcript
-from waystation.domain.turn import Charge
+from waystation.domain.transcript import Charge, Message, ToolUse, Transcript
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -10,8 +10,8 @@ from waystation.domain.budget import Usage
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.leg import ContextFull, Finished, LegRequest, TurnLimit, Yielded
-from waystation.domain.messages import Text, Thinking
 from waystation.domain.privacy import Place
+from waystation.domain.transcript import Text, Thinking
 from waystation.domain.work import Finding, Findings
 from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import ScriptedModel, scripted_reply

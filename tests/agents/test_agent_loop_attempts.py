@@ -13,7 +13,7 @@ from waystation.domain.budget import RunTotals
 from waystation.domain.documents import DocumentHit
 from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, ReplyBlocked
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, LegRequest, Standing, TurnLimit
-from waystation.domain.turn import Fence
+from waystation.domain.transcript import Fence
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 

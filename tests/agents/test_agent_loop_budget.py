@@ -18,8 +18,8 @@ from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import BadInput, ModelUnavailable
 from waystation.domain.leg import AllowanceSpent, Finished
-from waystation.domain.messages import Text
-from waystation.domain.pricing import Price, Rates, worst_rates
+from waystation.domain.models import Price, Rates, worst_rates
+from waystation.domain.transcript import Text
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 

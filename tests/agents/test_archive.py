@@ -9,8 +9,7 @@ from tests.unit.histories import prose
 from waystation.adapters.store import SqlStore
 from waystation.agents.archive import BATCH, Drained
 from waystation.domain.memory import Passage
-from waystation.domain.messages import user_text
-from waystation.domain.transcript import Summarised
+from waystation.domain.transcript import Summarised, user_text
 
 
 async def commit_passages(office: Office, count: int, step_id: str = "research-1") -> None:

@@ -9,7 +9,7 @@ from tests.agents.office import TASK, TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import running_qdrant
 from tests.readers import ANYONE
-from waystation.adapters.qdrant.address import QdrantServer
+from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import QdrantServerMemory
 from waystation.agents.archive import BATCH, Archive, Drained

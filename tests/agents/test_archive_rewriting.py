@@ -10,7 +10,7 @@ from tests.agents.test_archive import commit_passages
 from tests.agents.test_archive_refusals import ShortVectors, archive_of
 from tests.unit.histories import prose
 from waystation.domain.errors import MemoryUnavailable
-from waystation.domain.persons import ERASED, PersonOrder, Sought
+from waystation.domain.removal import ERASED, PersonOrder, Sought
 from waystation.testing import ListMemory
 
 

@@ -7,8 +7,8 @@ from tests.readers import ANYONE
 from tests.unit.histories import research
 from waystation.agents.auditor import Auditor
 from waystation.domain.compaction.audit import CONSTRAINTS, Audit
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.view import view
 from waystation.domain.passages import render
 from waystation.testing import ScriptedModel
 

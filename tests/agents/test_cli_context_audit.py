@@ -14,9 +14,9 @@ from tests.agents.conftest import opened
 from tests.agents.full_context import compressed
 from tests.agents.office import NAME
 from tests.readers import ANYONE
-from waystation.adapters.embeddings.choice import best_embedder
+from waystation.adapters.embeddings.local import best_embedder
 from waystation.cli.main import run
-from waystation.domain.compaction.view import view
+from waystation.domain.compaction.history import view
 from waystation.domain.memory import EmbeddedPassage
 from waystation.domain.value import Value
 from waystation.settings import Settings

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from tests.agents.conftest import opened
 from tests.agents.office import TASK
 from waystation.cli.main import run
-from waystation.cli.tools_shown import AgentTools
+from waystation.cli.tools import AgentTools
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress

@@ -7,20 +7,19 @@ from tests.agents.full_context import compressed, conversation, summary
 from tests.agents.office import TASK, Office, use
 from tests.readers import ANYONE
 from tests.unit.histories import prose
-from waystation.agents.rewinder import Rewinder
+from waystation.agents.editor import Rewinder
 from waystation.cli.render_context import context_text
 from waystation.client.context import RESULT_LAYERS, AgentContext, contexts
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import Measure, request_tokens
-from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
-from waystation.domain.layers import Layer
-from waystation.domain.messages import Text, user_text
+from waystation.domain.layers import Layer, demands_of
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.projection import ToolPolicy
-from waystation.domain.request_layers import demands_of
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
+from waystation.domain.transcript import Text, user_text
 from waystation.testing import ScriptedModel, scripted_reply
 
 SKILL = GivenProcedure(name="research.md", text="# How to do the research\nStart at the end.\n")

@@ -8,11 +8,11 @@ from tests.agents.full_context import (
 )
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.unit.histories import research
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.view import view
 from waystation.domain.leg import Finished
-from waystation.domain.messages import user_text
+from waystation.domain.transcript import user_text
 from waystation.testing import ScriptedModel, scripted_reply
 
 

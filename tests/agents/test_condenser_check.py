@@ -4,9 +4,9 @@ from tests.agents.full_context import compressed, conversation, request_size, su
 from tests.agents.office import NAME, Office
 from tests.unit.histories import research
 from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, user_text
+from waystation.domain.transcript import Message, user_text
 from waystation.testing import ScriptedModel
 
 

@@ -17,7 +17,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.errors import FenceLost, ModelRejected, ModelUnavailable, RedactionFailed
-from waystation.domain.messages import Text, user_text
+from waystation.domain.transcript import Text, user_text
 from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 

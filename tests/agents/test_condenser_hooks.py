@@ -6,12 +6,16 @@ import pytest
 
 from tests.agents.full_context import conversation, request_size, summary
 from tests.agents.office import NAME, Office
-from waystation.agents.condenser import Condenser
+from waystation.agents.condenser import CompactionHooks, Condenser
 from waystation.agents.editor import Editor
-from waystation.agents.hooks import CompactionHooks
-from waystation.domain.compaction.edit import ContextEdit, EditOutcome, EditRequest
-from waystation.domain.compaction.hook import CompactionEvent
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.compaction.outcome import (
+    CompactionEvent,
+    CompactionOutcome,
+    ContextEdit,
+    EditOutcome,
+    EditRequest,
+    Status,
+)
 from waystation.domain.errors import HookFailed, ModelUnavailable
 from waystation.ports import ModelReply
 from waystation.testing import ListHook, ScriptedModel

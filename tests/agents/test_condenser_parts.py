@@ -13,9 +13,8 @@ from waystation.domain.budget import Usage
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.messages import Text, user_text
 from waystation.domain.models import model_facts
-from waystation.domain.transcript import SummaryPart
+from waystation.domain.transcript import SummaryPart, Text, user_text
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 

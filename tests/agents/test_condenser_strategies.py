@@ -8,18 +8,18 @@ from tests.adapters.offline_team import offline_model
 from tests.agents.full_context import compressed, conversation, request_size, summary
 from tests.agents.office import PLAN, Office, never
 from tests.unit.histories import research
-from waystation.agents.metered import MeteredModel
+from waystation.agents.charges import MeteredModel
 from waystation.domain.amount import Limit
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.restored import CLOSE as FILES_END
-from waystation.domain.compaction.view import view
 from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegOutcome, LegRequest
-from waystation.domain.messages import Text
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Plan
 from waystation.domain.task import SourceDocument
+from waystation.domain.transcript import Text
 from waystation.testing import ScriptedModel, scripted_reply
 
 ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")

@@ -5,11 +5,11 @@ import pytest
 from tests.agents.full_context import compressed, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import research, results, small_policy
-from waystation.agents.condensing import Answer, CondensingModel, NoAnswer
 from waystation.agents.roles import prompt
+from waystation.agents.summariser import Answer, CondensingModel, NoAnswer
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.policy import Policy, Strategy
-from waystation.domain.messages import Text, user_text
+from waystation.domain.transcript import Text, user_text
 from waystation.ports import StopReason
 from waystation.testing import ScriptedModel, scripted_reply
 

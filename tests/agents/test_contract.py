@@ -2,7 +2,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.agents.office import NAME, NOON, SECRET, TASK, TENANT, Office
-from waystation.agents.contract_text import Room
+from waystation.agents.contract import Room
 from waystation.domain.errors import RedactionFailed, StoreError
 from waystation.domain.memory import EmbeddedPassage, Passage
 from waystation.domain.task import SourceDocument

@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.agents.office import NOON, TASK, TENANT, Office, use
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
-from waystation.agents.contract_text import HELD, NAMED_DOCUMENTS, Room
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
+from waystation.agents.contract import HELD, NAMED_DOCUMENTS, Room
 from waystation.domain.compaction.tokens import estimate_text
+from waystation.domain.decisions import Unattended
 from waystation.domain.layers import SHARES, Layer, limit_of
 from waystation.domain.memory import EmbeddedPassage, Passage
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.task import SourceDocument
-from waystation.domain.unattended import Unattended
 from waystation.testing import ListMemory, ScriptedModel
 
 ROOMY, FIXED = 200_000, 2_500

@@ -3,12 +3,11 @@
 import pytest
 
 from tests.agents.office import TASK, Office, use
-from waystation.agents.delegating import Asked, asked_by
+from waystation.agents.tools.delegate import Asked, asked_by
 from waystation.domain.amount import Limit
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.leg import LegRequest
-from waystation.domain.messages import Message, user_text
-from waystation.domain.transcript import Transcript
+from waystation.domain.transcript import Message, Transcript, user_text
 
 LEFT = Limit(tokens=100_000)
 

@@ -9,16 +9,16 @@ from tests.agents.test_publisher import hand_in, published
 from tests.readers import ANYONE
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.store.texts import described
-from waystation.agents.checked import OUTDATED, CitationCheck
-from waystation.agents.recollection import Recollection
-from waystation.agents.redacted_documents import RedactedDocuments
-from waystation.agents.rewinder import Rewinder
+from waystation.agents.archive import Recollection
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.editor import Rewinder
+from waystation.agents.publisher import OUTDATED, CitationCheck
 from waystation.domain.compaction.constraints import user_words
-from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
+from waystation.domain.documents import DocumentSet, DocumentsUpdate
 from waystation.domain.leg import Finished, TurnLimit
-from waystation.domain.messages import Message
 from waystation.domain.ownership import OfTenant
 from waystation.domain.task import SourceDocument
+from waystation.domain.transcript import Message
 from waystation.domain.work import ReportDraft
 from waystation.testing import ScriptedModel, scripted_reply
 

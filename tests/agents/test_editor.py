@@ -8,13 +8,11 @@ from tests.agents.full_context import SPENT_BEFORE, conversation, request_size, 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from waystation.agents.editor import Editor
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.edit import ContextEdit, EditOutcome, EditRequest
-from waystation.domain.compaction.history import pinned_ids
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.view import view
-from waystation.domain.edits import MAX_INSTRUCTIONS
+from waystation.domain.compaction.history import pinned_ids, view
+from waystation.domain.compaction.outcome import ContextEdit, EditOutcome, EditRequest, Status
 from waystation.domain.errors import FenceLost
-from waystation.domain.messages import user_text
+from waystation.domain.signals import MAX_INSTRUCTIONS
+from waystation.domain.transcript import user_text
 from waystation.testing import ScriptedModel
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

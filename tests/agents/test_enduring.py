@@ -7,14 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.presidio.own import read_own_rules
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.presidio.rules import Rules
-from waystation.agents.enduring import NEEDED, PAID, EnduringRedactor
+from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
+from waystation.adapters.presidio.rules import Rules, read_own_rules
+from waystation.agents.redaction import NEEDED, PAID, EnduringRedactor
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
-from waystation.domain.privacy import Place, Policy, Treatment, treatment
-from waystation.domain.redaction import PLACEHOLDER, AfterFailures, redaction_notes
+from waystation.domain.privacy import PLACEHOLDER, AfterFailures, Place, Policy, Treatment, redaction_notes, treatment
 from waystation.testing import DictSlowTexts, PlainRedactor
 
 KEY = b"k" * 32
@@ -39,7 +36,7 @@ class Work:
 
 @pytest.fixture
 async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
-    monkeypatch.setattr("waystation.adapters.presidio.own.SECONDS_PER_CHUNK", 0.02)
+    monkeypatch.setattr("waystation.adapters.presidio.rules.SECONDS_PER_CHUNK", 0.02)
     (tmp_path / "rules.yaml").write_text(SLOW)
     redactor = PresidioRedactor(KEY, Rules(own=read_own_rules(tmp_path / "rules.yaml")))
     yield redactor

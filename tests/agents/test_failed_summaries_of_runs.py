@@ -9,13 +9,10 @@ from tests.agents.office import Office
 from tests.unit.histories import calls, prose, results
 from waystation.agents.editor import Editor
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.edit import ContextEdit, EditRequest
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.compaction.outcome import CompactionOutcome, ContextEdit, EditRequest, Status
 from waystation.domain.errors import ModelError, ModelRejected, RedactionFailed
-from waystation.domain.messages import user_text
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted
-from waystation.domain.transcript import SummaryFailed
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.transcript import SummaryFailed, user_text
 from waystation.ports import ModelReply
 from waystation.testing import PlainRedactor, ScriptedModel
 

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.readers import ANYONE, TASK_1
-from waystation.adapters.presidio.key import key_check
+from waystation.adapters.presidio.redactor import key_check
 from waystation.domain.errors import BadInput
 from waystation.domain.privacy import Place
-from waystation.keyring import first_key, own_cipher
-from waystation.payloads import require_key_of
-from waystation.redactors import redactor_of
+from waystation.knowledge import redactor_of
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import first_key, opened_store, own_cipher, require_key_of
 
 OLD, NEW, OTHER = "11" * 32, "22" * 32, "33" * 32
 LETTER = "Write to ada@lovelace.org."

@@ -8,17 +8,15 @@ import pytest
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office, use
 from tests.readers import ANYONE
-from waystation.adapters.documents.passages import passages_of
+from waystation.adapters.documents.search import passages_of
 from waystation.adapters.store.texts import described
-from waystation.agents.librarian import Librarian
-from waystation.agents.recollection import Recollection, as_passages
-from waystation.domain.document_changes import DocumentSet, DocumentsUpdate
+from waystation.agents.archive import Librarian, Recollection, as_passages
+from waystation.domain.documents import DocumentSet, DocumentsUpdate
 from waystation.domain.errors import RedactionFailed
-from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.memory import Passage
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted
-from waystation.domain.remembering import SLICE_CHARACTERS, Remembering
+from waystation.domain.passages import SLICE_CHARACTERS, Remembering
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.removal import ForgetOrder
 from waystation.domain.task import SourceDocument
 from waystation.testing import PlainRedactor
 

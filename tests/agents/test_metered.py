@@ -3,15 +3,15 @@
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.context import ContextActivities
+from activities.agents import ContextActivities
 from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, SECRET, Office
-from waystation.agents.metered import Affordable, CallKey, MeteredRedactor
+from waystation.agents.charges import Affordable, CallKey, MeteredRedactor
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.messages import user_text
-from waystation.domain.pricing import PRICES
+from waystation.domain.models import PRICES
 from waystation.domain.privacy import Place
+from waystation.domain.transcript import user_text
 from waystation.ports import ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 

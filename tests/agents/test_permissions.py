@@ -10,14 +10,13 @@ from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, SECRET, SECRET_PLA
 from tests.letters import SendLetter
 from tests.readers import ANYONE
 from waystation.agents.editor import Editor
-from waystation.agents.permissions import EXPIRED, GO_ON, NOBODY, UNSHOWN
-from waystation.domain.actions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
-from waystation.domain.compaction.edit import ContextEdit, EditRequest
+from waystation.agents.loop import EXPIRED, GO_ON, NOBODY, UNSHOWN
+from waystation.domain.compaction.outcome import ContextEdit, EditRequest
+from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion
 from waystation.domain.errors import TextNotRedacted
 from waystation.domain.leg import ActionsAsked, Finished, LegOutcome, LegRequest
-from waystation.domain.messages import Message, ToolResult
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted, unredacted
+from waystation.domain.privacy import Place, Redacted, unredacted
+from waystation.domain.transcript import Message, ToolResult
 from waystation.ports import ModelReply
 from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 

@@ -10,8 +10,7 @@ from waystation.domain.compaction.history import pinned_ids
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.documents import DocumentHit
 from waystation.domain.leg import LegRequest
-from waystation.domain.messages import Message, Text, ToolResult, user_text
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.transcript import Message, Summarised, Text, ToolResult, Transcript, user_text
 from waystation.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply
 

@@ -7,10 +7,10 @@ from waystation.agents.planner import PlanMade
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
-from waystation.domain.messages import Text
+from waystation.domain.models import PRICES
 from waystation.domain.plan import Plan, standard_plan
-from waystation.domain.pricing import PRICES
 from waystation.domain.privacy import Place
+from waystation.domain.transcript import Text
 from waystation.ports import ModelReply, StopReason
 from waystation.testing import PlainRedactor, ScriptedModel, scripted_reply
 

@@ -10,9 +10,8 @@ from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, TypedTool
 from waystation.domain.delegation import DelegationTerms, HandedBack
 from waystation.domain.leg import Finished, LegRequest
-from waystation.domain.parameters import ParameterLimit
 from waystation.domain.procedures import GivenProcedure
-from waystation.domain.projection import SOON, ToolPolicy, urgent
+from waystation.domain.projection import SOON, ParameterLimit, ToolPolicy, urgent
 from waystation.domain.task import SourceDocument
 from waystation.testing import ScriptedModel, scripted_reply
 

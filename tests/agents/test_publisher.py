@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
 from waystation.agents.publisher import Published
-from waystation.agents.titling import NO_TITLE, TitlingRedactor
+from waystation.agents.redaction import NO_TITLE, TitlingRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.documents import LeftOut

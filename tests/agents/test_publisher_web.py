@@ -1,8 +1,7 @@
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import hand_in, published
-from waystation.domain.messages import Message, ToolResult, user_text
-from waystation.domain.web import web_page
-from waystation.domain.web_pages import framed, kept
+from waystation.domain.transcript import Message, ToolResult, user_text
+from waystation.domain.web import framed, kept, web_page
 from waystation.domain.work import ReportDraft, Section
 
 ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."

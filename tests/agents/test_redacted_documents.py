@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import of_task
-from waystation.agents.document_names import told_name
-from waystation.agents.redacted_documents import RedactedDocuments
-from waystation.agents.titling import TitlingRedactor
+from waystation.agents.documents import RedactedDocuments, told_name
+from waystation.agents.redaction import TitlingRedactor
 from waystation.domain.errors import TextMissing
-from waystation.domain.privacy import Place, Policy
-from waystation.domain.redaction import (
+from waystation.domain.privacy import (
     TEXT_LEFT_OUT,
+    Place,
+    Policy,
     Redacted,
     RedactionRules,
     Span,

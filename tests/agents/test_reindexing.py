@@ -10,11 +10,10 @@ import pytest
 from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.agents.archive import BATCH, Archive
-from waystation.agents.reindexing import Reindexed, Reindexing
+from waystation.agents.archive import BATCH, Archive, Reindexed, Reindexing
+from waystation.domain.continuation import Rewind
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.domain.memory import MemoryQuery
-from waystation.domain.rewind import Rewind
 from waystation.domain.transcript import Rewound
 from waystation.ports import Embedder, Memory
 from waystation.ports.knowledge import Use

@@ -2,12 +2,12 @@ import pytest
 
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.reviewer import Reviewer
+from waystation.agents.oversight import Reviewer
 from waystation.domain.amount import Limit
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Place
-from waystation.domain.report_check import Faults
-from waystation.domain.reviewing import Reviewed, ReviewRequest
+from waystation.domain.report import Faults
+from waystation.domain.reviews import Reviewed, ReviewRequest
 from waystation.domain.work import Finding, Findings, ReportDraft
 from waystation.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply

@@ -3,11 +3,11 @@ from pydantic import JsonValue
 
 from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, PLAN, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
-from waystation.agents.reviser import REASON_CHARACTERS, Reviser
+from waystation.agents.oversight import REASON_CHARACTERS, Reviser
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelUnavailable, RedactionFailed
 from waystation.domain.privacy import Place
-from waystation.domain.revising import Revised, RevisionRequest
+from waystation.domain.reviews import Revised, RevisionRequest
 from waystation.domain.task import SourceDocument
 from waystation.domain.work import Analysis, Finding, Findings
 from waystation.ports import ModelReply

@@ -8,15 +8,13 @@ from pydantic import JsonValue
 from tests.agents.office import NOON, TASK, Office
 from tests.readers import ANYONE
 from tests.unit.histories import prose
-from waystation.agents.rewinder import Rewinder
-from waystation.agents.tools.hand_ins import handed_in_by
-from waystation.domain.compaction.history import current
-from waystation.domain.compaction.view import view
+from waystation.agents.editor import Rewinder
+from waystation.agents.tools.work import handed_in_by
+from waystation.domain.compaction.history import current, view
+from waystation.domain.continuation import taken_back
 from waystation.domain.errors import BadInput, FenceLost
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message, ToolResult, ToolUse, user_text
-from waystation.domain.rewind import taken_back
-from waystation.domain.transcript import Summarised
+from waystation.domain.transcript import Message, Summarised, ToolResult, ToolUse, user_text
 from waystation.domain.work import Note, ReportDraft
 
 FINDING: JsonValue = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}

@@ -5,21 +5,20 @@ what they look for is gone.
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.tellings import Kept, TellingActivities, TellRequest
-from activities.updates import UpdateActivities, Updated, UpdateRequest
+from activities.bookkeeping import Kept, TellingActivities, TellRequest, UpdateActivities, Updated, UpdateRequest
 from tests.agents.office import NOON, Office, use
 from tests.agents.test_editor import asking
 from tests.agents.test_librarian import PILOT, shelf
 from tests.agents.test_publisher import DRAFT, PROGRESS, hand_in
 from waystation.adapters.store import SqlStore
-from waystation.agents.earlier import EarlierTasks
+from waystation.agents.contract import EarlierTasks
 from waystation.agents.editor import Editor
-from waystation.domain.document_changes import DocumentsUpdate
+from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.errors import StoreUnavailable, TextMissing
 from waystation.domain.ownership import Reader
-from waystation.domain.redaction import ShownKey, ShownText
-from waystation.domain.telling import Telling
-from waystation.domain.told import Words
+from waystation.domain.privacy import ShownKey, ShownText
+from waystation.domain.signals import Words
+from waystation.domain.task import Telling
 
 GONE = "0" * 64
 

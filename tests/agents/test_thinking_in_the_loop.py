@@ -11,7 +11,7 @@ from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.leg import AllowanceSpent, ContextFull, Finished
-from waystation.domain.messages import Thinking
+from waystation.domain.transcript import Thinking
 from waystation.testing import ScriptedModel, scripted_reply
 
 STAYS: dict[Strategy, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}

@@ -3,7 +3,7 @@
 import pytest
 
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.titling import NO_TITLE, TitlingRedactor
+from waystation.agents.redaction import NO_TITLE, TitlingRedactor
 from waystation.domain.privacy import Place
 from waystation.ports import Redactor
 from waystation.testing import PlainRedactor

@@ -5,10 +5,10 @@ import pytest
 from tests.agents.office import SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
-from waystation.domain.compaction.offload import is_too_large
+from waystation.domain.compaction.rungs import is_too_large
 from waystation.domain.errors import FenceLost, RedactionFailed
-from waystation.domain.messages import ToolResult
 from waystation.domain.plan import AgentRole
+from waystation.domain.transcript import ToolResult
 
 
 class SayInput(ToolInput):

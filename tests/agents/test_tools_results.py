@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from tests.agents.office import TASK, Office, use
-from waystation.agents.tools.results import result_lines
+from waystation.agents.tools.work import result_lines
 from waystation.domain.delegation import HandedBack
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 

@@ -7,17 +7,15 @@ from inline_snapshot import snapshot
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tables import Tables
-from waystation.agents.tools import table_sources
+from waystation.agents.tools import tables
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.calculate import Calculate
-from waystation.agents.tools.query_table import QueryTable
+from waystation.agents.tools.tables import Calculate, QueryTable
 from waystation.domain.errors import TextNotRedacted
-from waystation.domain.messages import ToolUse
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import TEXT_LEFT_OUT, Original, Redacted, unredacted
+from waystation.domain.privacy import TEXT_LEFT_OUT, Original, Place, Redacted, unredacted
 from waystation.domain.task import SourceDocument
+from waystation.domain.transcript import ToolUse
 from waystation.testing import PlainRedactor
 
 DOCUMENTS = (
@@ -255,7 +253,7 @@ async def test_what_cannot_be_queried_is_an_error_that_says_why(
 
 
 async def test_tables_of_too_many_characters_are_refused(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_sources, "MOST_CHARACTERS", 60)
+    monkeypatch.setattr(tables, "MOST_CHARACTERS", 60)
     result = await counting.call(use("query_table", tables={"t": "q3.csv"}))
     assert result == snapshot(
         "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."

@@ -6,15 +6,14 @@ import pytest
 from tests.agents.office import NOON, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
 from waystation.adapters.store.texts import content_hash
-from waystation.agents.metered_search import MeteredSearch
+from waystation.agents.charges import MeteredSearch
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.fetch_page import FetchPage
-from waystation.agents.tools.web_search import WebSearchTool
+from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, WebRefused, WebUnavailable
-from waystation.domain.messages import Message, ToolUse
-from waystation.domain.pricing import PRICES
+from waystation.domain.models import PRICES
+from waystation.domain.transcript import Message, ToolUse
 from waystation.domain.web import Domains, Searched, WebHit, WebPage, web_page
 
 PAGE, OTHER = "https://example.org/harbour", "https://example.org/moved"

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from waystation.domain.foreign_text import TAGS
+from waystation.domain.foreign import TAGS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("waystation", "workflows", "activities", "workers")
@@ -19,32 +19,31 @@ PATTERNS = (
     # A program of its own, which loads the standard library alone; its patterns are pumped, too.
     "waystation/adapters/mcp/keeper.py",
     # What people write for themselves runs on RE2 or, where that cannot read it, with a time limit.
-    "waystation/adapters/presidio/own.py",
+    "waystation/adapters/presidio/rules.py",
 )
 EMPTY_NAMES = r"managers?|helpers?|utils?|handlers?"
 
 TAG_READERS = {
-    "waystation/domain/messages.py": "tells the platform's messages from a person's",
-    "waystation/domain/foreign_tools.py": "names the frame of a result below it",
-    "waystation/domain/request_layers.py": "weighs the parts of a contract",
-    "waystation/domain/compaction/summary.py": "takes a summary out of its frame again, and frames out of texts",
-    "waystation/domain/compaction/ledger.py": "reads a ledger again",
+    "waystation/domain/transcript.py": "tells the platform's messages from a person's",
+    "waystation/domain/foreign.py": "names the frame of a result below it",
+    "waystation/domain/layers.py": "weighs the parts of a contract",
+    "waystation/domain/compaction/summary.py": "takes a summary or a ledger out of its frame again",
     "waystation/domain/compaction/restored.py": "takes restored files out of a summary",
-    "waystation/domain/web_pages.py": "finds the pages that were fetched",
+    "waystation/domain/web.py": "finds the pages that were fetched",
     "waystation/adapters/conversation/request_body.py": "finds a marker's ledger",
-    "waystation/adapters/offline/condensing.py": "the offline model reads what it is sent",
-    "waystation/adapters/offline/dividing.py": "the offline model reads what it is sent",
-    "waystation/adapters/offline/overseeing.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/summary.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/research.py": "the offline model reads what it is sent",
+    "waystation/adapters/offline/plan.py": "the offline model reads what it is sent",
     "waystation/adapters/offline/view.py": "the offline model reads what it is sent",
 }
 """Modules that have tags of models in their strings, to read them and not to write them."""
-TAG_WRITER = "waystation/domain/foreign_text.py"
+TAG_WRITER = "waystation/domain/foreign.py"
 PROMISES = {
     TAG_WRITER,
     "waystation/domain/compaction/summary.py",
-    "waystation/domain/messages.py",
-    "waystation/domain/reminder.py",
-    "waystation/agents/condensing.py",
+    "waystation/domain/transcript.py",
+    "waystation/domain/layers.py",
+    "waystation/agents/summariser.py",
 }
 """Modules that make a `Tagged` of a string, and so promise that what others wrote in it is defused."""
 

@@ -19,18 +19,16 @@ import pytest
 
 from tests.attacks.hostile_search import BABBLES, DIES, FOUND, HOLDS, LIES
 from tests.running import until
-from waystation.adapters.documents.child_reader import READER, ChildReader
-from waystation.adapters.documents.loading import load_documents
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.documents.reader import READER, ChildReader
+from waystation.adapters.documents.sources import load_documents
+from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.adapters.temporal.dev_server import running_dev_server
-from waystation.agents.enduring import EnduringRedactor
+from waystation.agents.redaction import EnduringRedactor
 from waystation.children import Child, ChildGone, ChildHung, environment, python
 from waystation.confinement import Held
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import AfterFailures, Redacted, redaction_notes
+from waystation.domain.privacy import AfterFailures, Place, Redacted, redaction_notes
 from waystation.testing import DictSlowTexts
 
 KEY = b"k" * 32

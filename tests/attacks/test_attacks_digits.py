@@ -9,20 +9,20 @@ import pytest
 from tests.attacks.pumped import patterns
 from tests.attacks.pumps import takes_endless_numbers
 from waystation.adapters.conversation.request_body import place
-from waystation.adapters.offline import citing, condensing, dividing, overseeing, view
+from waystation.adapters.offline import plan, quotes, research, summary, view
 from waystation.adapters.offline.view import Contract, Exchange, View
 from waystation.adapters.presidio.private_keys import private_keys
-from waystation.cli.amounts import parse_amount
+from waystation.cli.options import parse_amount
 from waystation.domain.citations import CitedDocument, citations_in, faults
-from waystation.domain.compaction.changed import differs
+from waystation.domain.compaction.restored import differs
 from waystation.domain.errors import BadInput
-from waystation.domain.parameters import ParameterLimit
-from waystation.domain.report_check import Drafted, faults_in
+from waystation.domain.projection import ParameterLimit
+from waystation.domain.report import Drafted, faults_in
 from waystation.domain.work import Finding, Findings, ReportDraft
 
 MANY = "1" * 5_000
 CITED = f"It is so [a.md:{MANY}-{MANY}]."
-READ_OTHERWISE = {"waystation.domain.citations.CITATION", "waystation.adapters.tables.column_types._KINDS"}
+READ_OTHERWISE = {"waystation.domain.citations.CITATION", "waystation.adapters.tables.database._KINDS"}
 """Their numbers are found however long they are: a citation of what is no line is told of, and DuckDB reads cells."""
 
 
@@ -75,18 +75,18 @@ NUMBERS = "\n".join(
     ]
 )  # fmt: skip
 READERS: tuple[Callable[[str], object], ...] = (
-    citing.places,
-    citing.hits,
-    citing.read_lines,
-    lambda text: list(citing.listed_notes(text)),
-    lambda text: list(citing.summarised_notes(text)),
-    lambda text: list(citing.handed_in_notes(text)),
-    lambda text: dividing.dividing(offline(text)),
-    lambda text: dividing.dividing(
+    quotes.places,
+    quotes.hits,
+    quotes.read_lines,
+    lambda text: list(quotes.listed_notes(text)),
+    lambda text: list(quotes.summarised_notes(text)),
+    lambda text: list(quotes.handed_in_notes(text)),
+    lambda text: research.dividing(offline(text)),
+    lambda text: research.dividing(
         offline(text).model_copy(update={"tools": frozenset({"delegate", "list_documents"})})
     ),
-    lambda text: overseeing.revision(offline(text)),
-    lambda text: condensing.condensed(text, 1_000),
+    lambda text: plan.revision(offline(text)),
+    lambda text: summary.condensed(text, 1_000),
     lambda text: view.contract_of(f'<documents count="{text}">\n{text}\n</documents>\n<context>\n{text}\n</context>\n'),
     lambda text: place(f"messages[{text}]"),
     lambda text: list(private_keys(text)),
@@ -108,7 +108,7 @@ def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:
     delegated = Exchange(name="delegate", input={}, result='expand with id "s1" shows all of them')
     again = Exchange(name="expand", input={"id": "s1", "first": 0}, result="continues at character 0")
     looked = View(contract=Contract(), exchanges=(delegated, again), max_tokens=9)
-    assert dividing.dividing(looked) is None
+    assert research.dividing(looked) is None
 
 
 def test_an_amount_of_so_many_digits_is_refused() -> None:

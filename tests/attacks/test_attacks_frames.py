@@ -13,31 +13,25 @@ from tests.agents.conftest import opened
 from tests.agents.office import NOON, TASK, TENANT, Office, use
 from tests.agents.test_condensing import question
 from tests.agents.test_tools_web import PAGE, ShelfOfPages, box
-from waystation.agents.contract_text import task_parts
-from waystation.agents.handed_over import HandedOver
-from waystation.agents.procedures import as_procedure, listed
-from waystation.agents.reviser import found_parts
+from waystation.agents.contract import as_procedure, listed, task_parts
+from waystation.agents.oversight import found_parts
+from waystation.agents.publisher import HandedOver
 from waystation.agents.tools.delegate import DelegateInput, presented
-from waystation.agents.tools.fetch_page import FetchPage
-from waystation.agents.tools.results import ResultLines
-from waystation.agents.tools.web_search import found_pages
+from waystation.agents.tools.web import FetchPage, found_pages
+from waystation.agents.tools.work import ResultLines
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.ledger import ledger, one_line
-from waystation.domain.compaction.summary import summary_message, summary_part, unframed
+from waystation.domain.compaction.summary import ledger, one_line, summary_message, summary_part, unframed
 from waystation.domain.delegation import HandedBack
 from waystation.domain.documents import Document
-from waystation.domain.excerpts import Excerpt
-from waystation.domain.foreign_text import TAGS, Tagged, attribute, tagged, tagged_line
-from waystation.domain.foreign_tools import ForeignToolSpec
-from waystation.domain.foreign_tools import framed as from_server
-from waystation.domain.memory import Passage
-from waystation.domain.messages import platform_text, user_text
+from waystation.domain.foreign import TAGS, ForeignToolSpec, Tagged, attribute, tagged, tagged_line
+from waystation.domain.foreign import framed as from_server
+from waystation.domain.layers import Failure, Reminder
+from waystation.domain.memory import Excerpt, Passage
 from waystation.domain.plan import Plan, Step
 from waystation.domain.procedures import Malformed, Procedure
-from waystation.domain.reminder import Failure, Reminder
 from waystation.domain.task import SourceDocument, TaskRequest
-from waystation.domain.web import Domains, WebHit
-from waystation.domain.web_pages import KeptPage, framed
+from waystation.domain.transcript import platform_text, user_text
+from waystation.domain.web import Domains, KeptPage, WebHit, framed
 from waystation.domain.work import Finding, Findings, ReportDraft
 
 SPELLINGS = (

@@ -15,18 +15,15 @@ from tests.agents.office import NOON, TASK, TENANT, Office, use
 from tests.agents.test_tools_web import FOUND as SAID
 from tests.agents.test_tools_web import PAGE, SaidSearch, ShelfOfPages, box
 from tests.readers import ANYONE
-from waystation.adapters.documents.procedures import load_procedures
-from waystation.agents.contract_text import Room
-from waystation.agents.metered_search import MeteredSearch
-from waystation.agents.tools.fetch_page import FetchPage
-from waystation.agents.tools.web_search import WebSearchTool
+from waystation.adapters.documents.sources import load_procedures
+from waystation.agents.charges import MeteredSearch
+from waystation.agents.contract import Room
+from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
-from waystation.domain.excerpts import Excerpt
-from waystation.domain.foreign_text import TAGS, attribute, one_line, without_tags
-from waystation.domain.foreign_tools import ForeignToolSpec, framed
-from waystation.domain.memory import Passage
-from waystation.domain.pricing import PRICES
+from waystation.domain.foreign import TAGS, ForeignToolSpec, attribute, framed, one_line, without_tags
+from waystation.domain.memory import Excerpt, Passage
+from waystation.domain.models import PRICES
 from waystation.domain.procedures import MOST_PROCEDURES, GivenProcedure, is_named_like_one
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskProgress, TaskRequest, TaskTerms
 from waystation.domain.web import Domains, WebAsks, carries_text, looks_private, web_address

@@ -20,20 +20,20 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from tests.crew import Crew, tight
 from tests.readers import ANYONE
 from tests.running import KEY, Counter, Watched, at_work, dev_server, request, until
-from waystation.adapters.presidio.key import load_or_create_key
+from waystation.adapters.presidio.redactor import load_or_create_key
 from waystation.adapters.temporal.codec import OPENED, SealKeeping
 from waystation.adapters.temporal.dev_server import lock_folder
-from waystation.cli.neighbours import reach
+from waystation.cli.doctor import reach
 from waystation.client import Client as WaystationClient
 from waystation.domain import names
 from waystation.domain.amount import Limit
+from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput
-from waystation.domain.inbound import UNSEALED, is_sealed
-from waystation.domain.ledger import Account
+from waystation.domain.signals import UNSEALED, is_sealed
 from waystation.domain.task import Refusal, TaskPhase
-from waystation.payloads import data_converter
-from waystation.private_files import opened_private, own_folder, write_private
+from waystation.files import opened_private, own_folder, write_private
 from waystation.settings import Settings
+from waystation.stores import data_converter
 from waystation.testing import PlainRedactor
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

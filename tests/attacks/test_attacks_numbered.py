@@ -19,13 +19,12 @@ from tests.attacks.structures import PASSWORD, STRUCTURES, Structure
 from tests.readers import ANYONE
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store import SqlStore
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
 from waystation.agents.roles import Desk
-from waystation.agents.tools.fetch_page import FetchPage
-from waystation.agents.tools.foreign import ForeignTool
-from waystation.agents.tools.read_document import LINE_CHARACTERS
-from waystation.agents.tools.tool import Tool
-from waystation.domain.foreign_tools import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
+from waystation.agents.tools.documents import LINE_CHARACTERS
+from waystation.agents.tools.tool import ForeignTool, Tool
+from waystation.agents.tools.web import FetchPage
+from waystation.domain.foreign import RESULT_CHARACTERS, ForeignResult, ForeignToolSpec
 from waystation.domain.task import SourceDocument
 from waystation.domain.web import Domains, WebPage, web_page
 from waystation.testing import FixedToolServers

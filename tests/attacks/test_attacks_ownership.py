@@ -17,18 +17,15 @@ from tests.store_contract.values import NOON, charge, passage, reply, request, r
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.texts import content_hash
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.offload import preview
+from waystation.domain.compaction.rungs import preview
 from waystation.domain.errors import TextMissing, UnknownTask
-from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.leg import RunRef, Standing, TurnLimit
-from waystation.domain.messages import Message, ToolResult
 from waystation.domain.ownership import Installation, OfSession, OfTask, OfTenant, Reader
-from waystation.domain.persons import Sought
 from waystation.domain.plan import Plan, Step
-from waystation.domain.privacy import Treatment
-from waystation.domain.redaction import ShownKey, ShownText
-from waystation.domain.task import Refusal, SourceDocument, TaskRow
-from waystation.domain.telling import Telling
+from waystation.domain.privacy import ShownKey, ShownText, Treatment
+from waystation.domain.removal import ForgetOrder, Sought
+from waystation.domain.task import Refusal, SourceDocument, TaskRow, Telling
+from waystation.domain.transcript import Message, ToolResult
 from waystation.domain.work import Findings, Note
 
 WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))

@@ -11,15 +11,14 @@ from pydantic import JsonValue
 from tests.agents.office import NOON, TENANT, MovingClock, Office, use
 from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
+from waystation.adapters.presidio.redactor import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
-from waystation.agents.keeping import KeepingRedactor
-from waystation.agents.restoring import GRANTED, restored
+from waystation.agents.redaction import GRANTED, KeepingRedactor, restored
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, Tool
-from waystation.domain.forgetting import ForgetOrder
 from waystation.domain.privacy import Place
+from waystation.domain.removal import ForgetOrder
 from waystation.domain.task import Resolution, SourceDocument
 from waystation.ports import ToolSpec
 from waystation.testing import PlainRedactor

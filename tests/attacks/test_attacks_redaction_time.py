@@ -5,7 +5,7 @@ import time
 import pytest
 
 from benchmarks.privacy.worst import pumped, stretches, timed
-from waystation.adapters.presidio.found import Found, without_overlaps
+from waystation.adapters.presidio.finds import Found, without_overlaps
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.search import SearchedText
 from waystation.adapters.presidio.secrets import hits_of_the_whole

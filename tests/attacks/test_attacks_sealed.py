@@ -24,13 +24,12 @@ from tests.readers import ANYONE, TASK_1
 from tests.store_contract.values import request, row
 from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
 from waystation.adapters.store.schema import metadata
 from waystation.adapters.store.sealed import SealedBytes, SealedText
 from waystation.adapters.store.texts import shown_row
+from waystation.adapters.store.upgrades import reseal
 from waystation.domain.errors import StoreError, WrongKey
-from waystation.domain.privacy import Treatment
-from waystation.domain.redaction import ShownKey, ShownText
+from waystation.domain.privacy import ShownKey, ShownText, Treatment
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
@@ -210,7 +209,7 @@ from tests.adapters.conftest import store_clock
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import AtRest
 from waystation.adapters.store.engine import Database
-from waystation.adapters.store.resealing import reseal
+from waystation.adapters.store.upgrades import reseal
 
 class Dying(Sealer):
     seals = 0

@@ -20,11 +20,11 @@ from tests.agents.office import Office, use
 from tests.readers import ANYONE
 from tests.running import until
 from waystation.adapters.mcp.config import Program, Server
-from waystation.adapters.mcp.offered import offered
+from waystation.adapters.mcp.servers import offered
 from waystation.agents.tools.box import Toolbox
-from waystation.domain.actions import digest_of
+from waystation.domain.decisions import digest_of
 from waystation.domain.errors import ToolServerFailed
-from waystation.domain.foreign_tools import ForeignToolSpec
+from waystation.domain.foreign import ForeignToolSpec
 from waystation.testing import FixedToolServers
 
 HERE = Path(__file__).parents[2]

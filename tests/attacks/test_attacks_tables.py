@@ -16,20 +16,17 @@ from tests.agents.office import NOON, Office, use
 from tests.attacks.structures import OTHER, STRUCTURES, THIRD, Structure
 from tests.attacks.structures import PASSWORD as PLANTED
 from waystation.adapters.keys import Sealer
-from waystation.adapters.presidio.placeholders import fingerprint
-from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.tables import engine_child
-from waystation.adapters.tables.asked import Answered, Asked
-from waystation.adapters.tables.engine import DuckDbTables
+from waystation.adapters.tables.engine import Answered, Asked, DuckDbTables
 from waystation.adapters.tables.grid import read
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.keeping import KeepingRedactor
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.redaction import KeepingRedactor
 from waystation.agents.tables import Tables
 from waystation.domain.errors import QueryRefused
-from waystation.domain.privacy import Place, Policy
-from waystation.domain.redaction import Redacted, Span
+from waystation.domain.privacy import Place, Policy, Redacted, Span
 from waystation.domain.tables import Rows, Table, TableText
 from waystation.domain.task import SourceDocument
 from waystation.ports import TableEngine

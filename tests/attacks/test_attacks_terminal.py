@@ -12,9 +12,8 @@ from rich.text import Text
 
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
-from waystation.domain.foreign_text import plain_words
-from waystation.domain.plain import plain, plain_json
-from waystation.domain.redaction import PLACEHOLDER
+from waystation.domain.foreign import plain, plain_json, plain_words
+from waystation.domain.privacy import PLACEHOLDER
 from waystation.markdown import inert
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"

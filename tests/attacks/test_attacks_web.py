@@ -9,9 +9,8 @@ import pytest
 from aiohttp import web
 
 from tests.web_site import HERE, WITHIN, Answer, Names, answering, fetching, leading_to, running_site
-from waystation.adapters.documents.bytes_reader import BytesReader
-from waystation.adapters.web.public import NotPublic, PublicOnly, is_public
-from waystation.adapters.web.robots import MOST_BYTES
+from waystation.adapters.documents.reader import BytesReader
+from waystation.adapters.web import MOST_BYTES, NotPublic, PublicOnly, is_public
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.web import Domains
 

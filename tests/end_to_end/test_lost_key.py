@@ -8,7 +8,7 @@ import pytest
 from tests.running import dev_server
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.restore import restored_for_owner
+from waystation.client.lookups import restored_for_owner
 from waystation.domain.errors import BadInput
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest
 from waystation.settings import Settings

@@ -11,7 +11,7 @@ from tests.adapters.test_documents_broken import GOOD, broken
 from tests.postgres import PostgresServer
 from tests.running import dev_server
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.loading import load_documents
+from waystation.adapters.documents.sources import load_documents
 from waystation.adapters.store import migrate
 from waystation.client import Client
 from waystation.domain.task import TaskPhase, TaskRequest

@@ -21,10 +21,10 @@ from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.client.documents import kept, read_again
+from waystation.client.sessions import kept, read_again
 from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
-from workers.tools import Reach
+from workers.outside import Reach
 from workflows.task import TaskWorkflow
 
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"

@@ -23,13 +23,13 @@ from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Limit
+from waystation.domain.models import PRICES
 from waystation.domain.names import remembering_id
-from waystation.domain.pricing import PRICES
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.settings import Settings
 from waystation.terms import task_terms
 from workers.models import model_switch
-from workflows.remembering import RememberWorkflow
+from workflows.delivery import RememberWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 ASKED = TaskRequest(

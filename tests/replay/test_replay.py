@@ -8,10 +8,10 @@ from temporalio.worker import Replayer
 
 from tests.workflows_live.history import everything_written
 from waystation import __version__
+from waystation.domain.continuation import TaskStart
 from waystation.domain.task import TaskProgress
-from waystation.domain.task_start import TaskStart
 from workers.sandbox import sandboxed
-from workflows.remembering import RememberWorkflow
+from workflows.delivery import RememberWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow

@@ -7,10 +7,8 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, Usage
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message, Text, user_text
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
-from waystation.domain.transcript import Summarised
-from waystation.domain.turn import Charge, Fence, Intent
+from waystation.domain.transcript import Charge, Fence, Intent, Message, Summarised, Text, user_text
 from waystation.domain.work import Note
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -11,8 +11,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import runs
 from waystation.domain.budget import Usage
 from waystation.domain.errors import VersionConflict
-from waystation.domain.messages import user_text
-from waystation.domain.turn import Charge, Fence
+from waystation.domain.transcript import Charge, Fence, user_text
 
 
 def now() -> datetime:

@@ -3,11 +3,10 @@
 from datetime import datetime
 
 from tests.unit.task_values import NOON, after_leg, standing, working
-from waystation.domain.action_requests import opened
-from waystation.domain.actions import ActionQuestion, question_on
+from waystation.domain.decisions import ActionQuestion, question_on
 from waystation.domain.leg import ActionsAsked
-from waystation.domain.messages import ToolUse
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TaskState, opened
+from waystation.domain.transcript import ToolUse
 
 AGENT = "research-1"
 

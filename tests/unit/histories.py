@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.messages import (
+from waystation.domain.transcript import (
     Block,
     Message,
     RedactedThinking,
@@ -14,9 +14,9 @@ from waystation.domain.messages import (
     Thinking,
     ToolResult,
     ToolUse,
+    Transcript,
     user_text,
 )
-from waystation.domain.transcript import Transcript
 
 READ = "read_document"
 REREADABLE = frozenset({READ})

@@ -2,10 +2,10 @@
 
 from datetime import UTC, datetime
 
+from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction, Status
-from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval, BudgetProgress, Refusal, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Made
 

@@ -1,12 +1,12 @@
 """What the tests of output show: a paused task, in tokens and with a budget in dollars."""
 
+from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import AgentCompaction, Status
-from waystation.domain.outlook import Outlook
 from waystation.domain.task import Approval, BudgetProgress, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Made
-from waystation.seen import TaskView
+from waystation.task_view import TaskView
 
 USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
 ASKING_OUTLOOK = Outlook(

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 from waystation.domain import approvals
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode, RunTotals, Usage
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account, Mode, RunTotals, Usage
 from waystation.domain.leg import AgentTerms, AllowanceSpent, Finished, LegOutcome, Standing
 from waystation.domain.plan import Plan, standard_plan
 from waystation.domain.task import TaskRef, TaskTerms

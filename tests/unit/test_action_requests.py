@@ -7,16 +7,14 @@ from pydantic import JsonValue
 
 from tests.unit.action_values import AGENT, asked_for, asking_for, question
 from tests.unit.task_values import NOON, after_leg, asking, standing, standing_of, working
-from waystation.domain.action_requests import TAKEN_BACK, decided, opened, overtaken
-from waystation.domain.agent_run import AgentRun
+from waystation.domain.agent_run import AgentRun, AskPerson, RunLeg
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import approve, deny
-from waystation.domain.compaction.edit import Action, ContextEdit, EditOutcome
+from waystation.domain.compaction.outcome import Action, ContextEdit, EditOutcome
+from waystation.domain.details import answer_text
 from waystation.domain.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit
-from waystation.domain.moves import AskPerson, RunLeg
-from waystation.domain.request_text import answer_text
 from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TAKEN_BACK, TaskState, decided, opened, overtaken
 
 LATER = NOON + timedelta(days=7)
 

@@ -10,14 +10,14 @@ from inline_snapshot import snapshot
 from tests.unit.action_values import question
 from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
-from waystation.cli.approval_json import ApprovalJson
 from waystation.cli.render_requests import inbox_text, request_text
+from waystation.cli.task_json import ApprovalJson
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Standing, approve, deny
 from waystation.domain.details import details
 from waystation.domain.notices import Event, fields, text
 from waystation.domain.task import Approval
-from waystation.seen import PendingApproval
+from waystation.task_view import PendingApproval
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WORDS = 'May the tool write_file be called with these arguments?\n{\n  "path": "harbours.md"\n}'

@@ -2,7 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.agent_run import MAX_FUTILE_COMPACTIONS, AgentRun
+from waystation.domain.agent_run import (
+    MAX_FUTILE_COMPACTIONS,
+    AgentRun,
+    AskMoney,
+    AskPerson,
+    Compact,
+    Delegate,
+    Deliver,
+    Edit,
+    RunLeg,
+)
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
@@ -18,7 +28,6 @@ from waystation.domain.leg import (
     TurnLimit,
     Yielded,
 )
-from waystation.domain.moves import AskMoney, AskPerson, Compact, Delegate, Deliver, Edit, RunLeg
 
 TERMS = AgentTerms(model="m", condense_model="c", window=50_000, trigger=37_500, target=18_750)
 REF = RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research")

@@ -9,7 +9,7 @@ from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.prompt_cache import LIFE, PromptCache
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS
-from waystation.domain.messages import Message, Opaque, Role, user_text
+from waystation.domain.transcript import Message, Opaque, Role, user_text
 
 FIXED = 2_000
 

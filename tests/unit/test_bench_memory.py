@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.memory.conversations import dialogue
 from benchmarks.memory.indexing import NO_EMBEDDER, RUN, indexed, one_message_each, windows
-from waystation.adapters.embeddings.static import WordLlamaEmbedder
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.ports import Embedder
 from waystation.testing import PlainRedactor
 

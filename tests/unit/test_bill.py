@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.amount import Amount
-from waystation.domain.bill import Bill, BillLine, Paid, Unanswered, bill
 from waystation.domain.budget import Usage
-from waystation.domain.turn import Charge, Intent
+from waystation.domain.progress import Bill, BillLine, Paid, Unanswered, bill
+from waystation.domain.transcript import Charge, Intent
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 100_000)

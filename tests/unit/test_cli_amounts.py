@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.cli.amounts import (
+from waystation.cli.options import (
     MOST_MICRO_USD,
     MOST_TOKENS,
     parse_amount,

@@ -4,14 +4,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests.unit.render_values import ASKING, PAUSED
-from waystation.cli.answering import announced, meant_by
-from waystation.cli.answers import Typed, answered_before, late, outcome_text, too_little
+from waystation.cli.approvals import Typed, announced, answered_before, late, meant_by, outcome_text, too_little
 from waystation.cli.main import run
-from waystation.domain.actions import ActionQuestion
 from waystation.domain.amount import Amount
-from waystation.domain.sent import Origin
+from waystation.domain.approvals import Origin
+from waystation.domain.decisions import ActionQuestion
 from waystation.domain.task import Approval
-from waystation.seen import Answer, TaskView
+from waystation.task_view import Answer, TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.readers import ANYONE
-from waystation.cli.forget import told
 from waystation.cli.main import run
-from waystation.client.forget import Gone, remains
-from waystation.domain.forgetting import FORGOTTEN, ForgetOrder, Forgotten
+from waystation.cli.memory import told
+from waystation.client.removal import Gone, remains
+from waystation.domain.removal import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.settings import Settings
 from waystation.stores import opened_store
 

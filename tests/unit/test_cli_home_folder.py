@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
-from waystation.cli.local import serves_itself, taken
+from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
 from waystation.cli.main import run
+from waystation.cli.platform import serves_itself, taken
 from waystation.settings import Settings
 
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")

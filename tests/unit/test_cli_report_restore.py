@@ -13,10 +13,10 @@ from tests.readers import ANYONE
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Original
 from waystation.domain.task import tenant_hash
-from waystation.keyring import own_cipher
 from waystation.settings import Settings
+from waystation.stores import own_cipher
 
 ADA, PLACEHOLDER, CREDENTIAL = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "<SECRET_0123456789ab>"
 REPORT = f"# Report\nBy {PLACEHOLDER}, with {CREDENTIAL}."

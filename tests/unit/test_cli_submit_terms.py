@@ -5,8 +5,8 @@ import pytest
 
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Amount
+from waystation.domain.decisions import TopUp, Unattended
 from waystation.domain.task import TaskRequest, own_session
-from waystation.domain.unattended import TopUp, Unattended
 from waystation.settings import Settings
 
 

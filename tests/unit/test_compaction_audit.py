@@ -7,15 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import says, transcript
-from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, Searched, audits
-from waystation.domain.compaction.history import current, stand_in
-from waystation.domain.compaction.ledger import ledger
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import user_text
+from waystation.domain.compaction.history import current, stand_in, view, with_record
+from waystation.domain.compaction.summary import ledger, summary_message
 from waystation.domain.passages import render
-from waystation.domain.transcript import Masked, Record, Restored, Summarised, Transcript, Truncated
+from waystation.domain.transcript import Masked, Record, Restored, Summarised, Transcript, Truncated, user_text
 
 CONTRACT = user_text("m1", "Find out what changed.")
 MIDDLE = (

@@ -3,15 +3,12 @@
 import pytest
 
 from tests.unit.histories import prose, research, results, says
-from waystation.domain.compaction.asked import user_requests
-from waystation.domain.compaction.constraints import user_constraints, user_words
-from waystation.domain.compaction.decisions import recorded_decisions
-from waystation.domain.compaction.gate import Accepted, Rejected, Rule, check_middle, check_summary
+from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
+from waystation.domain.compaction.gate import Accepted, Rejected, Replaced, Rule, check_middle, check_summary
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import OPEN, inner_text, is_summary, summary_message
 from waystation.domain.compaction.tokens import estimate_message, estimate_text
-from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.transcript import Message, Text, user_text
 
 ROOM = 800
 LARGE = 10_000

@@ -3,15 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.compaction.asked import user_requests
-from waystation.domain.compaction.constraints import user_constraints, user_words
-from waystation.domain.compaction.decisions import recorded_decisions
-from waystation.domain.compaction.gate import Accepted, check_summary
-from waystation.domain.compaction.ledger import DEMANDED, entries
-from waystation.domain.compaction.replaced import Replaced
-from waystation.domain.compaction.summary import summary_message
+from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
+from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.summary import DEMANDED, entries, summary_message
 from waystation.domain.compaction.tokens import estimate_message, estimate_messages
-from waystation.domain.messages import Message, Text
+from waystation.domain.transcript import Message, Text
 
 _pieces = st.sampled_from(
     [

@@ -14,23 +14,13 @@ from tests.unit.histories import (
     transcript,
     working,
 )
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.ladder import (
-    CannotFit,
-    Nothing,
-    Rung,
-    Summarise,
-    Truncate,
-    next_rung,
-    summary_length,
-)
+from waystation.domain.compaction.history import view, with_record
+from waystation.domain.compaction.ladder import CannotFit, Nothing, Rung, Summarise, Truncate, next_rung, summary_length
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, user_text
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.transcript import Message, Summarised, Transcript, user_text
 
 FIXED = Measure(fixed=500)
 POLICY = small_policy()

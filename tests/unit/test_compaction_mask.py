@@ -13,20 +13,13 @@ from tests.unit.histories import (
     transcript,
     working,
 )
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.ladder import (
-    Mask,
-    Rung,
-    Summarise,
-    next_rung,
-)
-from waystation.domain.compaction.mask import masking
+from waystation.domain.compaction.history import view, with_record
+from waystation.domain.compaction.ladder import Mask, Rung, Summarise, next_rung
 from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.rungs import masking
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import user_text
-from waystation.domain.transcript import Masked, Transcript
+from waystation.domain.transcript import Masked, Transcript, user_text
 
 FIXED = Measure(fixed=500)
 POLICY = small_policy()

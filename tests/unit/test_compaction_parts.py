@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import prose
-from waystation.domain.compaction.parts import part_length, parts_of
+from waystation.domain.compaction.ladder import part_length, parts_of
 from waystation.domain.compaction.tokens import estimate_text
 
 

@@ -4,18 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.asked import user_requests
-from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.gate import Accepted, check_summary
+from waystation.domain.compaction.constraints import user_constraints, user_requests
+from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.replaced import Replaced
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, user_text
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.transcript import Message, Summarised, Transcript, user_text
 
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 POLICY = small_policy(8_000)

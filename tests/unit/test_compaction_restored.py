@@ -5,14 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, calls, prose, results, working
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.ledger import DEMANDED, entries, ledger
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.restored import Restorable, recently_read, with_files, without_files
-from waystation.domain.compaction.summary import CLOSE, OPEN, summary_message
+from waystation.domain.compaction.summary import CLOSE, DEMANDED, OPEN, entries, ledger, summary_message
 from waystation.domain.compaction.tokens import Measure, estimate_text
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, ToolResult, ToolUse
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.transcript import Message, Summarised, ToolResult, ToolUse, Transcript
 
 READERS = dict.fromkeys(REREADABLE, "name")
 MEASURE = Measure(fixed=500)

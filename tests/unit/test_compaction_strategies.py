@@ -3,16 +3,14 @@
 import pytest
 
 from tests.unit.histories import calls, prose, research, results, says, small_policy, transcript, working
-from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
 from waystation.domain.compaction.policy import Policy, Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import OPERATORS, Message, Opaque, user_text
-from waystation.domain.transcript import Pinned, Summarised, Transcript
+from waystation.domain.transcript import OPERATORS, Message, Opaque, Pinned, Summarised, Transcript, user_text
 
 MEASURE = Measure(fixed=500)
 CONTRACT = user_text("m1", "Find out what changed.")

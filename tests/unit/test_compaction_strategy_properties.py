@@ -4,7 +4,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from tests.unit.histories import more_messages, prose, small_policy, transcript, wild_messages
-from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.policy import Policy, Strategy
@@ -12,9 +12,7 @@ from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, user_text
-from waystation.domain.transcript import Pinned, Summarised, Transcript
+from waystation.domain.transcript import Message, Pinned, Summarised, Transcript, user_text
 
 CONTRACT = user_text("m1", "Find out what changed. Never guess.")
 NOTHING = frozenset[str]()

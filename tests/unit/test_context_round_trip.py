@@ -9,14 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.context_files import legal
-from waystation.adapters.conversation.image_size import image_size
-from waystation.adapters.conversation.request_body import RequestBody, read_request_body
-from waystation.adapters.conversation.writing import written_messages
+from waystation.adapters.conversation.attachments import image_size
+from waystation.adapters.conversation.request_body import RequestBody, read_request_body, written_messages
 from waystation.agents.conversation import Conversation
-from waystation.cli.context.summaries import given_summary
-from waystation.cli.context.terms import measure_of
+from waystation.cli.context.arguments import measure_of
+from waystation.cli.context.compact import given_summary
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.policy import Policy, Strategy
-from waystation.domain.compaction.view import view
 
 Json = dict[str, Any]
 STRATEGIES: list[Strategy] = ["window", "snapshot", "replace", "ends"]

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.crew import ROOMY, terms
-from waystation.domain.agent_run import AgentRun
+from waystation.domain.agent_run import AgentRun, Delegate, RunLeg
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.delegation import (
     DelegationTerms,
     SubagentNews,
@@ -16,14 +16,11 @@ from waystation.domain.delegation import (
     parent_of,
     subagent_id,
 )
-from waystation.domain.ledger import Account
+from waystation.domain.details import denial_text
 from waystation.domain.leg import Delegated, RunRef, Standing
-from waystation.domain.moves import Delegate, RunLeg
 from waystation.domain.plan import Plan, Step
-from waystation.domain.request_text import denial_text
-from waystation.domain.subagents import taken_on, told
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TaskState, taken_on, told
 from waystation.domain.work import Made
 
 BUDGET = 40_000

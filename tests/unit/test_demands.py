@@ -3,8 +3,8 @@
 import pytest
 
 from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.ledger import ledger
-from waystation.domain.messages import user_text
+from waystation.domain.compaction.summary import ledger
+from waystation.domain.transcript import user_text
 
 
 def demands(text: str) -> tuple[str, ...]:

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain import document_changes
-from waystation.domain.document_changes import (
+from waystation.domain import documents
+from waystation.domain.documents import (
     ChangedLines,
+    Document,
     DocumentChange,
     DocumentSet,
     KeptUpdate,
@@ -18,7 +19,6 @@ from waystation.domain.document_changes import (
     in_all,
     updated,
 )
-from waystation.domain.documents import Document
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NAMES = st.sampled_from("abcdef")
@@ -115,5 +115,5 @@ def test_changed_lines_are_said_in_the_numbers_of_the_new_version() -> None:
 def test_versions_that_are_too_large_to_compare_have_one_change_between_their_equal_ends() -> None:
     before = ["head", *(f"old {number}" for number in range(2_100)), "tail"]
     after = ["head", *(f"new {number}" for number in range(2_100)), "tail"]
-    assert document_changes.MOST_COMPARED < 2_100 * 2_100
+    assert documents.MOST_COMPARED < 2_100 * 2_100
     assert changed_lines(before, after) == (ChangedLines(2, 2_101),)

@@ -6,10 +6,8 @@ from tests.unit import task_values
 from tests.unit.task_values import NOON, asking, finished, standing
 from tests.unit.test_delegation import delegating, delivered, orders, working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.drawing import FREED, drawn, freed, withdrawn
 from waystation.domain.leg import AllowanceSpent, Delegated, ProviderLimit
-from waystation.domain.subagents import taken_on
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import FREED, TaskState, drawn, freed, taken_on, withdrawn
 
 MOST = 80
 """Percent that subagents hold together at most."""

@@ -5,29 +5,27 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from tests.unit.task_values import NOON, REF, TERMS, after_leg, asking, finished, spent, standing, totals, working
-from waystation.domain.agent_run import AgentRun
-from waystation.domain.compaction.edit import TOO_LATE, ContextEdit, EditOutcome
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
+from waystation.domain.compaction.outcome import TOO_LATE, CompactionOutcome, ContextEdit, EditOutcome, Status
 from waystation.domain.details import details
-from waystation.domain.edits import asked, with_edit
 from waystation.domain.leg import ContextFull
-from waystation.domain.moves import AskMoney, Deliver, Edit, RunLeg
+from waystation.domain.progress import progress_of
+from waystation.domain.signals import edit_asked, with_edit
 from waystation.domain.task import Refusal, TaskPhase
-from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import TaskState
-from waystation.seen import Answer, effect
+from waystation.task_view import Answer, effect
 
 PIN: dict[str, JsonValue] = {"action": "pin", "agent": "research-1", "message": "m4", "by": "Ada", "answer_id": "a1"}
 
 
 def taken(state: TaskState, sent: JsonValue) -> TaskState:
-    edit = asked(state, sent, NOON)
+    edit = edit_asked(state, sent, NOON)
     assert isinstance(edit, ContextEdit), edit
     return with_edit(state, edit)
 
 
 def reason(state: TaskState, sent: JsonValue) -> str:
-    refusal = asked(state, sent, NOON)
+    refusal = edit_asked(state, sent, NOON)
     assert isinstance(refusal, Refusal)
     assert (refusal.signal, refusal.at) == ("edit_context", NOON)
     return refusal.reason
@@ -109,7 +107,7 @@ def test_only_agents_at_work_are_edited() -> None:
             "the task is ending, or over: its agents' contexts are not edited any more",
         ]
     )
-    refused = with_edit(state, asked(state, {**PIN, "agent": "nobody"}, NOON))
+    refused = with_edit(state, edit_asked(state, {**PIN, "agent": "nobody"}, NOON))
     assert effect("a1", progress_of(refused, REF, TERMS, "Why?")) == Answer(outcome="refused", reason=refusals[2])
 
 

@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.excerpts import distinct, excerpts
-from waystation.domain.memory import Passage, Recalled
+from waystation.domain.memory import Passage, Recalled, distinct, excerpts
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 

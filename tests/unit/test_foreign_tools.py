@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.actions import question_on
-from waystation.domain.foreign_tools import (
+from waystation.domain.decisions import question_on
+from waystation.domain.foreign import (
     RESULT_CHARACTERS,
     ForeignName,
     ForeignResult,
@@ -15,8 +15,8 @@ from waystation.domain.foreign_tools import (
     model_names,
     question,
 )
-from waystation.domain.messages import ToolUse
-from waystation.domain.redaction import Redacted, Span, with_placeholders
+from waystation.domain.privacy import Redacted, Span, with_placeholders
+from waystation.domain.transcript import ToolUse
 
 SPEC = ForeignToolSpec(server="web", tool="fetch", name="web__fetch", description="", input_schema={})
 ODD = st.text(st.sampled_from("aB_-. é"), min_size=0, max_size=70)

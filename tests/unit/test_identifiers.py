@@ -2,7 +2,7 @@
 
 import pytest
 
-from waystation.domain.compaction.identifiers import identifiers
+from waystation.domain.compaction.constraints import identifiers
 
 
 @pytest.mark.parametrize(

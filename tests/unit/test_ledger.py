@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
 from waystation.domain.errors import Overdrawn
-from waystation.domain.ledger import Account
 
 UNITS = ("tokens", "micro_usd")
 CHILDREN = st.sampled_from(["a", "b", "c", "d"])

@@ -16,16 +16,14 @@ from hypothesis.stateful import (
 from pydantic import JsonValue
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS
-from waystation.domain import approvals, session_state
+from waystation.domain import approvals, session
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.drawing import drawn
+from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
-from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
 from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
 from waystation.domain.task import Approval, TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TaskState, drawn
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET, AGENT = Limit(tokens=40_000, micro_usd=80_000), Limit(tokens=8_000, micro_usd=16_000)
@@ -108,7 +106,7 @@ class Stored(RuleBasedStateMachine):
         if task_id in self.tasks:
             return
         try:
-            self.keep_session(session_state.admitted(self.session, task_id, BUDGET))
+            self.keep_session(session.admitted(self.session, task_id, BUDGET))
         except Overdrawn:
             assert not self.session.account.unreserved.covers(BUDGET.amount)
             return
@@ -163,7 +161,7 @@ class Stored(RuleBasedStateMachine):
     def session_hears_an_ask(self, sent: str) -> str | MultipleResults[str]:
         """Also again, and after its task is over: nothing is given for the second time."""
         ask, before = Ask.model_validate_json(sent), self.session
-        after, answer = session_state.answered(before, ask)
+        after, answer = session.answered(before, ask)
         self.keep_session(after)
         if ask.ask_id in self.heard:
             assert (answer, after) == (None, before)
@@ -209,7 +207,7 @@ class Stored(RuleBasedStateMachine):
         before, after = picked.state.runs[step_id], self.tasks[task_id].runs[step_id]
         assert (after.limit, after.phase) == (before.limit.raised(amount), "running")
         self.limit = self.limit.raised(amount)
-        self.keep_session(session_state.raised(self.session, Raised(task_id=task_id, amount=amount)))
+        self.keep_session(session.raised(self.session, Raised(task_id=task_id, amount=amount)))
 
     @rule(data=st.data(), times=TIMES)
     def deny(self, data: st.DataObject, times: int) -> None:
@@ -269,7 +267,7 @@ class Stored(RuleBasedStateMachine):
     @rule(sent=settlements, times=TIMES)
     def session_hears_an_end(self, sent: str, times: int) -> None:
         for _ in range(times):
-            self.keep_session(session_state.settled(self.session, Settlement.model_validate_json(sent)))
+            self.keep_session(session.settled(self.session, Settlement.model_validate_json(sent)))
 
     def _spent(self, task_id: str) -> Amount:
         return sum(self.paid[task_id].values(), Amount())

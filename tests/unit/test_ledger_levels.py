@@ -5,16 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.unit.task_values import PLAN, REF, TERMS
-from waystation.domain import session_state
+from waystation.domain import session
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.drawing import from_task
+from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
-from waystation.domain.ledger import Account
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
 from waystation.domain.session import Ask, Raised, SessionState, Settlement
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TaskState, from_task
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET = Limit(tokens=40_000, micro_usd=80_000)
@@ -47,7 +45,7 @@ class Levels(RuleBasedStateMachine):
         if task_id in self.tasks:
             return
         try:
-            self.session = session_state.admitted(self.session, task_id, BUDGET)
+            self.session = session.admitted(self.session, task_id, BUDGET)
         except Overdrawn:
             assert not self.session.account.unreserved.covers(BUDGET.amount)
             return
@@ -95,7 +93,7 @@ class Levels(RuleBasedStateMachine):
             return
         self.asks += 1
         ask = Ask(task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].wanted)
-        self.session, answer = session_state.answered(self.session, ask)
+        self.session, answer = session.answered(self.session, ask)
         assert answer is not None
         for _ in range(times):  # the answer may arrive more than once
             self.tasks[task_id] = self.tasks[task_id].session_answered(answer)
@@ -108,7 +106,7 @@ class Levels(RuleBasedStateMachine):
             return
         before = self.session, self.tasks[task_id]
         self.tasks[task_id] = before[1].granted(step_id, amount)
-        self.session = session_state.raised(before[0], Raised(task_id=task_id, amount=amount))
+        self.session = session.raised(before[0], Raised(task_id=task_id, amount=amount))
         self.limit = self.limit.raised(amount)
         assert self.session.account.limit == before[0].account.limit.raised(amount)
         assert self.session.account.reserved[task_id] == before[0].account.reserved[task_id] + amount
@@ -124,7 +122,7 @@ class Levels(RuleBasedStateMachine):
         assert state.account.spent == state.totals.spent
         self.tasks[task_id] = state
         for _ in range(times):
-            self.session = session_state.settled(self.session, Settlement(task_id=task_id, spent=state.totals.spent))
+            self.session = session.settled(self.session, Settlement(task_id=task_id, spent=state.totals.spent))
 
     def _pick(self, data: st.DataObject, phase: str) -> tuple[str, str | None]:
         task_id = data.draw(st.sampled_from(sorted(self.tasks)))
@@ -162,9 +160,9 @@ def test_32_tasks_settle_in_any_order_and_repetition_to_what_they_spent(
     limit = Limit(tokens=32 * 40_000, micro_usd=32 * 80_000)
     state = SessionState(account=Account(limit=limit))
     for number in range(32):
-        state = session_state.admitted(state, f"task-{number}", BUDGET)
+        state = session.admitted(state, f"task-{number}", BUDGET)
     assert state.account.unreserved == Limit(tokens=0, micro_usd=0)
     spent = [part(BUDGET.amount, tokens, dollars) for tokens, dollars in shares]
     for number in order * times:
-        state = session_state.settled(state, Settlement(task_id=f"task-{number}", spent=spent[number]))
+        state = session.settled(state, Settlement(task_id=f"task-{number}", spent=spent[number]))
     assert state == SessionState(account=Account(limit=limit, spent=sum(spent, Amount())))

@@ -3,7 +3,7 @@ import sys
 
 SCRIPT = """
 import gc
-from waystation.loading import loading
+from waystation.imports import loading
 with loading():
     pass
 print(gc.get_freeze_count() > 0)

@@ -1,6 +1,4 @@
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, ModelFacts, model_facts, plain_name
-from waystation.domain.pricing import PRICES
-from waystation.domain.thinking import Takes
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, PRICES, ModelFacts, Takes, model_facts, plain_name
 
 
 def test_a_known_model_has_its_window_and_its_longest_reply() -> None:

@@ -17,11 +17,10 @@ from tests.unit.task_values import (
 )
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Standing, approve, authorised
-from waystation.domain.drawing import from_task
+from waystation.domain.decisions import TopUp
 from waystation.domain.leg import LegOutcome, TurnLimit
 from waystation.domain.session import Answer
-from waystation.domain.task_state import TaskState
-from waystation.domain.unattended import TopUp
+from waystation.domain.task_state import TaskState, from_task
 
 FIRST = "research-1 has spent 98 % of its budget: 29,500 of 30,000 tokens."
 

@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from waystation.adapters.offline.condensing import condensed
+from waystation.adapters.offline.summary import condensed
 from waystation.adapters.offline.view import NOTHING_NEW, STALLED
 
 ASK = "Write a summary of 100 to 300 tokens."

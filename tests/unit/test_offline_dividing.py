@@ -1,21 +1,20 @@
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.offline.dividing import (
+from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Call, call
+from waystation.adapters.offline.research import (
     LEAST_PART,
     MANY_DOCUMENTS,
     PARTS,
     PERCENT,
     READ_CHARACTERS,
     dividing,
+    research,
 )
-from waystation.adapters.offline.replies import Call, call
-from waystation.adapters.offline.research import research
-from waystation.adapters.offline.usage import CHARACTERS_A_TOKEN
 from waystation.adapters.offline.view import Contract, Exchange, View, view_of
 from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest
 from waystation.domain.amount import Limit
-from waystation.domain.reminder import Reminder
+from waystation.domain.layers import Reminder
 
 ENOUGH = LEAST_PART * 100 // PERCENT
 LONG = PARTS * LEAST_PART * CHARACTERS_A_TOKEN // MANY_DOCUMENTS

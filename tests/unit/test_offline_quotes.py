@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.adapters.offline.language import concepts, is_of_every_document, stem, weighed
-from waystation.adapters.offline.planning import clauses
+from waystation.adapters.offline.plan import clauses
 from waystation.adapters.offline.quotes import best_quotes, header_of
 
 LICENCES = concepts("Which licences do these packages carry?")

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.adapters.offline.model import reply_to
 from waystation.adapters.offline.replies import Reply, call, fitted
+from waystation.adapters.offline.transport import reply_to
 from waystation.adapters.offline.wire import OFFLINE_MODEL, MessagesRequest, RequestRefused
 
 FINDINGS: list[JsonValue] = [

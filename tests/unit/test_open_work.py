@@ -3,10 +3,9 @@
 import pytest
 
 from tests.unit.histories import calls, research, says
-from waystation.domain.compaction.ledger import ledger
-from waystation.domain.compaction.open_work import MOST_CHARACTERS, MOST_ITEMS, STEP, open_items
-from waystation.domain.compaction.summary import summary_message
-from waystation.domain.messages import Message, ToolUse, user_text
+from waystation.domain.compaction.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP, open_items
+from waystation.domain.compaction.summary import ledger, summary_message
+from waystation.domain.transcript import Message, ToolUse, user_text
 
 CONTRACT = user_text("m1", "Find out why.")
 PLAN = says("m2", "My plan:\n- [x] list the files\n- [ ] compare the years\n2. [IN PROGRESS] the table\n[DONE] search")
@@ -73,6 +72,6 @@ def test_a_list_is_bounded_and_each_item_is_one_line_without_frames() -> None:
     long = says("m2", "\n".join([*(f"[TODO] item {n} {'x' * 500}" for n in range(50)), "[TODO] a </ledger> b"]))
     items = open_items([long], [CONTRACT, long])
     assert len(items) == MOST_ITEMS
-    assert max(map(len, items)) == MOST_CHARACTERS
+    assert max(map(len, items)) == OPEN_WORK_CHARACTERS
     framed = says("m2", "[TODO] a </ledger> b")
     assert open_items([framed], [framed]) == ("[TODO] a b",)

@@ -8,9 +8,9 @@ import pytest
 from tests.ended_tasks import keep_ended_task
 from waystation.cli.main import run
 from waystation.client import Client
-from waystation.client.restore import restored_for_owner
-from waystation.domain.edits import EditInput
+from waystation.client.lookups import restored_for_owner
 from waystation.domain.errors import UnknownTask
+from waystation.domain.signals import EditInput
 from waystation.settings import Settings
 
 EDIT = EditInput(action="rewind", agent="writing", message="m")

@@ -6,17 +6,15 @@ from hypothesis import strategies as st
 
 from tests.unit.progress_values import ASKING, NOON
 from tests.unit.task_values import after_leg, finished, totals, working
-from waystation.domain.agent_run import AgentRun
+from waystation.domain.agent_run import AgentRun, Outlook, outlook
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.drawing import FREED
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account, RunTotals, Usage
+from waystation.domain.decisions import IN_ADVANCE
+from waystation.domain.details import answer_text, denial_text, estimate_text, made_text, steps_text
 from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
-from waystation.domain.outlook import Outlook, outlook
 from waystation.domain.plan import Plan
-from waystation.domain.request_text import answer_text, denial_text, estimate_text, made_text, steps_text
 from waystation.domain.task import Approval
-from waystation.domain.unattended import IN_ADVANCE
+from waystation.domain.task_state import FREED
 from waystation.domain.work import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
 
 

@@ -6,12 +6,23 @@ from hypothesis import strategies as st
 
 from tests.unit.task_values import PLAN, REF, TERMS, finished, spent, totals, working
 from waystation.domain.amount import Limit
-from waystation.domain.ledger import Account
-from waystation.domain.oversight import PlanRevision, Review
-from waystation.domain.oversight_budget import HELD_FOR, allowance, paid, provided
-from waystation.domain.plan import Plan, Step
-from waystation.domain.reviewing import Reviewed, mended, review_due, review_request, reviewed
-from waystation.domain.revising import Revised, revised, revision_due, revision_request
+from waystation.domain.budget import Account
+from waystation.domain.plan import Plan, PlanRevision, Review, Step
+from waystation.domain.reviews import (
+    HELD_FOR,
+    Reviewed,
+    Revised,
+    allowance,
+    mended,
+    paid,
+    provided,
+    review_due,
+    review_request,
+    reviewed,
+    revised,
+    revision_due,
+    revision_request,
+)
 from waystation.domain.task import TaskTerms
 from waystation.domain.task_state import TaskState
 

@@ -1,7 +1,16 @@
 import pytest
 
-from waystation.domain.plan import Plan, Step, plan_errors, standard_plan
-from waystation.domain.plan_change import PlanChange, StepChange, change_errors, changed, difference
+from waystation.domain.plan import (
+    Plan,
+    PlanChange,
+    Step,
+    StepChange,
+    change_errors,
+    changed,
+    difference,
+    plan_errors,
+    standard_plan,
+)
 
 PLAN = standard_plan("Why?")
 BEGUN = frozenset({"research-1", "research-2"})

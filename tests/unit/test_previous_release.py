@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from waystation.domain.agent_run import AgentRun
+from waystation.domain.agent_run import AgentRun, AskMoney, RunLeg
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Standing, approve
-from waystation.domain.compaction.request import CompactionRequest
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account
+from waystation.domain.compaction.outcome import CompactionRequest
+from waystation.domain.continuation import TaskStart
 from waystation.domain.leg import LegRequest
-from waystation.domain.moves import AskMoney, RunLeg
-from waystation.domain.pricing import PRICES
+from waystation.domain.models import PRICES
 from waystation.domain.session import Admitted, Answer, Ask, Raised, SessionStart, SessionState, Settlement
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
-from waystation.domain.task_start import TaskStart
 from waystation.domain.task_state import TaskState
 
 HISTORIES = Path(__file__).parents[1] / "replay" / "histories" / "0.1.0"

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.prices.file import EXAMPLE, LIKE, load_prices
-from waystation.cli.failures import sentence
+from waystation.adapters.prices import EXAMPLE, LIKE, load_prices
+from waystation.cli.console import sentence
 from waystation.domain.budget import Usage
 from waystation.domain.errors import BadInput
-from waystation.domain.pricing import PRICES, cost_micro_usd, price_of, worst_rates
+from waystation.domain.models import PRICES, cost_micro_usd, price_of, worst_rates
 
 TODAY = date(2026, 11, 21)
 RATES = "rates = { input = 3, output = 18, cache_write = 4.5, cache_read = 0.18 }"

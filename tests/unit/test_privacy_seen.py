@@ -14,7 +14,7 @@ from waystation.domain.privacy import Policy
 from waystation.domain.report import Apparatus, whole_report
 from waystation.domain.task import TaskProgress
 from waystation.domain.work import ReportDraft
-from waystation.seen import TaskView
+from waystation.task_view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WAITS = "RunResearchAgent is tried again: RedactionFailed: the redactor is down"

@@ -2,8 +2,7 @@
 
 import pytest
 
-from waystation.domain.presets import Wishes
-from waystation.domain.profiles import PROFILES, Profile, profile_of, wishes_of
+from waystation.domain.presets import PROFILES, Profile, Wishes, profile_of, wishes_of
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from waystation.domain.excerpts import excerpts
-from waystation.domain.memory import MemoryQuery, Passage, Recalled
-from waystation.domain.relevance import CALIBRATED, LEAST_RELEVANCE, is_relevant
+from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, Recalled, excerpts, is_relevant
 
 NAME = "wordllama-l2-supercat-256"
 SCALE = CALIBRATED[NAME]

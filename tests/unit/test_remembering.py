@@ -4,13 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.documents import Document, DocumentPassage
-from waystation.domain.redaction import Redacted, Span, line_for_line, unredacted, with_placeholders
-from waystation.domain.remembering import (
-    SLICE_CHARACTERS,
-    beyond,
-    document_passage,
-    lines_of_slice,
-)
+from waystation.domain.passages import SLICE_CHARACTERS, beyond, document_passage, lines_of_slice
+from waystation.domain.privacy import Redacted, Span, line_for_line, unredacted, with_placeholders
 from waystation.domain.report import not_remembered_section
 from waystation.domain.task import TaskRef
 

@@ -6,10 +6,9 @@ from inline_snapshot import snapshot
 
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.layers import Layer, share_of
-from waystation.domain.messages import Message, ToolResult, ToolUse
-from waystation.domain.reminder import SHOWN_FAILURES, WHY_CHARACTERS, Failure, Reminder, recent_failures
-from waystation.domain.team import Teammate, team_of
+from waystation.domain.delegation import Teammate, team_of
+from waystation.domain.layers import SHOWN_FAILURES, WHY_CHARACTERS, Failure, Layer, Reminder, recent_failures, share_of
+from waystation.domain.transcript import Message, ToolResult, ToolUse
 
 PLAN = (
     Teammate(id="research-1", state="delegating"),

@@ -1,11 +1,11 @@
 from inline_snapshot import snapshot
 
 from tests.unit.test_bill import NOON, turn
-from waystation.cli.render_bill import bill_text
+from waystation.cli.render import bill_text
 from waystation.domain.amount import Amount
-from waystation.domain.bill import Bill, Paid, Unanswered, bill
 from waystation.domain.budget import Usage
-from waystation.domain.turn import Intent
+from waystation.domain.progress import Bill, Paid, Unanswered, bill
+from waystation.domain.transcript import Intent
 
 LARGE = Usage(input=1_234, cache_write=456_789, cache_read=12_345_678, output=98_765)
 

@@ -7,14 +7,13 @@ from tests.unit.render_values import ASKING, DEAR, PAUSED, USAGE
 from waystation.cli.render import budget_text, happened, task_screen, tasks_table
 from waystation.cli.task_json import task_json
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import Origin
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import cost_text
-from waystation.domain.document_changes import DocumentsUpdate
-from waystation.domain.fork import Reused
+from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.models import OFFLINE_MODEL
-from waystation.domain.sent import Origin
-from waystation.domain.task import BudgetProgress, Refusal, TaskPhase
-from waystation.seen import TaskView
+from waystation.domain.task import BudgetProgress, Refusal, Reused, TaskPhase
+from waystation.task_view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

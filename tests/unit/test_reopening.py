@@ -5,12 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, asking, finished, working
-from waystation.domain import session_state
+from waystation.domain import session
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
+from waystation.domain.continuation import TaskRewind, going_on
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.ledger import Account
-from waystation.domain.reopening import going_on
-from waystation.domain.rewind import TaskRewind
 from waystation.domain.session import SessionState, Settlement
 from waystation.domain.task import BudgetProgress, TaskPhase
 from waystation.domain.task_state import TaskState
@@ -114,21 +113,21 @@ LIMITED = SessionState(account=Account(limit=Limit(tokens=100_000)))
 @given(st.integers(0, 60_000), st.integers(0, 60_000))
 def test_a_session_counts_a_task_that_went_on_once(first: int, more: int) -> None:
     budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=first), reserved=Amount())
-    state = session_state.admitted(LIMITED, "task-1", budget.limit)
-    state = session_state.settled(state, Settlement(task_id="task-1", spent=budget.spent))
-    state = session_state.reopened(state, "task-1", budget)
+    state = session.admitted(LIMITED, "task-1", budget.limit)
+    state = session.settled(state, Settlement(task_id="task-1", spent=budget.spent))
+    state = session.reopened(state, "task-1", budget)
     assert state.account.reserved == {"task-1": Amount(tokens=60_000)}
-    state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=first + more)))
+    state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=first + more)))
     assert (state.account.spent.tokens, state.account.reserved, state.open_tasks) == (first + more, {}, ())
 
 
 def test_a_session_that_has_given_the_rest_away_refuses() -> None:
     budget = BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(tokens=20_000), reserved=Amount())
-    state = session_state.admitted(LIMITED, "task-1", budget.limit)
-    state = session_state.settled(state, Settlement(task_id="task-1", spent=budget.spent))
-    state = session_state.admitted(state, "task-2", Limit(tokens=70_000))
+    state = session.admitted(LIMITED, "task-1", budget.limit)
+    state = session.settled(state, Settlement(task_id="task-1", spent=budget.spent))
+    state = session.admitted(state, "task-2", Limit(tokens=70_000))
     with pytest.raises(Overdrawn):
-        session_state.reopened(state, "task-1", budget)
+        session.reopened(state, "task-1", budget)
 
 
 def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:

@@ -1,5 +1,5 @@
 from waystation.domain.citations import Citation, FailedCitation
-from waystation.domain.report_check import Drafted, faults_in, listed
+from waystation.domain.report import Drafted, faults_in, listed
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
 FOUND = Findings(

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.progress_values import APPROVED, ASKING, DENIED, NOON
+from waystation.domain.approvals import Origin, SentAnswer, SentFields, origin_of
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
-from waystation.domain.sent import Origin, SentAnswer, SentFields, origin_of
 from waystation.domain.task import Approval, Refusal
-from waystation.seen import PendingApproval, still_open
+from waystation.task_view import PendingApproval, still_open
 
 MINUTE = timedelta(minutes=1)
 GRANTED = APPROVED.model_copy(update={"requested_at": NOON, "answered_at": NOON + 5 * MINUTE, "answer_id": "a1"})

@@ -5,8 +5,8 @@ import pytest
 from tests.ended_tasks import keep_ended_task
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
-from waystation.agents.earlier import WINDOW_SHARE, EarlierTasks
-from waystation.client.submitting import new_row
+from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
+from waystation.client.sessions import new_row
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskRequest

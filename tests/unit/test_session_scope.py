@@ -6,14 +6,11 @@ from typing import get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from activities.agents import AgentActivities
-from activities.context import ContextActivities
-from activities.documents import DocumentActivities
-from activities.oversight import OversightActivities
-from activities.planning import PlanningActivities
-from activities.reports import ReportActivities
+from activities.agents import AgentActivities, ContextActivities
+from activities.memory import DocumentActivities
+from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.domain.task import TaskRef
-from workers.session_scope import DEPTH, present_session, session_of
+from workers.parts import DEPTH, present_session, session_of
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (

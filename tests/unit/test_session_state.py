@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue, ValidationError
 
-from waystation.domain import session_state
+from waystation.domain import session
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.ledger import Account
 from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
 
 EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
@@ -23,38 +23,38 @@ def ask(number: int = 1, tokens: int = 10_000, task_id: str = "task-1") -> Ask:
 
 def answered(state: SessionState, asked: Ask) -> tuple[SessionState, Answer]:
     """To an ask that was not answered before."""
-    after, answer = session_state.answered(state, asked)
+    after, answer = session.answered(state, asked)
     assert answer is not None
     return after, answer
 
 
 def test_a_task_is_admitted_with_its_whole_budget_reserved_or_not_at_all() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    state = session.admitted(EMPTY, "task-1", SIXTY)
     assert (state.account.reserved, state.open_tasks) == ({"task-1": Amount(tokens=60_000)}, ("task-1",))
     with pytest.raises(Overdrawn):
-        session_state.admitted(state, "task-2", SIXTY)
+        session.admitted(state, "task-2", SIXTY)
 
 
 def test_a_task_that_is_over_gives_back_what_it_did_not_spend() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=25_000)))
+    state = session.admitted(EMPTY, "task-1", SIXTY)
+    state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=25_000)))
     assert state == SessionState(account=Account(limit=Limit(tokens=100_000), spent=Amount(tokens=25_000)))
 
 
 def test_a_task_that_did_not_start_gives_back_everything() -> None:
-    assert session_state.withdrawn(session_state.admitted(EMPTY, "task-1", SIXTY), "task-1") == EMPTY
+    assert session.withdrawn(session.admitted(EMPTY, "task-1", SIXTY), "task-1") == EMPTY
 
 
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=5))
 def test_a_task_settles_once_whether_it_told_its_end_or_was_found_dead(told: list[int]) -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    state = session.admitted(EMPTY, "task-1", SIXTY)
     for spent in told:
-        state = session_state.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=spent)))
+        state = session.settled(state, Settlement(task_id="task-1", spent=Amount(tokens=spent)))
     assert state.account == Account(limit=Limit(tokens=100_000), spent=Amount(tokens=told[0]))
 
 
 def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    state = session.admitted(EMPTY, "task-1", SIXTY)
     state, answer = answered(state, ask())
     assert answer == Answer(
         ask_id=ask().ask_id,
@@ -63,11 +63,11 @@ def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
         limit=Limit(tokens=100_000),
     )
     assert (state.account.reserved, state.answered) == ({"task-1": Amount(tokens=70_000)}, (ask().ask_id,))
-    assert session_state.answered(state, ask()) == (state, None)
+    assert session.answered(state, ask()) == (state, None)
 
 
 def test_a_session_gives_all_that_is_asked_for_or_nothing() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
+    state = session.admitted(EMPTY, "task-1", SIXTY)
     state, answer = answered(state, ask(tokens=40_001))
     assert answer.amount == Amount()
     state, answer = answered(state, ask(2, tokens=40_000))
@@ -75,7 +75,7 @@ def test_a_session_gives_all_that_is_asked_for_or_nothing() -> None:
 
 
 def test_a_session_without_a_limit_gives_nothing() -> None:
-    state = session_state.admitted(SessionState(), "task-1", SIXTY)
+    state = session.admitted(SessionState(), "task-1", SIXTY)
     after, answer = answered(state, ask())
     assert (answer.amount, after.account) == (Amount(), state.account)
 
@@ -86,30 +86,30 @@ def test_a_task_that_holds_nothing_is_given_nothing() -> None:
 
 
 def test_the_newest_answered_asks_are_remembered() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    for number in range(session_state.REMEMBERED_ASKS + 5):
+    state = session.admitted(EMPTY, "task-1", SIXTY)
+    for number in range(session.REMEMBERED_ASKS + 5):
         state, _ = answered(state, ask(number, tokens=1))
-    assert len(state.answered) == session_state.REMEMBERED_ASKS
-    assert state.answered[-1].endswith(f"-{session_state.REMEMBERED_ASKS + 4}")
+    assert len(state.answered) == session.REMEMBERED_ASKS
+    assert state.answered[-1].endswith(f"-{session.REMEMBERED_ASKS + 4}")
 
 
 def test_a_grant_of_a_person_raises_limit_and_reservation_together() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    raised = session_state.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
+    state = session.admitted(EMPTY, "task-1", SIXTY)
+    raised = session.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
     assert raised.account == Account(limit=Limit(tokens=120_000), reserved={"task-1": Amount(tokens=80_000)})
-    assert session_state.raised(state, Raised(task_id="task-gone", amount=Amount(tokens=20_000))) == state
+    assert session.raised(state, Raised(task_id="task-gone", amount=Amount(tokens=20_000))) == state
 
 
 def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> None:
-    state = session_state.limited(session_state.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
-    raised = session_state.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
+    state = session.limited(session.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
+    raised = session.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
     assert raised.account == Account(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
 
 
 @pytest.mark.parametrize("limit", [0, 5_000, None])
 def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: int | None) -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    assert session_state.limited(state, {"tokens": limit}).account == Account(
+    state = session.admitted(EMPTY, "task-1", SIXTY)
+    assert session.limited(state, {"tokens": limit}).account == Account(
         limit=Limit(tokens=limit), reserved={"task-1": Amount(tokens=60_000)}
     )
 
@@ -124,7 +124,7 @@ def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: i
 )
 def test_a_malformed_limit_is_refused(sent: JsonValue) -> None:
     with pytest.raises(ValidationError):
-        session_state.limited(EMPTY, sent)
+        session.limited(EMPTY, sent)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_a_malformed_limit_is_refused(sent: JsonValue) -> None:
 def test_a_limit_is_set_in_either_unit_or_both_taken_away_by_null_and_kept_where_it_is_left_out(
     sent: JsonValue, limit: Limit
 ) -> None:
-    assert session_state.limited(EMPTY, sent).account.limit == limit
+    assert session.limited(EMPTY, sent).account.limit == limit
 
 
 @given(st.none() | st.integers(0, 10**12), st.none() | st.integers(0, 10**13))
 def test_a_limit_arrives_as_the_client_sends_it(tokens: int | None, micro_usd: int | None) -> None:
     limit = Limit(tokens=tokens, micro_usd=micro_usd)
     sent: JsonValue = json.loads(json.dumps(limit_fields(limit)))
-    assert session_state.limited(EMPTY, sent).account.limit == limit
+    assert session.limited(EMPTY, sent).account.limit == limit
 
 
 IN_DOLLARS = SessionState(account=Account(limit=Limit(micro_usd=5_000_000)))
@@ -168,21 +168,21 @@ def test_a_session_refuses_a_task_whose_budget_lacks_a_unit_that_it_is_limited_i
     state: SessionState, budget: Limit, limited: str
 ) -> None:
     with pytest.raises(BadInput) as refused:
-        session_state.admitted(state, "task-1", budget)
+        session.admitted(state, "task-1", budget)
     assert str(refused.value) == f"the session is limited to {limited}: give the task a --budget in the same unit"
 
 
 def test_a_session_takes_a_task_that_is_limited_in_more_units_than_it_is() -> None:
     budget = Limit(tokens=60_000, micro_usd=2_000_000)
     for state in (SessionState(), EMPTY, IN_DOLLARS, IN_BOTH):
-        assert session_state.admitted(state, "task-1", budget).account.reserved == {"task-1": budget.amount}
+        assert session.admitted(state, "task-1", budget).account.reserved == {"task-1": budget.amount}
 
 
 def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
     with pytest.raises(
         Overdrawn, match=r"^task-1 asks for 60,000 tokens and \$6\.00, 100,000 tokens and \$5\.00 is left$"
     ):
-        session_state.admitted(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
+        session.admitted(IN_BOTH, "task-1", Limit(tokens=60_000, micro_usd=6_000_000))
 
 
 @pytest.mark.parametrize(
@@ -197,24 +197,24 @@ def test_a_task_that_fits_in_one_unit_only_is_refused() -> None:
 def test_a_session_gives_in_the_units_that_it_is_limited_in_all_of_it_or_nothing(
     asked: Amount, given_out: Amount
 ) -> None:
-    state = session_state.admitted(IN_DOLLARS, "task-1", Limit(micro_usd=2_000_000))
+    state = session.admitted(IN_DOLLARS, "task-1", Limit(micro_usd=2_000_000))
     after, answer = answered(state, Ask(task_id="task-1", ask_id="1", amount=asked))
     assert answer.amount == given_out
     assert after.account.held == state.account.held + given_out
 
 
 def test_a_session_survives_continue_as_new() -> None:
-    state, _ = answered(session_state.admitted(EMPTY, "task-1", SIXTY), ask())
+    state, _ = answered(session.admitted(EMPTY, "task-1", SIXTY), ask())
     assert SessionState.model_validate_json(state.model_dump_json()) == state
 
 
 def test_what_people_see_of_a_session() -> None:
-    state = session_state.admitted(EMPTY, "task-1", SIXTY)
-    assert session_state.details(state) == snapshot("""\
+    state = session.admitted(EMPTY, "task-1", SIXTY)
+    assert session.details(state) == snapshot("""\
 **Session** 1 open tasks
 
 **Budget** 0 of 100,000 tokens spent, 60,000 tokens reserved
 
 - `task-1`\
 """)
-    assert "0 tokens spent, 0 tokens reserved, no limit" in session_state.details(SessionState())
+    assert "0 tokens spent, 0 tokens reserved, no limit" in session.details(SessionState())

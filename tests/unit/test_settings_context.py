@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Limit
 from waystation.domain.leg import AgentTerms
-from waystation.domain.pricing import PRICES
+from waystation.domain.models import PRICES
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 from waystation.terms import adjustments, task_terms

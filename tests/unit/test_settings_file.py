@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from waystation.cli.failures import BAD_USAGE, exit_code, sentence
-from waystation.config_file import NOT_IN_A_FILE
+from waystation.cli.console import BAD_USAGE, exit_code, sentence
 from waystation.domain.amount import WRITTEN, Limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
 from waystation.domain.presets import Preset
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
+from waystation.settings_text import NOT_IN_A_FILE
 from waystation.terms import choices
 
 ASKED = {

@@ -9,16 +9,15 @@ from pydantic import SecretStr, ValidationError
 
 from tests.webhook_server import running_webhook
 from waystation.adapters.clock import utc_now
-from waystation.adapters.command.hook import CommandHook
+from waystation.adapters.hooks import CommandHook, PostedHook
 from waystation.adapters.store import SqlStore
-from waystation.adapters.webhook.hook import PostedHook
-from waystation.agents.hooks import CompactionHooks
-from waystation.cli.failures import BAD_USAGE, exit_code, sentence
-from waystation.domain.compaction.hook import CompactionEvent
+from waystation.agents.condenser import CompactionHooks
+from waystation.cli.console import BAD_USAGE, exit_code, sentence
+from waystation.domain.compaction.outcome import CompactionEvent
 from waystation.domain.errors import BadInput
 from waystation.settings import Settings
 from waystation.testing import ListMeter
-from workers.hooks import opened_hooks
+from workers.outside import opened_hooks
 from workers.parts import opened_parts
 
 EVENT = CompactionEvent(

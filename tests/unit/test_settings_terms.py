@@ -6,9 +6,8 @@ from pydantic import SecretStr
 from waystation.domain.amount import Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.domain.models import OFFLINE_MODEL, PRICES
 from waystation.domain.presets import Preset
-from waystation.domain.pricing import PRICES
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import CONTRACT_TOKENS, PROMPT_TOKENS
 from waystation.settings import Settings

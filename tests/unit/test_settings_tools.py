@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.failures import sentence
+from waystation.cli.console import sentence
 from waystation.domain.errors import BadInput
-from waystation.domain.parameters import ParameterLimit
-from waystation.domain.projection import ToolPolicy
+from waystation.domain.projection import ParameterLimit, ToolPolicy
 from waystation.settings import Settings
 
 

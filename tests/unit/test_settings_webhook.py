@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from waystation.cli.failures import BAD_USAGE, exit_code, sentence
+from waystation.cli.console import BAD_USAGE, exit_code, sentence
 from waystation.cli.main import run
 from waystation.settings import Settings
 

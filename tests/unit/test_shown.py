@@ -5,12 +5,21 @@ import json
 import pytest
 
 from tests.unit.histories import calls, research, results, says, transcript
-from waystation.cli.render_log import log_texts
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.shown import ShownTranscript, shown
+from waystation.cli.render_context import log_texts
+from waystation.domain.compaction.audit import ShownTranscript, shown
+from waystation.domain.compaction.history import with_record
 from waystation.domain.compaction.summary import summary_message
-from waystation.domain.messages import user_text
-from waystation.domain.transcript import Masked, Pinned, Record, Restored, Rewound, Summarised, Transcript, Truncated
+from waystation.domain.transcript import (
+    Masked,
+    Pinned,
+    Record,
+    Restored,
+    Rewound,
+    Summarised,
+    Transcript,
+    Truncated,
+    user_text,
+)
 
 A, B, MASK = "aaaaaaaaaa00", "bbbbbbbbbb00", "cccccccccc00"
 LOG = transcript(user_text("m1", "Find out what changed."), *research(6, 10), says("m14", "Done."))

@@ -9,13 +9,12 @@ from rich.console import RenderableType
 
 from tests.unit.progress_values import NOON, step
 from tests.unit.render_values import PAUSED
-from waystation.cli import following
+from waystation.cli import follow
 from waystation.cli.render import doing_text
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.step_progress import Doing
+from waystation.domain.progress import Doing, spending
 from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_progress import spending
 
 WAITING = Doing(agent="research-1", what="model", turn=4, since=NOON, seen=NOON + timedelta(seconds=3700))
 
@@ -54,9 +53,9 @@ def test_beside_what_it_does_stands_what_it_has_spent() -> None:
 def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     clock = [NOON]
-    monkeypatch.setattr(following, "say", said.append)
-    monkeypatch.setattr(following, "utc_now", lambda: clock[0])
-    screen = following.Screen()
+    monkeypatch.setattr(follow, "say", said.append)
+    monkeypatch.setattr(follow, "utc_now", lambda: clock[0])
+    screen = follow.Screen()
     for seconds in range(0, 44, 4):
         clock[0] = NOON + timedelta(seconds=seconds)
         screen.show(PAUSED.model_copy(update={"doing": (WAITING,)}))
@@ -66,7 +65,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
 
 def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:
     drawn: list[RenderableType] = []
-    screen = following.Screen()
+    screen = follow.Screen()
     screen.show(PAUSED)
     drawn.append(screen._screen())  # pyright: ignore[reportPrivateUsage]: what the live view calls
     assert drawn != [""]

@@ -5,15 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.task_values import NOON, PLAN, REF, TERMS, after_leg
+from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, Usage
-from waystation.domain.drawing import from_task
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
-from waystation.domain.moves import AskMoney
+from waystation.domain.progress import progress_of
 from waystation.domain.session import Answer
-from waystation.domain.task_progress import progress_of
-from waystation.domain.task_state import TaskState
+from waystation.domain.task_state import TaskState, from_task
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)

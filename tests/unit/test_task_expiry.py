@@ -7,9 +7,9 @@ import pytest
 from tests.unit.task_values import NOON, asking, standing_of, working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Standing, approve, authorised, deny
+from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import TaskState
-from waystation.domain.unattended import IN_ADVANCE, TopUp, Unattended
 
 LATER = NOON + timedelta(days=7)
 

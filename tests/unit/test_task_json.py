@@ -4,8 +4,8 @@ from inline_snapshot import snapshot
 
 from tests.unit.render_values import DEAR, PAUSED
 from waystation.cli.task_json import task_json
-from waystation.domain.document_changes import DocumentsUpdate
-from waystation.seen import TaskView
+from waystation.domain.documents import DocumentsUpdate
+from waystation.task_view import TaskView
 
 NOON = datetime(2026, 7, 25, 12, tzinfo=UTC)
 

@@ -16,15 +16,14 @@ from tests.unit.task_values import (
     working,
 )
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
-from waystation.domain.drawing import from_task
-from waystation.domain.ledger import Account
 from waystation.domain.leg import ContextFull
 from waystation.domain.plan import standard_plan
+from waystation.domain.progress import progress_of
 from waystation.domain.session import Answer
 from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_progress import progress_of
-from waystation.domain.task_state import TaskState, summed
+from waystation.domain.task_state import TaskState, from_task, summed
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:

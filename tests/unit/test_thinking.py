@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.leg import AgentTerms
-from waystation.domain.models import model_facts
-from waystation.domain.thinking import LEAST_THINKING, Effort, Thinking, budgeted
+from waystation.domain.models import LEAST_THINKING, Effort, Thinking, budgeted, model_facts
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from waystation.domain.compaction.tokens import (
     request_tokens,
     upper_bound,
 )
-from waystation.domain.messages import Message, Thinking, user_text
+from waystation.domain.transcript import Message, Thinking, user_text
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, JsonValue
 
 from tests.unit.histories import wild_messages
 from waystation.domain.compaction.tokens import estimate_text, fixed_tokens, request_tokens, upper_bound
-from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 
 
 class Counted(BaseModel):

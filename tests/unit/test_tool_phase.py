@@ -4,11 +4,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.messages import Message, Text, ToolResult, ToolUse, user_text
 from waystation.domain.plan import AgentRole
-from waystation.domain.projection import Phase
-from waystation.domain.tool_phase import Weights, change_pays, tool_phase
-from waystation.domain.transcript import Masked, Record, Restored, Rewound, Transcript
+from waystation.domain.projection import Phase, Weights, change_pays, tool_phase
+from waystation.domain.transcript import (
+    Masked,
+    Message,
+    Record,
+    Restored,
+    Rewound,
+    Text,
+    ToolResult,
+    ToolUse,
+    Transcript,
+    user_text,
+)
 
 ENDING = {"submit_findings"}
 SAME = Weights(fixed={"executing": 2_000, "reflecting": 2_000, "verifying": 1_900}, turns=12)

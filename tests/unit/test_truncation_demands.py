@@ -1,13 +1,11 @@
 """Truncation, where no summary is to be had: what the user demanded stays, word for word."""
 
 from tests.unit.histories import prose, says, small_policy, transcript
-from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.constraints import user_constraints
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Truncate, next_rung
 from waystation.domain.compaction.tokens import Measure, estimate_message
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import user_text
-from waystation.domain.transcript import Transcript
+from waystation.domain.transcript import Transcript, user_text
 
 MEASURE = Measure(fixed=200)
 POLICY = small_policy(8_000)

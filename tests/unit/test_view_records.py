@@ -4,12 +4,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import calls, prose, research, results, says, transcript, wild_messages, working
-from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.summary import summary_message
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Message, Text, Thinking, user_text
-from waystation.domain.transcript import Masked, Record, Summarised, Transcript, Truncated
+from waystation.domain.transcript import (
+    Masked,
+    Message,
+    Record,
+    Summarised,
+    Text,
+    Thinking,
+    Transcript,
+    Truncated,
+    user_text,
+)
 
 
 def summarised(record_id: str, *covered: str) -> Summarised:

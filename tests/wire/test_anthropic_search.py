@@ -2,8 +2,8 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.scripted_server import Answer, ScriptedServer, refused
-from waystation.adapters.anthropic.search import AnthropicSearch, anthropic_search
+from waystation.adapters.anthropic.messages_server import Answer, ScriptedServer, refused
+from waystation.adapters.anthropic.model import AnthropicSearch, anthropic_search
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelUnavailable
 from waystation.domain.web import Domains, WebHit

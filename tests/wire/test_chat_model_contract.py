@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 import httpx2
 import pytest
 
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, refused, streamed
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.messages import Text, Thinking, ToolUse, user_text
+from waystation.domain.transcript import Text, Thinking, ToolUse, user_text
 from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.testing import ScriptedModel, scripted_reply
 

@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.caching_server import CachingServer
+from waystation.adapters.anthropic.messages_server import LIFE, Break, CachingServer, PrefixCache
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.prefix_cache import LIFE, Break, PrefixCache
-from waystation.domain.messages import Message, Text, user_text
+from waystation.domain.transcript import Message, Text, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 

@@ -1,4 +1,4 @@
-from waystation.domain.messages import Text, user_text
+from waystation.domain.transcript import Text, user_text
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 

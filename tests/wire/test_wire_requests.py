@@ -3,9 +3,9 @@
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, streamed
-from waystation.domain.messages import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from pydantic import JsonValue, TypeAdapter
 
 from waystation.adapters.anthropic import wire
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, streamed
 from waystation.domain.budget import Usage
-from waystation.domain.messages import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.domain.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.ports import ModelReply, ModelRequest, StopReason
 
 texts = st.text(max_size=300)

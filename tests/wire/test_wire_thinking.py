@@ -5,11 +5,11 @@ import json
 import pytest
 from pydantic import JsonValue
 
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import ScriptedServer, message_of, refused, streamed
 from waystation.domain.errors import ModelRejected
-from waystation.domain.messages import Text, user_text
-from waystation.domain.thinking import Effort, Thinking
+from waystation.domain.models import Effort, Thinking
+from waystation.domain.transcript import Text, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
 

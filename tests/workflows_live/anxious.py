@@ -2,8 +2,8 @@
 
 from temporalio import workflow
 
+from waystation.domain.continuation import TaskStart
 from waystation.domain.session import SessionStart
-from waystation.domain.task_start import TaskStart
 from workflows.session import SessionWorkflow
 
 

@@ -14,6 +14,7 @@ from tests.running import DOCUMENTS, PATIENCE, TENANT, Watched, request, until
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.domain.continuation import TaskStart
 from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import (
     TaskPhase,
@@ -25,7 +26,6 @@ from waystation.domain.task import (
     task_id_of,
     tenant_hash,
 )
-from waystation.domain.task_start import TaskStart
 from workflows.task import TaskWorkflow
 
 

@@ -10,14 +10,14 @@ from tests.delegating import HAND_IN, delegate, delegating
 from tests.post import ONE, letter, post
 from tests.running import until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.cli.answers import Typed, answer_request
+from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.render import message_text
 from waystation.client import Client
 from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase
-from waystation.seen import Answer, PendingApproval
 from waystation.settings import Settings
+from waystation.task_view import Answer, PendingApproval
 
 
 async def listed(client: Client) -> tuple[PendingApproval, ...]:

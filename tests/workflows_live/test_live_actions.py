@@ -14,12 +14,12 @@ from tests.readers import ANYONE
 from tests.running import dev_server, until, working
 from tests.workflows_live.history import details, events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.permissions import EXPIRED
+from waystation.agents.loop import EXPIRED
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Mode
+from waystation.domain.decisions import Unattended
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.task import Approval, TaskPhase
-from waystation.domain.unattended import Unattended
 
 TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}
 SAVED = 7 * CALL_TOKENS - 2 * CALL_TOKENS

@@ -8,7 +8,7 @@ from activities.sessions import Reconciled, ReconcileRequest
 from tests.crew import terms
 from tests.workflows_live.anxious import AnxiousSession, IdleTask
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account
 from waystation.domain.names import CONTEXT_QUEUE, SUBMIT_TASK, WORKFLOWS_QUEUE
 from waystation.domain.session import Admission, Admitted, SessionStart, SessionState, Settlement
 from waystation.domain.task import TaskRef

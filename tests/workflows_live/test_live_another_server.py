@@ -12,8 +12,8 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import Crew, tight
 from tests.running import TENANT, at_work, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.temporal.run_file import ProcessMark, RunFile, write_run_file
-from waystation.cli.following import follow
+from waystation.adapters.temporal.connect import ProcessMark, RunFile, write_run_file
+from waystation.cli.follow import follow
 from waystation.client import Client
 from waystation.domain.errors import Unreachable
 from waystation.domain.task import Approval

@@ -11,13 +11,13 @@ from temporalio.client import Client as TemporalClient
 from tests.crew import Crew, tight
 from tests.running import at_work, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.cli.answers import Typed, answer_request
+from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.main import run
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
-from waystation.seen import Answer
 from waystation.settings import Settings
+from waystation.task_view import Answer
 
 
 async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:

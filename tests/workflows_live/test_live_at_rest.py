@@ -15,8 +15,8 @@ from waystation.domain.errors import WrongKey
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.task import SourceDocument
-from waystation.keyring import own_cipher
 from waystation.settings import Settings
+from waystation.stores import own_cipher
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = "0123456789abcdef" * 4, "f" * 64

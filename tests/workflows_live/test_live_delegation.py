@@ -12,11 +12,11 @@ from tests.running import Counter, at_work, dev_server, opened_parts, until, wor
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
-from waystation.domain.edits import EditInput
 from waystation.domain.errors import FenceLost
 from waystation.domain.names import EDIT_CONTEXT
+from waystation.domain.signals import EditInput
 from waystation.domain.task import TaskPhase
-from waystation.domain.turn import Fence
+from waystation.domain.transcript import Fence
 from workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [four(), [HAND_IN]]}

@@ -12,21 +12,20 @@ from tests.crew import SAID, Call, Crew, Gate, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from tests.workflows_live.test_live_documents_changed import NEWER, folder_with, give
-from waystation.agents.recollection import as_passages
+from waystation.agents.archive import as_passages
 from waystation.client import Client
-from waystation.client.forget import Selection, forget, selected
-from waystation.domain.edits import EditInput
+from waystation.client.removal import Selection, forget, selected
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryQuery
 from waystation.domain.names import remembering_id
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import Redacted
-from waystation.domain.remembering import Remembering
+from waystation.domain.passages import Remembering
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.signals import EditInput
 from waystation.domain.task import SourceDocument, task_id_of
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
-from workflows.remembering import RememberWorkflow
+from workflows.delivery import RememberWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")

@@ -11,13 +11,12 @@ from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client.documents import GivenAgain, kept, nothing_new, read_again, require_at_work
-from waystation.domain.document_changes import DocumentSet
-from waystation.domain.documents import Document
+from waystation.client.sessions import GivenAgain, kept, nothing_new, read_again, require_at_work
+from waystation.domain.documents import Document, DocumentSet
 from waystation.domain.errors import BadInput
-from waystation.domain.messages import Message
 from waystation.domain.names import APPROVE_BUDGET, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
+from waystation.domain.transcript import Message
 from workflows.task import TaskWorkflow
 
 STEPS = [step.id for step in CREW_PLAN.steps]

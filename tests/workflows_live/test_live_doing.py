@@ -12,7 +12,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.connect import Target
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
-from waystation.client.requests import stored_view, with_spending
+from waystation.client.approvals import stored_view, with_spending
 from waystation.domain.task import TaskPhase, TaskProgress, task_id_of
 
 

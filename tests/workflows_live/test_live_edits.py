@@ -11,13 +11,12 @@ from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, 
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain.compaction.edit import TOO_LATE, ContextEdit
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.view import view
-from waystation.domain.messages import Text
+from waystation.domain.compaction.outcome import TOO_LATE, ContextEdit, Status
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskTerms
+from waystation.domain.transcript import Text
 from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import scripted_reply
 from workflows.task import TaskWorkflow

@@ -21,14 +21,14 @@ from tests.workflows_live.history import events
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED
 from waystation.domain import names
+from waystation.domain.budget import Account
 from waystation.domain.errors import WrongKey
-from waystation.domain.ledger import Account
 from waystation.domain.session import SessionStart
 from waystation.domain.task import TaskPhase, session_hash
-from waystation.payloads import data_converter, payload_codec
 from waystation.settings import Settings
+from waystation.stores import data_converter, payload_codec
 from workers.sandbox import sandboxed
-from workflows.remembering import RememberWorkflow
+from workflows.delivery import RememberWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow

@@ -12,19 +12,19 @@ from tests.crew import Call, Crew, Gate
 from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from tests.workflows_live.test_live_forget import in_files, remember
-from waystation.adapters.presidio.placeholders import fingerprint, placeholder
-from waystation.adapters.temporal.persons import STEPS
+from waystation.adapters.presidio.redactor import fingerprint, placeholder
+from waystation.adapters.temporal.orders import STEPS
 from waystation.client import Client
-from waystation.client.erase import erase, require_at_rest
 from waystation.client.persons import searching
+from waystation.client.removal import erase, require_at_rest
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
-from waystation.domain.persons import ERASED, Whereabouts, summed
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Original
+from waystation.domain.removal import ERASED, Whereabouts, summed
 from waystation.domain.task import SourceDocument, task_id_of, tenant_hash
-from waystation.keyring import own_cipher, own_key
 from waystation.ports import Redactor
 from waystation.settings import Settings
+from waystation.stores import own_cipher, own_key
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
 

@@ -33,7 +33,7 @@ WHY = "the recogniser 'slow' of your own took over 0.02 s"
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: TemporalClient) -> Settings:
-    monkeypatch.setattr("waystation.adapters.presidio.own.SECONDS_PER_CHUNK", 0.02)
+    monkeypatch.setattr("waystation.adapters.presidio.rules.SECONDS_PER_CHUNK", 0.02)
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
     (tmp_path / "rules.yaml").write_text(SLOW)
     given = {"home": tmp_path, "tenant": TENANT, "recognisers": tmp_path / "rules.yaml", "languages": ["en"]}

@@ -8,10 +8,10 @@ from tests.crew import SAID, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.recollection import as_passages
+from waystation.agents.archive import as_passages
 from waystation.client.sessions import documents_of_session
-from waystation.domain.edits import EditInput
 from waystation.domain.leg import RunRef
+from waystation.domain.signals import EditInput
 from waystation.domain.task import session_hash, task_id_of, tenant_hash
 
 

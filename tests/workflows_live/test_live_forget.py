@@ -13,11 +13,11 @@ from tests.running import SESSION, Counter, opened_parts, request, working
 from tests.store_contract.values import NOON, summary
 from waystation.adapters.clock import utc_now
 from waystation.client import Client
-from waystation.client.forget import Selection, forget, selected
+from waystation.client.removal import Selection, forget, selected
 from waystation.domain.errors import BadInput
-from waystation.domain.forgetting import Forgotten
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
+from waystation.domain.removal import Forgotten
 from waystation.domain.task import SourceDocument, task_id_of
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor

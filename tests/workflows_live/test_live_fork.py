@@ -12,9 +12,8 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import ForkWish, register_fork
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput, RequestConflict
-from waystation.domain.fork import Reused
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, TELL
-from waystation.domain.task import TaskPhase, TaskProgress, TaskRow, task_id_of
+from waystation.domain.task import Reused, TaskPhase, TaskProgress, TaskRow, task_id_of
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 

@@ -15,7 +15,7 @@ from tests.workflows_live.history import events
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.ledger import Account
+from waystation.domain.budget import Account
 from waystation.domain.task import TaskPhase
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

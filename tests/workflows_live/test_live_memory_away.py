@@ -15,9 +15,8 @@ from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.patience import Patience
-from waystation.adapters.qdrant.server import QdrantServerMemory
+from waystation.adapters.qdrant.collection import QdrantServer
+from waystation.adapters.qdrant.server import Patience, QdrantServerMemory
 from waystation.cli.main import run
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.names import APPROVE_BUDGET

@@ -15,7 +15,7 @@ from tests.store_contract.values import passage, summary
 from waystation.cli.main import run
 from waystation.domain.leg import RunRef
 from waystation.domain.task import tenant_hash
-from waystation.embedders import opened_embedder
+from waystation.knowledge import opened_embedder
 from waystation.settings import Settings
 from waystation.stores import opened_store
 from workers.memory import opened_memory

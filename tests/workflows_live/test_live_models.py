@@ -9,8 +9,8 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating
 from tests.readers import ANYONE
 from tests.running import at_work
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.models import THINKING_PART, Working
 from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.domain.thinking import THINKING_PART, Working
 
 ASIDE = 1_500
 ANALYST = Working("analyst", "max", ASIDE)

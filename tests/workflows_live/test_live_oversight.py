@@ -11,8 +11,8 @@ from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.budget import Mode
-from waystation.domain.edits import EditInput
 from waystation.domain.errors import ModelRejected
+from waystation.domain.signals import EditInput
 from waystation.domain.task import TaskPhase, TaskProgress
 from workflows.session import SessionWorkflow
 

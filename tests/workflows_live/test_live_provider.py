@@ -11,8 +11,7 @@ from temporalio.client import Client
 from tests.crew import MOVES, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until
-from waystation.adapters.anthropic.model import anthropic_model
-from waystation.adapters.anthropic.scripted_server import (
+from waystation.adapters.anthropic.messages_server import (
     Answer,
     ScriptedServer,
     cut,
@@ -22,6 +21,7 @@ from waystation.adapters.anthropic.scripted_server import (
     refused,
     streamed,
 )
+from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.names import APPROVE_BUDGET

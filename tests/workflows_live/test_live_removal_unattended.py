@@ -9,11 +9,10 @@ from tests.crew import Crew
 from tests.running import TENANT, Counter, opened_parts, until, working
 from tests.workflows_live.test_live_erase import ASKED, DOCUMENTS, NAME, at_rest, known_by_placeholder, parts_with_vault
 from waystation.client import Client
-from waystation.client.erase import last_receipt, order_for
 from waystation.client.persons import searching
-from waystation.domain.forgetting import CarriedOut, ForgetOrder
+from waystation.client.removal import last_receipt, order_for
 from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, remembering_id
-from waystation.domain.persons import ERASED, Whereabouts
+from waystation.domain.removal import ERASED, CarriedOut, ForgetOrder, Whereabouts
 from waystation.domain.task import tenant_hash
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor

@@ -12,9 +12,9 @@ from tests.crew import Crew
 from tests.readers import ANYONE
 from tests.running import Counter, opened_parts, request, until, working
 from tests.workflows_live.history import events, timers
-from waystation.adapters.temporal.forgetting import keep_retention
-from waystation.domain.forgetting import FORGOTTEN
+from waystation.adapters.temporal.orders import keep_retention
 from waystation.domain.names import retention_id
+from waystation.domain.removal import FORGOTTEN
 from waystation.settings import Settings
 from waystation.testing import PlainRedactor
 from workers.parts import Parts
@@ -40,7 +40,7 @@ async def worked(server: TemporalClient, parts: Parts, folder: Path) -> tuple[st
 async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
     server: TemporalClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "activities.forgetting")
+    caplog.set_level(logging.INFO, "activities.removal")
     settings = Settings(home=tmp_path, retention_days=30)
     async with opened_parts(tmp_path, PlainRedactor({}), Crew()) as parts, working(server, parts, settings=settings):
         old, new = await worked(server, parts, tmp_path)

@@ -12,8 +12,8 @@ from tests.workflows_live.history import events, timers
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput
-from waystation.domain.ledger import Account
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow

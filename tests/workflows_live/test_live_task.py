@@ -15,10 +15,9 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import Mode
+from waystation.domain.budget import Account, Mode
 from waystation.domain.details import MARKS
 from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.ledger import Account
 from waystation.domain.names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, session_hash
 from workflows.board import PENDING, PHASE, SESSION, TOKENS

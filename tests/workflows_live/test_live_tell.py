@@ -12,14 +12,13 @@ from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import checked_words, with_tellings
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.view import view
 from waystation.domain.errors import BadInput
-from waystation.domain.messages import Message
 from waystation.domain.names import APPROVE_BUDGET, TELL
-from waystation.domain.task import TaskPhase, reader_of
-from waystation.domain.telling import Telling
-from waystation.seen import TaskView
+from waystation.domain.task import TaskPhase, Telling, reader_of
+from waystation.domain.transcript import Message
+from waystation.task_view import TaskView
 from workflows.task import TaskWorkflow
 
 WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."

@@ -10,9 +10,9 @@ from tests.running import Counter, at_work, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain import names
 from waystation.domain.amount import Amount
+from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.errors import SpendingLimitReached
 from waystation.domain.task import TaskPhase, TaskTerms
-from waystation.domain.unattended import IN_ADVANCE, TopUp, Unattended
 from workflows.task import TaskWorkflow
 
 

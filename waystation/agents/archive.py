@@ -1,14 +1,61 @@
-"""Brings passages from the store's outbox into memory, and out of it. What cannot be done now is done later."""
+"""Memory as agents have it: what goes in, what is found again, and what is made anew.
 
-from collections.abc import Sequence
+Brings passages from the store's outbox into memory, and out of it. What cannot be done now is done later.
+
+Brings a task's documents into memory, slice by slice: redacted as summaries are, then cut, then into the outbox.
+
+What an earlier end of the task, or another task of its session, has brought in is taken as it is.
+
+Makes memory anew with another embedder, from the passages in the store, while the memory before stays in use.
+
+Finding passages: the query is redacted by the same rules as they were, so redacted text still matches.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
+from waystation.agents.documents import RedactedDocuments, document_names
+from waystation.domain.documents import Document, DocumentPassage, earlier_versions
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
-from waystation.domain.memory import EmbeddedPassage, Passage
-from waystation.domain.redaction import meant
+from waystation.domain.leg import RunRef
+from waystation.domain.memory import (
+    CALIBRATED,
+    EmbeddedPassage,
+    Excerpt,
+    MemoryQuery,
+    MemoryScope,
+    Passage,
+    excerpts,
+    is_relevant,
+)
+from waystation.domain.ownership import Installation, OfSession, OfTask
+from waystation.domain.passages import (
+    Remembering,
+    document_passage,
+    documents_run,
+    line_after,
+    lines_of_slice,
+    passage_id,
+)
+from waystation.domain.privacy import Place, line_for_line, meant
+from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
-from waystation.ports import Embedder, Memory, Outbox, PassagePoints
+from waystation.ports import (
+    Clock,
+    DocumentCutter,
+    DocumentOutbox,
+    DocumentStore,
+    Embedder,
+    Memory,
+    MemoryDraft,
+    MemorySearch,
+    Outbox,
+    PassagePoints,
+    Redactor,
+    TaskStore,
+)
 
 BATCH = 64
 
@@ -95,3 +142,248 @@ async def written(memory: PassagePoints, passages: Sequence[EmbeddedPassage]) ->
         half = len(passages) // 2
         return await written(memory, passages[:half]) | await written(memory, passages[half:])
     return frozenset([one.passage.id for one in passages])
+
+
+ASKED_AT_ONCE = 100
+"""Passages."""
+
+
+@dataclass(frozen=True)
+class Librarian:
+    """Remembers documents."""
+
+    documents: DocumentStore
+    outbox: DocumentOutbox
+    redactor: Redactor
+    redacted: RedactedDocuments
+    cut: DocumentCutter
+    archive: Archive
+    clock: Clock
+
+    async def next_slice(self, so_far: Remembering) -> Remembering:
+        """One slice further; done where there is none, no room, or the task was forgotten meanwhile.
+
+        The same slice again is the same passages. Those that memory does not take now wait in the outbox.
+        Raises RedactionFailed, StoreError.
+        """
+        ref = so_far.ref
+        documents = await self.documents.documents(ref.task_id, ref.reader)
+        names = await document_names(documents, self.redactor, ref.tenant, place=Place.COMPRESSED)
+        if not so_far.slices and not await self.outbox.begin_documents(ref, names.shown):
+            return so_far.model_copy(update={"done": True})
+        if so_far.document == len(documents):
+            return _ended(so_far, documents)
+        document = names.as_shown[so_far.document]
+        lines = await self._lines(document, ref)
+        so_far = so_far.reading(document.blob)
+        if lines and not so_far.line and (there := await self._there(ref, document)):
+            await self.archive.drain(documents_run(ref.task_id))
+            line = line_after(there, lines)
+            return so_far.further(len(there), _size(lines[:line])).at_line(line, lines, document.blob)
+        end = lines_of_slice(lines, so_far.line, so_far.most_characters - so_far.characters)
+        if so_far.line == end < len(lines):
+            return _ended(so_far, documents)
+        redacted, readable = await self._redacted(document, ref.reader, slice(so_far.line, end))
+        passages = self._passages(so_far, document, redacted)
+        if not await self.outbox.commit_document_passages(ref, passages):
+            return so_far.model_copy(update={"done": True})
+        await self.archive.drain(documents_run(ref.task_id))
+        size = _size(lines[so_far.line : end])
+        return so_far.further(len(passages), size, 0 if readable else size).at_line(end, lines, document.blob)
+
+    async def _lines(self, document: Document, ref: TaskRef) -> Sequence[str]:
+        text = "" if document.removed else await self.documents.get_text(document.blob, ref.reader)
+        return text.splitlines(keepends=True)
+
+    async def _there(self, ref: TaskRef, document: Document) -> Sequence[Passage]:
+        """The passages that the first lines of this version became already, in their order."""
+        there: list[Passage] = []
+        while True:
+            places = range(len(there), len(there) + ASKED_AT_ONCE)
+            ids = [passage_id(ref, document.name, document.blob, place) for place in places]
+            known = {
+                passage.id: passage for passage in await self.outbox.passages_with(ids, ref.reader.recalling("session"))
+            }
+            there += [known[one] for one in takewhile(known.__contains__, ids)]
+            if len(there) < places.stop:
+                return there
+
+    async def _redacted(self, document: Document, task: OfTask, lines: slice) -> tuple[str, bool]:
+        """These lines, of the document as agents see it, without what memory must not have either; and whether they are
+        readable.
+
+        What goes over many lines was replaced in the whole document. What is left for memory are names, which stand in
+        a sentence: they are looked for slice by slice, since that takes ten times as long.
+        """
+        shown = await self.redacted.text(document.blob, task)
+        text = "".join(f"{line}\n" for line in shown.lines[lines])
+        (redacted,) = await self.redactor.redact([text], Place.COMPRESSED, task.tenant)
+        return line_for_line(text, redacted), not (redacted.unredacted or shown.withheld)
+
+    def _passages(self, so_far: Remembering, document: Document, text: str) -> list[Passage]:
+        created = self.clock()
+        return [
+            document_passage(so_far.ref, _moved(cut, so_far.line), document.blob, place, created)
+            for place, cut in enumerate(self.cut(document.name, text), start=so_far.place)
+        ]
+
+
+def _moved(cut: DocumentPassage, lines: int) -> DocumentPassage:
+    return cut._replace(first_line=cut.first_line + lines, last_line=cut.last_line + lines)
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(map(len, lines))
+
+
+def _ended(so_far: Remembering, documents: Sequence[Document]) -> Remembering:
+    there = sum(document.characters for document in documents if not document.removed)
+    beyond = max(0, there - so_far.characters)
+    return so_far.model_copy(update={"left_out": so_far.left_out + beyond, "done": True})
+
+
+Progress = Callable[[int, int], None]
+"""Told how many passages are in the new memory, and of how many."""
+
+
+class Reindexed(Value):
+    """What the new memory has."""
+
+    passages: int
+    embedded: int
+    """Of them by this run: the others were there from a run before, which did not come to its end."""
+    refused: tuple[str, ...]
+    """Ids of passages that it does not take."""
+
+
+@dataclass
+class Reindexing:
+    """One run. What is in the draft already is not embedded again, so that a run goes on where the last one ended."""
+
+    outbox: Outbox
+    embedder: Embedder
+    draft: MemoryDraft
+    progress: Progress
+    with_refused: bool = False
+    """Try those again, too, that memory did not take."""
+    _there: set[str] = field(default_factory=set[str])
+    _refused: set[str] = field(default_factory=set[str])
+    _embedded: int = 0
+
+    async def run(self) -> Reindexed:
+        """Fill the draft and publish it. Raises MemoryUnavailable; then the memory before is in use as it was."""
+        self._there = set(await self.draft.ids())
+        await self._fill()
+        await self.draft.publish()
+        # What workers wrote into the memory before, until the last moment. Now they can write there no more.
+        await self._fill()
+        taken = self._there.intersection(await self.outbox.refused())
+        await self.outbox.stored(sorted(taken))
+        return Reindexed(passages=len(self._there), embedded=self._embedded, refused=tuple(sorted(self._refused)))
+
+    async def _fill(self) -> None:
+        """Until the draft has what counts, and has nothing of what counts no more."""
+        while missing := await self._missing():
+            for ids in _batches(missing):
+                await self._embed(ids)
+                self.progress(len(self._there), len(self._there | missing) - len(self._refused))
+        gone = self._there & await self.outbox.gone_passage_ids()
+        for ids in _batches(gone):
+            await self.draft.delete(ids)
+        self._there -= gone
+
+    async def _missing(self) -> frozenset[str]:
+        return await self.outbox.passage_ids(refused=self.with_refused) - self._there - self._refused
+
+    async def _embed(self, ids: list[str]) -> None:
+        passages = await self.outbox.passages_with(ids, Installation())
+        taken = await written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
+        if passages and not taken and not self._there:  # the memory may be at fault, and no passage
+            raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")
+        self._there |= taken
+        self._embedded += len(taken)
+        self._refused |= {passage.id for passage in passages} - taken
+
+
+def _batches(ids: Collection[str]) -> Iterator[list[str]]:
+    ordered = sorted(ids)
+    return (ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH))
+
+
+RECALLED_TOKENS = 2_000
+
+
+@dataclass(frozen=True)
+class Recollection:
+    """Search in the memory of a session, or of all sessions of a tenant."""
+
+    memory: MemorySearch
+    embedder: Embedder
+    redactor: Redactor
+    documents: DocumentStore | None = None
+    """Of tasks. None: whoever asks has none before it."""
+    tasks: TaskStore | None = None
+    """Where names of other sessions are found. Without it, their passages are labelled by hashes."""
+
+    async def find(
+        self, run: RunRef | TaskRef, text: str, tokens: int = RECALLED_TOKENS, scope: MemoryScope = "session"
+    ) -> tuple[Excerpt, ...]:
+        """The best passages of its session or tenant, at most so many tokens; none of documents that its task has
+        itself, and those of other sessions say so.
+
+        Raises MemoryUnavailable, RedactionFailed, StoreError.
+        """
+        return await self._labelled(run, await self.search(await self._within(run, scope, text), tokens))
+
+    async def unasked(self, run: RunRef, text: str, tokens: int, scope: MemoryScope = "session") -> tuple[Excerpt, ...]:
+        """The same for an agent that did not ask: what is not relevant is left out, where that can be told.
+
+        Raises as `find` does.
+        """
+        query = await self._embedded(await self._within(run, scope, text))
+        found = await self.memory.search(query)
+        if query.dense is not None and self.embedder.name in CALIBRATED:
+            vectors = await self.embedder.embed([meant(one.passage.text) for one in found])
+            judged = zip(found, vectors, strict=True)
+            found = tuple(one for one, vector in judged if is_relevant(self.embedder.name, query, one.passage, vector))
+        return await self._labelled(run, excerpts(found, tokens))
+
+    async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
+        """Never beyond the tenant."""
+        own = await self.documents.documents(run.task_id, run.reader) if self.documents else ()
+        # What a document said before it changed is no earlier work: it stood under the same name.
+        earlier = earlier_versions(await self.tasks.document_updates(run.task_id, run.reader)) if self.tasks else {}
+        without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
+        called = (await document_names(own, self.redactor, run.tenant, place=Place.QUERY)).shown_in(text)
+        session = None if scope == "team" else run.session
+        return MemoryQuery(tenant=run.tenant, session=session, without=without, text=called, dense=None)
+
+    async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """The best passages that the query admits; its text is redacted and embedded here.
+
+        Raises MemoryUnavailable, RedactionFailed.
+        """
+        return excerpts(await self.memory.search(await self._embedded(query)), tokens)
+
+    async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
+        others = sorted({one.session_hash for one in found} - {run.session})
+        names = dict(zip(others, await self._names(others, run.tenant), strict=True))
+        return tuple(replace(one, session=names.get(one.session_hash, "")) for one in found)
+
+    async def _names(self, sessions: Sequence[str], tenant: str) -> list[str]:
+        """As a model may see them: people call sessions after people."""
+        if self.tasks is None or not sessions:
+            return [*sessions]
+        rows = [await self.tasks.tasks(OfSession(tenant=tenant, session=one), limit=1) for one in sessions]
+        names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
+        return [one.text.replace('"', "'") for one in await self.redactor.redact(names, Place.CONTRACT, tenant)]
+
+    async def _embedded(self, query: MemoryQuery) -> MemoryQuery:
+        (redacted,) = await self.redactor.redact([query.text], Place.QUERY, query.tenant)
+        (dense,) = await self.embedder.embed([meant(redacted.text)], "query")
+        return query.model_copy(update={"text": redacted.text, "dense": dense})
+
+
+def as_passages(found: Sequence[Excerpt]) -> str:
+    """Recalled text, each piece with its source."""
+    return "\n".join(map(str, found))

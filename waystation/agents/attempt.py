@@ -1,20 +1,37 @@
-"""Where one attempt at a leg stands: the transcript as far as it is committed, and the right to add to it."""
+"""Where one attempt at a leg stands: the transcript as far as it is committed, and the right to add to it.
 
+At a turn boundary an agent hears what people have told its task; what reads the task once hears it, too.
+
+What an agent hears when documents of its task have changed: which, and where. It is told once, as a message of the
+platform: no wish of anybody, and no text of a document.
+
+A message and not a line of the reminder: it is committed like every other, so that a crash neither loses nor repeats
+it; it stands where it was heard, before everything that was read of the new versions; and it is paid once, behind a
+prefix that stays cached, where a reminder is paid anew at every turn.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from waystation.agents.contract import task_parts
+from waystation.agents.documents import document_names
 from waystation.agents.roles import Desk, prompt
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.history import current
+from waystation.domain.compaction.history import current, with_record
 from waystation.domain.compaction.tokens import Measure
+from waystation.domain.documents import Document, DocumentChange, changed_lines, in_all
+from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.leg import Finished, LegRequest, Standing
-from waystation.domain.messages import Message, ToolUse
-from waystation.domain.transcript import Record, Transcript
-from waystation.domain.turn import Charge, Fence
+from waystation.domain.ownership import OfTask
+from waystation.domain.privacy import Place, redaction_notes
+from waystation.domain.procedures import evidence
+from waystation.domain.task import TaskRef, TaskRow, as_message, heard
+from waystation.domain.transcript import Charge, Fence, Message, Record, ToolUse, Transcript, platform_text
+from waystation.ports import DocumentStore, Redactor, TaskStore
 
 
 @dataclass
@@ -100,3 +117,97 @@ class Attempt:
     def fixed(self) -> int:
         """Estimated tokens that each of its requests has."""
         return self.toolbox.fixed_tokens(self.system)
+
+
+async def hear(attempt: Attempt) -> None:
+    """Commit each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for
+    word. What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
+
+    Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
+    """
+    desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
+    for telling in await desk.tasks.tellings(run.task_id, run.reader):
+        if telling.number not in known:
+            words = await desk.documents.get_text(telling.text, run.reader)
+            (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
+            attempt.notices.extend(redaction_notes(redacted))
+            await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
+
+
+async def task_told(row: TaskRow, documents: DocumentStore, redactor: Redactor) -> Sequence[Tagged]:
+    """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
+
+    Raises StoreError, RedactionFailed.
+    """
+    listed = await documents.documents(row.ref.task_id, row.ref.reader)
+    names = await document_names(listed, redactor, row.ref.tenant)
+    return task_parts(row.request, evidence(names.as_shown))
+
+
+async def task_as_told(ref: TaskRef, tasks: TaskStore, documents: DocumentStore, redactor: Redactor) -> str:
+    """The task in one tag, then what people have told it. Raises as `task_told` does."""
+    task = await task_told(await tasks.task(ref.task_id, ref.reader), documents, redactor)
+    told = await told_part(tasks, documents, ref.reader)
+    return "\n".join(filter(None, [tagged("task", *task), told]))
+
+
+async def told_part(tasks: TaskStore, texts: DocumentStore, task: OfTask) -> Tagged | None:
+    """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. None without any.
+
+    Raises StoreError.
+    """
+    words = [await texts.get_text(telling.text, task) for telling in await tasks.tellings(task.task_id, task)]
+    return tagged("told_meanwhile", *words) if words else None
+
+
+NAMED_CHANGES = 20
+"""So many documents are named; list_documents names them all."""
+NAMED_PLACES = 8
+"""And so many places in each."""
+HEAD = (
+    "The documents of the task have changed. This says which; it asks for nothing new. Tools give the new versions. "
+    "Read again what you rely on: line numbers may be others now, and what was found before rests on the old versions."
+)
+
+
+async def hear_of_documents(attempt: Attempt) -> None:
+    """Commit one message of all that has changed since the last one, if anything has.
+
+    Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
+    """
+    desk, run = attempt.desk, attempt.request.run
+    known = max((message.updates for message in attempt.said), default=0)
+    fresh = [update for update in await desk.tasks.document_updates(run.task_id, run.reader) if update.number > known]
+    if not (made := in_all(fresh)):
+        return
+    documents = await desk.documents.documents(run.task_id, run.reader)
+    shown = (await document_names(documents, desk.redactor, run.tenant)).as_shown
+    lines = [await _line(change, shown[change.position], desk.documents, run.reader) for change in made[:NAMED_CHANGES]]
+    if len(made) > NAMED_CHANGES:
+        lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
+    text = f"{HEAD}\n{tagged('documents_changed', *lines)}"
+    (redacted,) = await desk.redactor.redact([text], Place.CONTRACT, run.tenant)
+    attempt.notices.extend(redaction_notes(redacted))
+    told = platform_text(attempt.transcript.next_id, redacted.text)
+    await attempt.append(Message(**told.model_dump(exclude={"updates"}), updates=fresh[-1].number))
+
+
+async def _line(change: DocumentChange, shown: Document, texts: DocumentStore, reader: OfTask) -> str:
+    name = one_line(shown.name)
+    what = "procedure " if shown.procedure else ""
+    match change.kind:
+        case "added":
+            return f"- added: {what}{name} ({shown.lines} lines)"
+        case "removed":
+            return f"- removed: {what}{name}"
+        case "changed":
+            before, after = [
+                (await texts.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
+            ]
+            return f"- changed: {what}{name} ({_places(before, after)}; {shown.lines} lines now)"
+
+
+def _places(before: Sequence[str], after: Sequence[str]) -> str:
+    places = [str(place) for place in changed_lines(before, after)]
+    more = [f"and {len(places) - NAMED_PLACES} more places"] if len(places) > NAMED_PLACES else []
+    return ", ".join([*places[:NAMED_PLACES], *more]) or "white space at ends of lines"

@@ -18,8 +18,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from waystation.domain.errors import TextNotRedacted
-from waystation.domain.privacy import Place
-from waystation.domain.redaction import FINGERPRINT_DIGITS, Redacted, Replaced, redaction_notes, unredacted
+from waystation.domain.privacy import FINGERPRINT_DIGITS, Place, Redacted, Replaced, redaction_notes, unredacted
 from waystation.domain.tables import Cells, Table
 from waystation.patterns import proven
 from waystation.ports import Placeholders, Redactor

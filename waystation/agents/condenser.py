@@ -1,37 +1,82 @@
 """`CompressAndStoreContext`: redact, summarise the whole middle, check, commit, embed, store in Qdrant.
 
 Everything up to the commit leaves the old view whole; everything after it can be done again.
+
+What is called before and after each compaction of this worker's agents.
+
+What an agent run has still to hand in: the summary of its conversation says so, whatever a model makes of it.
 """
 
 from dataclasses import dataclass, field
 
 from waystation.agents.archive import Archive
-from waystation.agents.condensing import CondensingModel
-from waystation.agents.hooks import NO_HOOKS, CompactionHooks
-from waystation.agents.metered import MeteredModel
+from waystation.agents.charges import MeteredModel
 from waystation.agents.roles import Desk, prompt
-from waystation.agents.summariser import Middle, Summariser, SummaryResult
-from waystation.agents.tools.read_document import FILE_READERS
-from waystation.agents.unfinished import unfinished
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.failed import why_no_summary
+from waystation.agents.summariser import CondensingModel, Middle, Summariser, SummaryResult
+from waystation.agents.tools.documents import FILE_READERS
+from waystation.domain.compaction.constraints import STEP
 from waystation.domain.compaction.gate import Accepted, Rejected
-from waystation.domain.compaction.hook import CompactionEvent
-from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Rung, Summarise, Truncate, next_rung
-from waystation.domain.compaction.outcome import CompactionOutcome, Status
+from waystation.domain.compaction.history import view, with_record
+from waystation.domain.compaction.ladder import (
+    CannotFit,
+    Mask,
+    Nothing,
+    Rung,
+    Summarise,
+    Truncate,
+    Wanted,
+    next_rung,
+    sources,
+    why_no_summary,
+)
+from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, Manual, Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.request import CompactionRequest, Manual
 from waystation.domain.compaction.restored import with_recent_files
-from waystation.domain.compaction.sources import sources
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.compaction.view import view
-from waystation.domain.compaction.wanted import Wanted
+from waystation.domain.errors import HookFailed
+from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.passages import make_passages
-from waystation.domain.transcript import Compaction, Summarised, SummaryFailed, Transcript
-from waystation.domain.turn import Charge, Fence
-from waystation.ports import Clock
+from waystation.domain.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
+from waystation.domain.work import ReportDraft
+from waystation.ports import Clock, CompactionHook, WorkStore
+
+
+@dataclass(frozen=True)
+class CompactionHooks:
+    """The hooks of a worker. Those that fail are reported."""
+
+    before: CompactionHook | None = None
+    after: CompactionHook | None = None
+    blocks: bool = False
+    """Whether a compaction is not made where the hook before it fails."""
+
+    async def call(self, event: CompactionEvent) -> str | None:
+        """Call the hook that the event is for; how it failed, in one sentence, or None."""
+        hook = self.before if event.event == "before" else self.after
+        if hook is None:
+            return None
+        try:
+            await hook.call(event)
+        except HookFailed as failed:
+            return f"A hook failed: {failed}."
+        return None
+
+
+NO_HOOKS = CompactionHooks()
+
+
+async def unfinished(work: WorkStore, run: RunRef) -> str:
+    """One line for the ledger, not redacted: what the store has of the step's result so far."""
+    notes, result = (
+        await work.notes(run.task_id, run.reader, run.run_id),
+        await work.deliverable(run.run_id, run.reader),
+    )
+    kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
+    if isinstance(result, ReportDraft) and result.sections:
+        kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
+    return f"{STEP}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)

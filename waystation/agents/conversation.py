@@ -3,17 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from waystation.domain.compaction.apply import with_record
 from waystation.domain.compaction.gate import Accepted, Rejected
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.domain.compaction.mask import masking
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.restored import Restorable, recent_files, with_files
+from waystation.domain.compaction.rungs import masking
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
-from waystation.domain.compaction.view import view
 from waystation.domain.transcript import Compaction, Summarised, Transcript
 from waystation.domain.value import Value
 

@@ -1,27 +1,34 @@
-"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence."""
+"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence.
+
+What an agent's model is sent at a turn.
+
+Answers the calls that an agent's last reply asks for: the second commit of a turn.
+
+Which calls of an agent's reply wait for a person, and which are not carried out: before any call of it is.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from waystation.agents.asking import affordable
-from waystation.agents.attempt import Attempt
-from waystation.agents.contract import ContractWriter
-from waystation.agents.contract_text import Room
-from waystation.agents.document_news import hear_of_documents
-from waystation.agents.hearing import hear
-from waystation.agents.metered import CallKey, MeteredModel, TooDear
-from waystation.agents.open_calls import answer_open_calls
-from waystation.agents.replies import redacted_reply
+from waystation.agents.attempt import Attempt, hear, hear_of_documents
+from waystation.agents.charges import Affordable, CallKey, MeteredModel, TooDear
+from waystation.agents.contract import ContractWriter, Room
+from waystation.agents.redaction import redacted_reply
 from waystation.agents.roles import Desk
-from waystation.domain.backpressure import delay_seconds
+from waystation.agents.tools.delegate import asked_by
+from waystation.domain.budget import delay_seconds
+from waystation.domain.compaction.history import view
 from waystation.domain.compaction.tokens import correction, request_tokens
-from waystation.domain.compaction.view import view
+from waystation.domain.decisions import QUESTIONS_AT_ONCE, ActionDecision, ActionQuestion, digest_of, question_on
 from waystation.domain.errors import ReplyBlocked, SpendingLimitReached, TextHeldBack
+from waystation.domain.layers import Reminder, recent_failures
 from waystation.domain.leg import (
+    ActionsAsked,
     AllowanceSpent,
     ContextFull,
+    Delegated,
     Finished,
     LegOutcome,
     LegRequest,
@@ -30,12 +37,153 @@ from waystation.domain.leg import (
     TurnLimit,
     Yielded,
 )
-from waystation.domain.messages import Block, Message, Text, ToolUse
-from waystation.domain.redaction import redaction_notes
-from waystation.domain.step_progress import Doing
-from waystation.domain.turn import Charge
+from waystation.domain.privacy import Place, redaction_notes
+from waystation.domain.progress import Doing
+from waystation.domain.transcript import Block, Charge, Message, Text, ToolResult, ToolUse, platform_text, refused_call
 from waystation.domain.work import made
-from waystation.ports import Clock, ModelReply, StopReason
+from waystation.ports import Clock, ModelReply, ModelRequest, StopReason
+
+
+async def affordable(attempt: Attempt, shown: tuple[Message, ...], model: MeteredModel) -> Affordable | TooDear:
+    """The next call, with the view of the conversation. Raises as `MeteredModel.fitted` does.
+
+    What the reminder says gives way before the call does. What is missing then does not depend on what is left, nor on
+    how far others are: who is granted just that goes on.
+    """
+    terms, reminder = attempt.request.terms, _reminder(attempt)
+    left, floor, prices = attempt.left, terms.output_floor, terms.prices
+    call = await model.fitted(_request(attempt, shown, reminder.text(terms.window)), left, floor, prices)
+    if not isinstance(call, TooDear):
+        return call
+    call = await model.fitted(_request(attempt, shown, reminder.widest.least), left, floor, prices)
+    return call if isinstance(call, TooDear) else call.reminded(reminder.least)
+
+
+def _request(attempt: Attempt, shown: tuple[Message, ...], reminder: str) -> ModelRequest:
+    terms = attempt.request.terms
+    return ModelRequest(
+        model=terms.model,
+        system=attempt.system,
+        messages=shown,
+        tools=attempt.toolbox.specs,
+        max_output=terms.max_output,
+        effort=terms.effort,
+        thinking=terms.thinking,
+        reminder=reminder,
+    )
+
+
+def _reminder(attempt: Attempt) -> Reminder:
+    request = attempt.request
+    return Reminder(
+        step_id=request.run.step_id,
+        turn=attempt.transcript.turns + 1,
+        left=attempt.left,
+        final=request.terms.hard,
+        team=request.team,
+        failures=recent_failures(attempt.said),
+    )
+
+
+GO_ON = "Go on without it, and say in your result what is missing for that."
+UNSHOWN = f"What a person would be asked before this call could not be redacted, so it was not carried out. {GO_ON}"
+NOBODY = f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {GO_ON}"
+EXPIRED = f"A person was asked about this call, and nobody answered in time, so it was not carried out. {GO_ON}"
+DENIED = "A person refused this call, so it was not carried out."
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What a reply waits for, and what is said of calls that are refused."""
+
+    questions: tuple[ActionQuestion, ...] = ()
+    refused: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    """By id of the call."""
+
+
+async def permissions(attempt: Attempt, reply: Message) -> Permissions:
+    """Of a reply that has no results yet, from what was decided on its calls so far. Raises RedactionFailed."""
+    decisions = {decision.digest: decision for decision in attempt.request.decisions}
+    refused: dict[str, ToolResult] = {}
+    asking: list[tuple[ToolUse, str]] = []
+    for call in reply.tool_uses:
+        decision = decisions.get(digest_of(reply.id, call, attempt.toolbox.definition(call)))
+        if decision is None and (question := attempt.toolbox.question(call)) is not None:
+            asking.append((call, question))
+        elif decision is not None and not decision.allowed:
+            refused[call.id] = refused_call(call, await _words(attempt, decision))
+    if attempt.request.terms.hard:
+        refused |= {call.id: refused_call(call, NOBODY) for call, _ in asking}
+        attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
+        return Permissions(refused=refused)
+    questions = await _questions(attempt, reply.id, asking[:QUESTIONS_AT_ONCE])
+    refused |= {call.id: refused_call(call, UNSHOWN) for call, question in questions if question is None}
+    return Permissions(tuple(question for _, question in questions if question is not None), refused)
+
+
+async def _questions(
+    attempt: Attempt, message_id: str, asking: Sequence[tuple[ToolUse, str]]
+) -> list[tuple[ToolUse, ActionQuestion | None]]:
+    """None where the words could not be redacted: nobody agrees to what they cannot read."""
+    words = [question for _, question in asking]
+    redacted = await attempt.desk.redactor.redact(words, Place.QUESTION, attempt.request.run.tenant)
+    return [
+        (
+            call,
+            None if shown.unredacted else question_on(message_id, call, shown.text, attempt.toolbox.definition(call)),
+        )
+        for (call, _), shown in zip(asking, redacted, strict=True)
+    ]
+
+
+async def _words(attempt: Attempt, decision: ActionDecision) -> str:
+    if decision.expired:
+        return EXPIRED
+    if not decision.note:
+        return f"{DENIED} {GO_ON}"
+    (note,) = await attempt.desk.redactor.redact([decision.note], Place.TOOL_RESULT, attempt.request.run.tenant)
+    return f"{DENIED} They say: {note.text}\n{GO_ON}"
+
+
+async def answer_open_calls(attempt: Attempt, calling: Callable[[str], None]) -> LegOutcome | None:
+    """Commit the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the
+    name of each tool before it is called.
+
+    Before that people decide, then subagents do their part: all results of a reply are one message.
+    """
+    last = attempt.said[-1]
+    if last.role == "user":
+        return None
+    if not last.tool_uses:
+        word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending))}."
+        await attempt.append(platform_text(attempt.transcript.next_id, word))
+        return None
+    permitted = await permissions(attempt, last)
+    if permitted.questions:
+        return ActionsAsked(standing=attempt.standing, questions=permitted.questions)
+    barred = {call.id for call in last.tool_uses if attempt.toolbox.refusal(call) is not None}
+    asked = await asked_by(
+        attempt.request, attempt.transcript, attempt.left, attempt.desk.redactor_of(attempt.request.run), barred
+    )
+    if asked.orders:
+        return Delegated(standing=attempt.standing, orders=asked.orders)
+    refused = {**asked.refused, **permitted.refused}
+    results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
+    await attempt.recount()  # a tool may have asked a model, or paid for a search
+    await attempt.append(Message(id=attempt.transcript.next_id, role="user", blocks=tuple(results)))
+    return None
+
+
+async def _answer(attempt: Attempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
+    """The call's result, and before it is committed what the call does to the conversation."""
+    site = attempt.site(call)
+    if call.name in {spec.name for spec in attempt.toolbox.specs}:  # any other name is a word of the model's
+        calling(call.name)
+    result = await attempt.toolbox.run(call, site)
+    for record in site.records:
+        await attempt.record(record)
+    return result
+
 
 LEG_TIME = timedelta(minutes=10)
 CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}

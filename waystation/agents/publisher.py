@@ -1,35 +1,273 @@
-"""Puts a task's report together, checks its citations against the documents, and stores it."""
+"""Puts a task's report together, checks its citations against the documents, and stores it.
+
+What the agents of a task have handed over so far, step by step.
+
+A text's citations, checked against a task's documents as its agents call them.
+
+Brings what a task came to into memory, so that later tasks of its session find it: its report, and its findings.
+"""
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
-from waystation.agents.checked import CitationCheck
-from waystation.agents.chronicler import Chronicler
-from waystation.agents.handed_over import handed_over
-from waystation.agents.procedures import given_procedures
-from waystation.domain.citations import FailedCitation
+from waystation.agents.archive import Archive, Drained
+from waystation.agents.contract import given_procedures
+from waystation.agents.documents import DocumentNames, NamingRedactor, RedactedDocuments, document_names
+from waystation.agents.tools.work import claim_line
+from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citations_in, faults
+from waystation.domain.delegation import SEPARATOR, step_of
+from waystation.domain.documents import Document, DocumentFinder, earlier_versions
 from waystation.domain.errors import TextMissing
+from waystation.domain.ownership import OfTask
+from waystation.domain.passages import Results, beyond, result_passages, results_run
+from waystation.domain.plan import Plan
 from waystation.domain.privacy import Place
-from waystation.domain.remembering import beyond
+from waystation.domain.procedures import evidence
 from waystation.domain.report import (
     Apparatus,
+    Faults,
     ReportParts,
     StepFindings,
     not_remembered_section,
     not_used_section,
+    oversight_lines,
     procedure_lines,
     sources_section,
     whole_report,
     written_part,
 )
-from waystation.domain.report_check import Faults
-from waystation.domain.report_oversight import oversight_lines
-from waystation.domain.task import ReportVersion, TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.domain.task import ReportVersion, Reused, TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
+from waystation.domain.web import kept_pages, page_lines
+from waystation.domain.work import Analysis, Deliverable, Finding, Findings, Note, ReportDraft, findings_from_notes
 from waystation.markdown import inert
-from waystation.ports import DocumentStore, Redactor, TaskStore, WorkStore
+from waystation.ports import Clock, DocumentStore, Redactor, ResultOutbox, TaskStore, TranscriptStore, Vault, WorkStore
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """By the steps of the newest plan, in its order."""
+
+    plan: Plan
+    draft: ReportDraft
+    analyses: dict[str, Analysis]
+    """By step id."""
+    findings: dict[str, Findings]
+    """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
+    have found so far.
+    """
+
+    @property
+    def analysis(self) -> Analysis | None:
+        """All of them as one, for who reads what was concluded and not by whom."""
+        made = self.analyses.values()
+        if not made:
+            return None
+        return Analysis(
+            conclusions=tuple(conclusion for one in made for conclusion in one.conclusions),
+            contradictions=tuple(text for one in made for text in one.contradictions),
+            gaps=tuple(text for one in made for text in one.gaps),
+        )
+
+
+async def handed_over(task: OfTask, tasks: TaskStore, work: WorkStore) -> HandedOver:
+    """Raises StoreError."""
+    plan = await tasks.plan(task.task_id, task) or Plan(steps=())
+    draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
+    runs = await _runs(task, work)
+    for step in plan.steps:
+        match runs.handed_in.get(step.id):
+            case ReportDraft() as written:
+                draft = written
+            case Analysis() as weighed:
+                analyses[step.id] = weighed
+            case Findings() as found:
+                findings[step.id] = found
+            case None:
+                findings[step.id] = runs.so_far(step.id)
+    return HandedOver(plan, draft, analyses, findings)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """What there is of each agent run of a task, by the agent's id."""
+
+    handed_in: dict[str, Deliverable]
+    notes: dict[str, list[Note]]
+
+    def so_far(self, step_id: str) -> Findings:
+        """What a step's agent has noted, and what each of its subagents has handed in or noted."""
+        agents = [agent for agent in {*self.handed_in, *self.notes} if step_of(agent) == step_id]
+        of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
+        return Findings(findings=tuple(finding for found in of_step for finding in found.findings))
+
+    def _found(self, agent: str) -> Findings:
+        handed_in = self.handed_in.get(agent)
+        return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
+
+
+async def _runs(task: OfTask, work: WorkStore) -> _Runs:
+    notes = dict[str, list[Note]]()
+    for note in await work.notes(task.task_id, task):
+        notes.setdefault(_agent(note.run_id), []).append(note)
+    return _Runs(
+        {_agent(run_id): made for run_id, made in (await work.deliverables(task.task_id, task)).items()}, notes
+    )
+
+
+def _numbers(agent: str) -> list[int]:
+    """In the order in which they were started; the step's own agent first."""
+    return [int(number) for number in agent.split(SEPARATOR)[1:]]
+
+
+def _agent(run_id: str) -> str:
+    return run_id.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Chronicler:
+    """Chronicles tasks. Doing it again, after a rewind too, leaves what holds then and nothing else."""
+
+    tasks: TaskStore
+    documents: DocumentStore
+    work: WorkStore
+    outbox: ResultOutbox
+    redactor: Redactor
+    archive: Archive
+    clock: Clock
+
+    async def keep(self, ref: TaskRef, written: str, blob: str, reused: Reused | None) -> None:
+        """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
+        task is there already. Raises RedactionFailed, StoreError.
+        """
+        there = await handed_over(ref.reader, self.tasks, self.work)
+        found = [
+            (step, claim_line(finding))
+            for step, finding in _findings(there)
+            if reused is None or step not in reused.agents
+        ]
+        texts = [written, *(said for _, said in found)]
+        redactor = NamingRedactor(self.redactor, self.documents, ref.reader)
+        report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
+        steps = (step for step, _ in found)
+        results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
+        await self.outbox.commit_results(ref, result_passages(results, self.clock()))
+
+    async def bring_in(self, task_id: str) -> Drained:
+        """Those that wait into memory. Where it is down, they wait on."""
+        return await self.archive.drain(results_run(task_id))
+
+
+def _findings(there: HandedOver) -> list[tuple[str, Finding]]:
+    found = [(step, finding) for step, findings in there.findings.items() for finding in findings.findings]
+    weighed = [(step, conclusion) for step, analysis in there.analyses.items() for conclusion in analysis.conclusions]
+    return [*found, *weighed]
+
+
+OUTDATED = "the document changed while the task ran; it held in the version before"
+GONE = "the document was removed while the task ran; it held before"
+
+
+@dataclass(frozen=True)
+class CheckedCitations:
+    """Every citation of a text, and what is wrong with it."""
+
+    called: DocumentNames
+    documents: Mapping[str, CitedDocument]
+    """The cited documents that are there, by their names as cited."""
+    faults: Mapping[Citation, str | None]
+
+    @property
+    def holding(self) -> list[Citation]:
+        """Those that hold, in the order of the text."""
+        return [citation for citation, reason in self.faults.items() if not reason]
+
+    @property
+    def failed(self) -> tuple[FailedCitation, ...]:
+        """Those that do not, and why."""
+        return tuple(
+            FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
+        )
+
+
+@dataclass(frozen=True)
+class CitationCheck:
+    """Checks citations."""
+
+    documents: DocumentStore
+    tasks: TaskStore
+    transcripts: TranscriptStore
+    redactor: Redactor
+    redacted: RedactedDocuments
+    """What agents have seen of documents and pages: quotations are compared with that, and sources are shown of it."""
+    vault: Vault | None = None
+    """Where names of documents in citations are found again, of which agents have seen placeholders."""
+
+    async def check(self, ref: TaskRef, markdown: str) -> CheckedCitations:
+        """What takes long is done in a thread: there may be thousands of citations of megabytes.
+
+        Raises RedactionFailed, StoreError.
+        """
+        citations = await asyncio.to_thread(citations_in, markdown)
+        documents = await self.documents.documents(ref.task_id, ref.reader)
+        called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
+        cited = {citation.document for citation in citations}
+        meant = await _meant(called, cited)
+        there = {name: document.blob for name, document in meant.items() if not document.removed}
+        newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
+        found = await asyncio.to_thread(faults, citations, newest)
+        wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
+        outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
+        return CheckedCitations(called, newest, found | outdated)
+
+    async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
+        """By the same names. A document may be cited by many."""
+        of_blob = {blob: CitedDocument(await self.redacted.lines(blob, task)) for blob in _each(blobs.values())}
+        return {name: of_blob[blob] for name, blob in blobs.items()}
+
+    async def _outdated(
+        self, task: OfTask, wrong: Sequence[Citation], meant: Mapping[str, Document]
+    ) -> dict[Citation, str | None]:
+        """Those that held in a version before: whoever cited that invented nothing."""
+        earlier = earlier_versions(await self.tasks.document_updates(task.task_id, task))
+        of_document: dict[str, list[Citation]] = {}
+        for citation in wrong:
+            of_document.setdefault(meant[citation.document].name, []).append(citation)
+        found: dict[Citation, str | None] = {}
+        for name, citations in of_document.items():
+            names = {citation.document for citation in citations}
+            for blob in earlier.get(name, ()):
+                before = await self._documents(dict.fromkeys(names, blob), task)
+                then = await asyncio.to_thread(faults, citations, before)
+                held = (citation for citation, reason in then.items() if reason is None)
+                found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
+        return found
+
+    async def _cited_pages(self, task: OfTask, names: set[str]) -> dict[str, CitedDocument]:
+        """Pages of the web by the address as cited, as the task's agents have fetched them."""
+        wanted = {name for name in names if name.startswith(("http://", "https://"))}
+        blobs: dict[str, str] = {}
+        for run_id in await self.transcripts.run_ids(task.task_id, task) if wanted else ():
+            pages = kept_pages((await self.transcripts.load(run_id, task)).messages)
+            blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
+        lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
+        of_blob = {blob: CitedDocument(await asyncio.to_thread(page_lines, text)) for blob, text in lines.items()}
+        return {address: of_blob[blob] for address, blob in blobs.items()}
+
+
+def _each(blobs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(blobs))
+
+
+async def _meant(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
+    """The documents that these names mean."""
+    documents = evidence(called.documents)
+    finder = DocumentFinder(documents)
+    found = {name: finder.index(await called.original(name)) for name in sorted(names)}
+    return {name: documents[index] for name, index in found.items() if index is not None}
 
 
 class Published(Value):

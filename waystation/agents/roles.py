@@ -1,43 +1,44 @@
-"""What tells the roles apart: a prompt and a set of tools."""
+"""What tells the roles apart: a prompt and a set of tools.
 
+Gives an agent's toolbox its projection: which tools it sees now, and within which limits.
+"""
+
+import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from waystation.agents.document_names import NamingRedactor
-from waystation.agents.earlier import EarlierTasks
-from waystation.agents.projecting import Seen, projected
-from waystation.agents.recollection import Recollection
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.archive import Recollection
+from waystation.agents.contract import EarlierTasks
+from waystation.agents.documents import NamingRedactor, RedactedDocuments
 from waystation.agents.tables import Tables
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.calculate import Calculate
 from waystation.agents.tools.delegate import Delegate
-from waystation.agents.tools.expand import Expand
-from waystation.agents.tools.foreign import ForeignTool
-from waystation.agents.tools.list_documents import ListDocuments
-from waystation.agents.tools.pin_message import PinMessage
-from waystation.agents.tools.query_table import QueryTable
-from waystation.agents.tools.read_document import ReadDocument
-from waystation.agents.tools.read_findings import ReadFindings
-from waystation.agents.tools.read_notes import ReadNotes
-from waystation.agents.tools.read_skill import ReadSkill
-from waystation.agents.tools.read_stored import ReadStored
-from waystation.agents.tools.recall import Recall
-from waystation.agents.tools.search_documents import SearchDocuments
-from waystation.agents.tools.submit_analysis import SubmitAnalysis
-from waystation.agents.tools.submit_findings import SubmitFindings
-from waystation.agents.tools.submit_report import SubmitReport
-from waystation.agents.tools.table_sources import is_table
-from waystation.agents.tools.take_note import TakeNote
-from waystation.agents.tools.tool import Tool
-from waystation.agents.tools.write_section import WriteSection
+from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
+from waystation.agents.tools.notes import PinMessage, ReadNotes, TakeNote
+from waystation.agents.tools.recall import Expand, Recall
+from waystation.agents.tools.tables import Calculate, QueryTable, is_table
+from waystation.agents.tools.tool import ForeignTool, Tool
+from waystation.agents.tools.work import ReadFindings, SubmitAnalysis, SubmitFindings, SubmitReport, WriteSection
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign_tools import ForeignTools
+from waystation.domain.delegation import may_delegate
+from waystation.domain.foreign import ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.plan import AgentRole
-from waystation.domain.projection import ToolPolicy
+from waystation.domain.projection import (
+    PHASES,
+    Offered,
+    Phase,
+    Projection,
+    Rights,
+    ToolPolicy,
+    Weights,
+    project,
+    tool_phase,
+    unknown,
+)
 from waystation.domain.transcript import Transcript
 from waystation.ports import (
     DocumentSearch,
@@ -45,10 +46,58 @@ from waystation.ports import (
     Redactor,
     TaskStore,
     ToolServers,
+    ToolSpec,
     TranscriptStore,
     Vault,
     WorkStore,
 )
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a projection is made of, beside tools and settings."""
+
+    run: RunRef
+    terms: AgentTerms
+    transcript: Transcript
+    system: int
+    """Estimated tokens of the system prompt."""
+
+
+def projected(toolbox: Toolbox, of: Seen, policy: ToolPolicy) -> Toolbox:
+    """The same tools, with their limits, and what the agent sees of them in the phase that its tools follow."""
+    schemas = {tool.name: tool.spec.input_schema for tool in toolbox.tools if tool.name in policy.limits}
+    amiss = {name: unknown(schema, policy.limits[name]) for name, schema in schemas.items()}
+    limits = {name: policy.limits[name] for name in schemas if not amiss[name]}
+    box = replace(toolbox, limits=limits)
+    offered = [_offered(tool, box.offered[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
+    delegates = may_delegate(of.run.step_id, of.terms.delegation)
+    rights = Rights(role=of.run.role, delegates=delegates, denied=policy.denied)
+    budget = policy.budget(of.terms.window)
+    phases: dict[Phase, Projection] = {phase: project(offered, phase, rights, budget) for phase in PHASES}
+    fixed: dict[Phase, int] = {phase: of.system + one.tokens for phase, one in phases.items()}
+    ending = {tool.name for tool in box.tools if tool.ends_run}
+    now = phases[tool_phase(of.run.role, of.transcript, ending, Weights(fixed=fixed, turns=of.terms.turn_limit))]
+    _tell(of.run, now)
+    return replace(box, projection=now)
+
+
+def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> Offered:
+    written = json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+    return Offered(
+        name=tool.name,
+        tokens=estimate_text(written),
+        permission=tool.permission,
+        urgency=tool.urgency,
+        unusable=f"its limits name parameters that it does not have: {', '.join(amiss)}" if amiss else "",
+    )
+
+
+def _tell(run: RunRef, now: Projection) -> None:
+    hidden = "; ".join(f"{tool.name} ({tool.reason})" for tool in now.hidden) or "nothing"
+    _log.debug("%s, %s: %d tools of %d tokens; hidden: %s", run.run_id, now.phase, len(now.shown), now.tokens, hidden)
 
 
 @cache

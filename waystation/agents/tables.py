@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from waystation.agents.columns import ColumnRedactor, RedactedTable
-from waystation.agents.keeping import TRUSTED_FOR
+from waystation.agents.redaction import TRUSTED_FOR
 from waystation.domain.leg import RunRef
 from waystation.domain.tables import Table, TableText
 from waystation.ports import Clock, TableEngine

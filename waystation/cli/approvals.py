@@ -1,16 +1,45 @@
-"""`waystation approvals`: what waits for an answer."""
+"""`waystation approvals`, `approve` and `deny`: what waits for a person, and the answers.
+
+`waystation approvals`: what waits for an answer.
+
+Answers to one request or to several: in turn, a line for each, and never to a call that nobody named.
+
+Answers to requests from the command line: which request is meant, and what became of the answer.
+
+`waystation approve`: a task gets more tokens or dollars, or a call is carried out.
+
+`waystation deny`: a task gets no more money, or a call is not carried out.
+"""
 
 import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from getpass import getuser
+from typing import Annotated, Literal, NamedTuple, NoReturn
 
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.cli.console import print_json, print_text, result, say
-from waystation.cli.options import JsonOption
-from waystation.cli.render_requests import inbox_text
+from waystation.cli import console
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, result, say
+from waystation.cli.options import (
+    AllOption,
+    ByOption,
+    JsonOption,
+    NoteOption,
+    RequestsOption,
+    TaskArgument,
+    parse_amount,
+)
+from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, pending, request_text
 from waystation.client import Client
-from waystation.seen import PendingApproval
+from waystation.domain.amount import Amount, amount_text
+from waystation.domain.details import answer_text, counted
+from waystation.domain.errors import BadInput
+from waystation.domain.task import Approval, TaskProgress
 from waystation.settings import Settings
+from waystation.task_view import Answer, AnswerOutcome, PendingApproval, TaskView
 
 app = typer.Typer()
 
@@ -30,3 +59,299 @@ def approvals(as_json: JsonOption = False) -> None:
 async def _approvals() -> list[PendingApproval]:
     async with await Client.connect(Settings()) as client:
         return list(await client.approvals())
+
+
+Send = Callable[[str, str | None], Awaitable[Answer]]
+"""Sends an answer to a task, by its id, for a request, by its id."""
+
+
+class Typed(NamedTuple):
+    """An answer as a person typed it."""
+
+    command: Literal["approve", "deny"]
+    task: str
+    request_ids: tuple[str, ...]
+    """Those that are meant; none where it is the only one, or all of them."""
+    options: Mapping[str, str | None]
+    """By their names; None and empty where they were not given."""
+    amount: Amount | None = None
+    """What each request is granted; None: what it asked for."""
+    every: bool = False
+    """All open requests for money are meant."""
+
+    @property
+    def several(self) -> bool:
+        """Whether it is told for each request by its id what became of the answer, as for more than one."""
+        return self.every or len(self.request_ids) > 1
+
+    def naming(self, task_id: str, request_id: str) -> str:
+        """The same command for this request."""
+        options = [word for name, value in self.options.items() if value for word in (name, value)]
+        return shlex.join(["waystation", self.command, task_id, "--request", request_id, *options])
+
+
+async def answer_request(client: Client, typed: Typed, send: Send) -> Answer:
+    """Send the answer; a refusal names whoever answered before. The one open request is meant where none is named.
+
+    Raises:
+        BadInput: the task is over, or has several open requests and none is named, or the one to approve is for a call,
+            which nobody shall approve unseen; nothing is sent then.
+    """
+    progress = await open_task(client, typed)
+    meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
+    answer = await send_answer(client, typed, progress.task_id, meant, send)
+    tell_answer(answer)
+    asked = next((one.approval for one in pending(progress) if one.approval.request_id == meant), None)
+    if asked is not None and (short := too_little(typed.amount, asked, answer)):
+        say(short)
+    return answer
+
+
+async def open_task(client: Client, typed: Typed) -> TaskProgress:
+    """The task, which can still be answered. Raises BadInput, UnknownTask."""
+    task_id = await client.resolve(typed.task)
+    progress = (await client.progress(task_id)).progress
+    if progress.phase.over:
+        raise BadInput(f"{task_id} has ended: {progress.phase}; there is nothing left to {typed.command}")
+    return progress
+
+
+async def send_answer(client: Client, typed: Typed, task_id: str, request_id: str | None, send: Send) -> Answer:
+    """Send one answer; a refusal names whoever answered before."""
+    answer = await send(task_id, request_id)
+    if answer.outcome != "refused":
+        return answer
+    return late(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
+
+
+def late(typed: Typed, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
+    """A refusal with whoever answered before. Among all open requests, one that was withdrawn meanwhile fails nobody:
+    the money that an earlier answer freed was enough for it.
+    """
+    before = answered_before(view, request_id)
+    found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
+    if typed.every and "withdrawn" in found:
+        return Answer(outcome="withdrawn", reason=before)
+    return refused.model_copy(update={"reason": f"{refused.reason}: {before}"}) if before else refused
+
+
+def _only_one(typed: Typed, progress: TaskProgress) -> str | None:
+    """The one open request, where none is named; None where none is open. Raises BadInput."""
+    task_id, waiting = progress.task_id, pending(progress)
+    if len(waiting) > 1:
+        for one in waiting:
+            say(typed.naming(task_id, one.approval.request_id))
+        raise BadInput(
+            f"{task_id} has {len(waiting)} open requests: name the one that is meant by --request, as above, or say "
+            "--all for all that ask for money"
+        )
+    if waiting and waiting[0].approval.action is not None and typed.command == "approve":
+        say(request_text(waiting[0], utc_now(), console.progress.width))
+        raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
+    return waiting[0].approval.request_id if waiting else None
+
+
+def too_little(amount: Amount | None, asked: Approval, answer: Answer) -> str:
+    """What to say of a grant with which its agent can do nothing; empty where it is enough, or was not given."""
+    if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.less(amount).nothing:
+        return ""
+    return (
+        f"a grant of {amount_text(amount)} is too little for the next call of {asked.agent}, which may need "
+        f"{amount_text(asked.needed)} more than it has: it will ask again"
+    )
+
+
+def answered_before(view: TaskView, request_id: str | None) -> str:
+    """Who answered the request, when, and what; empty while it is open. None means whichever was answered last."""
+    answered = [
+        approval
+        for approval in view.progress.approvals
+        if approval.decision != "pending" and request_id in {None, approval.request_id}
+    ]
+    last = max(answered, key=lambda approval: approval.answered_at or datetime.min.replace(tzinfo=UTC), default=None)
+    return _answered_line(view, last) if last is not None else ""
+
+
+def _answered_line(view: TaskView, approval: Approval) -> str:
+    origin = view.origins.get(approval.request_id)
+    told = answer_text(approval, over=True, origin=origin.text if origin is not None else "")
+    return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
+
+
+def tell_answer(answer: Answer) -> None:
+    """What became of an answer."""
+    say(outcome_text(answer))
+
+
+def outcome_text(answer: Answer) -> str:
+    """What became of an answer, in a line."""
+    match answer.outcome:
+        case "approved" | "denied" as decided:
+            return decided
+        case "done":
+            return f"done: {answer.reason}" if answer.reason else "done"
+        case "waiting":
+            return "it waits for the agent's leg to end; `waystation show` tells what became of it"
+        case "refused":
+            return f"refused: {answer.reason}"
+        case "withdrawn":
+            return f"not needed any more: {answer.reason}"
+        case "unseen":
+            return f"sent; {answer.reason}"
+
+
+def conclude(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
+    """Tell what became of an order, print it where that is asked for, and exit: 1 with an outcome that is failing."""
+    tell_answer(answer)
+    if as_json:
+        print_json(answer)
+    raise typer.Exit(WORK_FAILED if answer.outcome in failing else OK)
+
+
+SendWith = Callable[[Client, str, str | None], Awaitable[Answer]]
+"""Sends an answer by a client to a task, by its id, for a request, by its id."""
+FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"), "deny": ("refused", "approved")}
+"""By command: outcomes that are not what was wanted."""
+
+
+class Answered(Answer):
+    """What became of the answer to one of several requests."""
+
+    request_id: str
+
+
+class Meant(NamedTuple):
+    """Which requests are answered together, and what is said of the others."""
+
+    request_ids: tuple[str, ...]
+    asked: dict[str, Approval]
+    """Those of them that are open."""
+    left_out: tuple[str, ...] = ()
+
+
+def carry_out(typed: Typed, send: SendWith, *, as_json: bool) -> NoReturn:
+    """Answer what is meant, print what became of it where that is asked for, and exit: 1 where any answer failed.
+
+    Raises BadInput where nothing was sent, or the command cannot be meant so.
+    """
+    if typed.every and typed.request_ids:
+        raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
+    answers = asyncio.run(_answered(typed, send))
+    if as_json:
+        print_json(answers if typed.several else answers[0])
+    raise typer.Exit(WORK_FAILED if any(one.outcome in FAILING[typed.command] for one in answers) else OK)
+
+
+async def _answered(typed: Typed, send: SendWith) -> Sequence[Answer]:
+    async with await Client.connect(Settings()) as client:
+
+        async def by_client(task_id: str, request_id: str | None) -> Answer:
+            return await send(client, task_id, request_id)
+
+        if typed.several:
+            return await answer_several(client, typed, by_client)
+        return [await answer_request(client, typed, by_client)]
+
+
+async def answer_several(client: Client, typed: Typed, send: Send) -> list[Answered]:
+    """Answer one request after the other, and tell of each; one that is refused does not stop the others.
+
+    Raises BadInput where none is open of those that are meant; nothing is sent then.
+    """
+    progress = await open_task(client, typed)
+    meant = meant_by(typed, progress)
+    for line in meant.left_out:
+        say(line)
+    if not meant.request_ids:
+        raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
+    say(f"{progress.task_id}: {announced(typed, meant)}")
+    answers: list[Answered] = []
+    for request_id in meant.request_ids:
+        try:
+            answer = await send_answer(client, typed, progress.task_id, request_id, send)
+        except BadInput as ended:
+            answer = Answer(outcome="refused", reason=str(ended))
+        asked = meant.asked.get(request_id)
+        short = too_little(typed.amount, asked, answer) if asked is not None else ""
+        say(f"{request_id}: {'; '.join(filter(None, (outcome_text(answer), short)))}")
+        answers.append(Answered(request_id=request_id, **answer.model_dump()))
+    return answers
+
+
+def meant_by(typed: Typed, progress: TaskProgress) -> Meant:
+    """The requests that are named, each once; or all that ask for money, and a line for each that does not."""
+    waiting = [one.approval for one in pending(progress)]
+    if not typed.every:
+        named = tuple(dict.fromkeys(typed.request_ids))
+        return Meant(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
+    for_money = {asked.request_id: asked for asked in waiting if not asked.asked.nothing}
+    others = (asked for asked in waiting if asked.asked.nothing)
+    return Meant(tuple(for_money), for_money, tuple(_left_out(typed, progress.task_id, asked) for asked in others))
+
+
+def announced(typed: Typed, meant: Meant) -> str:
+    """What is about to happen: how many answers, and for what sum."""
+    requests = counted(len(meant.request_ids), "request")
+    if typed.command == "deny":
+        return f"denying {requests}"
+    total = Amount()
+    for request in meant.asked.values():
+        total += typed.amount or request.asked
+    if total.nothing:
+        return f"approving {requests}"
+    each = f"{amount_text(typed.amount)} each" if typed.amount is not None else "what each asked for"
+    return f"approving {requests}, {each}: {amount_text(total)} in all"
+
+
+def _left_out(typed: Typed, task_id: str, asked: Approval) -> str:
+    wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
+    command = (approve_command if typed.command == "approve" else deny_command)(task_id, asked)
+    return f"{asked.request_id} {wants}, so --all leaves it out: look at it (`waystation approvals`), then `{command}`"
+
+
+@app.command()
+def approve(
+    task: TaskArgument,
+    add: Annotated[
+        str | None, typer.Option(help="How much for each, like 50k or $1.00; by default what was asked for.")
+    ] = None,
+    request: RequestsOption = None,
+    every: AllOption = False,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Grant a paused task more: new money, on top of its budget. Or let its agent call a tool, once, by `--request`."""
+    amount = parse_amount(add, "--add") if add is not None else None
+    options = {"--add": add, "--note": note, "--by": by}
+
+    async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
+        return await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
+
+    typed = Typed("approve", task, tuple(request or ()), options, amount=amount, every=every)
+    carry_out(typed, send, as_json=as_json)
+
+
+Finish = Literal["partial", "cancel"]
+
+
+@app.command()
+def deny(
+    task: TaskArgument,
+    finish: Annotated[Finish, typer.Option(help="Deliver what there is, or cancel the task.")] = "partial",
+    request: RequestsOption = None,
+    every: AllOption = False,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Refuse a paused task more money; or a call that its agent asks for, which then goes on without it."""
+    options = {"--finish": finish, "--note": note, "--by": by}
+
+    async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
+        return await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
+
+    typed = Typed("deny", task, tuple(request or ()), options, every=every)
+    if typed.several and finish == "cancel":
+        raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
+    carry_out(typed, send, as_json=as_json)

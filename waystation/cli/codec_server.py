@@ -12,11 +12,10 @@ from waystation.adapters.temporal.codec_server import AT_ANY_PORT, Access, Codec
 from waystation.adapters.temporal.connect import find_target
 from waystation.cli.console import print_text, say
 from waystation.domain.errors import BadInput
-from waystation.keyring import present_key
-from waystation.payloads import payload_codec
 from waystation.settings import Settings
-from workers.address import address_of
-from workers.stopping import stop_on_signals
+from waystation.stores import payload_codec, present_key
+from workers.health import address_of
+from workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16
 """Nobody guesses 128 bits."""

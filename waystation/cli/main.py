@@ -9,49 +9,62 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 import typer
 
 from waystation import __version__
-from waystation.cli.failures import OK, WORK_FAILED, exit_code, sentence
-from waystation.domain.plain import plain
-from waystation.loading import loading
+from waystation.cli.console import OK, WORK_FAILED, exit_code, sentence
+from waystation.domain.foreign import plain
+from waystation.imports import loading
+
+
+class Command(NamedTuple):
+    """A command as the help of all commands lists it."""
+
+    module: str
+    """Of `waystation.cli`, imported only where the command is called."""
+    summary: str
+
 
 COMMANDS = {
-    "dev": "Run a Temporal dev server with UI, and the workers, until Ctrl-C.",
-    "up": "Start `dev` in the background.",
-    "down": "Stop what `up` or `dev` started.",
-    "status": "Tell what runs on this machine.",
-    "demo": "Work on real documents: from question to report, with a compaction and a pause.",
-    "submit": "Hand in a question with documents.",
-    "list": "List the newest tasks.",
-    "show": "Show a task.",
-    "watch": "Follow a task until it is over.",
-    "report": "Print a task's report.",
-    "cost": "Print a task's bill.",
-    "transcript": "Print what an agent said and was told.",
-    "compact": "Summarise a running agent's context now.",
-    "pin": "Keep a message of a running agent out of every compaction.",
-    "restore": "Undo one compaction of a running agent.",
-    "rewind": "Take an agent back to a message; a finished task goes on from there.",
-    "tell": "Tell the agents of a running task something.",
-    "documents": "List a task's documents; give a running task what has changed of them.",
-    "fork": "Start a new task with the finished steps of another one.",
-    "cancel": "Stop a task.",
-    "forget": "The same as `memory forget`.",
-    "approvals": "List what waits for an answer.",
-    "approve": "Grant a task more tokens, or let its agent call a tool.",
-    "deny": "Refuse a task more tokens, or a call of a tool.",
-    "context": "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
-    "privacy": "Replace what is private in a text; find or erase one person.",
-    "memory": "Search what agents can recall, measure it, forget it, and make it anew with another embedder.",
-    "tools": "List what tool servers offer, what asks a person first, and what is hidden and why.",
-    "session": "Set what a session may spend.",
-    "worker": "Run the workers against a Temporal server that is there already.",
-    "codec-server": "Decrypt what the Temporal UI shows.",
-    "store": "Look at the store's database, and upgrade it.",
-    "doctor": "Check what is needed, and say what to do about what is missing.",
+    "dev": Command("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
+    "up": Command("platform", "Start `dev` in the background."),
+    "down": Command("platform", "Stop what `up` or `dev` started."),
+    "status": Command("platform", "Tell what runs on this machine."),
+    "demo": Command("demo", "Work on real documents: from question to report, with a compaction and a pause."),
+    "submit": Command("submit", "Hand in a question with documents."),
+    "list": Command("show", "List the newest tasks."),
+    "show": Command("show", "Show a task."),
+    "watch": Command("show", "Follow a task until it is over."),
+    "report": Command("show", "Print a task's report."),
+    "cost": Command("show", "Print a task's bill."),
+    "transcript": Command("show", "Print what an agent said and was told."),
+    "compact": Command("edits", "Summarise a running agent's context now."),
+    "pin": Command("edits", "Keep a message of a running agent out of every compaction."),
+    "restore": Command("edits", "Undo one compaction of a running agent."),
+    "rewind": Command("edits", "Take an agent back to a message; a finished task goes on from there."),
+    "tell": Command("tasks", "Tell the agents of a running task something."),
+    "documents": Command("tasks", "List a task's documents; give a running task what has changed of them."),
+    "fork": Command("tasks", "Start a new task with the finished steps of another one."),
+    "cancel": Command("tasks", "Stop a task."),
+    "forget": Command("memory", "The same as `memory forget`."),
+    "approvals": Command("approvals", "List what waits for an answer."),
+    "approve": Command("approvals", "Grant a task more tokens, or let its agent call a tool."),
+    "deny": Command("approvals", "Refuse a task more tokens, or a call of a tool."),
+    "context": Command(
+        "context", "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed."
+    ),
+    "privacy": Command("privacy", "Replace what is private in a text; find or erase one person."),
+    "memory": Command(
+        "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
+    ),
+    "tools": Command("tools", "List what tool servers offer, what asks a person first, and what is hidden and why."),
+    "session": Command("tasks", "Set what a session may spend."),
+    "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
+    "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
+    "store": Command("store", "Look at the store's database, and upgrade it."),
+    "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
 }
 
 DEBUG = "--debug"
@@ -69,11 +82,11 @@ def build_app(command: str | None) -> typer.Typer:
     app.callback()(_before_any_command)
     if command in COMMANDS:
         with loading():
-            module = import_module(f"waystation.cli.{command.replace('-', '_')}")
+            module = import_module(f"waystation.cli.{COMMANDS[command].module}")
         app.add_typer(module.app)
         return app
-    for name, summary in COMMANDS.items():
-        app.command(name, help=summary)(_waystation)
+    for name, known in COMMANDS.items():
+        app.command(name, help=known.summary)(_waystation)
     return app
 
 

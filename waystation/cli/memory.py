@@ -1,31 +1,192 @@
-"""`waystation memory`: what agents can recall, for whoever operates it."""
+"""`waystation memory`: what agents can recall, for whoever operates it.
+
+`waystation memory search`: what agents would recall, for whoever operates memory.
+
+`waystation memory forget`: memory, and where asked for every word, of tasks that are over.
+"""
 
 import asyncio
-from contextlib import aclosing
-from typing import Annotated
+from contextlib import AsyncExitStack, aclosing
+from datetime import datetime
+from typing import Annotated, get_args
 
 import typer
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
-from waystation.agents.archive import BATCH
-from waystation.agents.reindexing import Reindexed, Reindexing
-from waystation.cli.console import print_json, print_text, say
-from waystation.cli.forget import forget_tasks
+from waystation.agents.archive import BATCH, RECALLED_TOKENS, Recollection, Reindexed, Reindexing, as_passages
+from waystation.cli.console import confirmed, print_json, print_text, say
+from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
-from waystation.cli.memory_search import search
-from waystation.cli.options import JsonOption
+from waystation.cli.options import JsonOption, moment, past_moment
+from waystation.client import Client
+from waystation.client.lookups import resolved
+from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.task import tenant_hash
+from waystation.domain.memory import Excerpt, Kind, MemoryQuery
+from waystation.domain.task import session_hash, tenant_hash
 from waystation.domain.value import Value
+from waystation.files import private_folder
 from waystation.ports import Embedder
-from waystation.private_files import private_folder
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import key_of, opened_store
+
+app = typer.Typer()
+
+
+@app.command("forget")
+def forget_tasks(
+    session: Annotated[str | None, typer.Option(help="All tasks of this session.")] = None,
+    task: Annotated[str | None, typer.Option(help="One task; the beginning of its id is enough.")] = None,
+    all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
+    before: Annotated[
+        str | None,
+        typer.Option(metavar="DATE", help="Only tasks that ended before; alone, of the whole tenant."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Also question, documents, transcripts, notes, reports, histories.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
+    ended_before = past_moment(before, "--before", utc_now().astimezone())
+    selection = Selection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
+    gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
+    if gone is None:
+        say("nothing was forgotten")
+    elif as_json:
+        print_json(gone)
+    else:
+        print_text(told(gone))
+
+
+async def _forget(selection: Selection, *, everything: bool, yes: bool) -> Gone | None:
+    settings = Settings()
+    async with await Client.connect(settings) as client:
+        task_ids = await selected(client, settings, selection)
+        if not yes and not await confirmed(_question(len(task_ids), everything=everything)):
+            return None
+        await require_workers(client)
+        return await forget(settings, task_ids, everything=everything)
+
+
+def _question(tasks: int, *, everything: bool) -> str:
+    what = "every word of" if everything else "what memory can find of"
+    return f"Forget {what} {tasks} task{'s' * (tasks != 1)}? It cannot be undone. [y/N]"
+
+
+def told(gone: Gone) -> str:
+    """How many of each kind went, and what still has them."""
+    counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
+    listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
+    went = f"forgotten: {', '.join(listed)}" if listed else "there was nothing left to forget"
+    return "\n".join([went, *gone.remains])
+
+
+def _one(kind: str) -> str:
+    return "history" if kind == "histories" else kind.removesuffix("s")
+
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class FoundJson(Value):
+    """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
+
+    passages: tuple[str, ...]
+    kind: Kind
+    score: float
+    task_id: str
+    agent: str
+    first_message: str
+    last_message: str
+    document: str
+    first_line: int
+    last_line: int
+    created: datetime
+    text: str
+
+    @classmethod
+    def of(cls, excerpt: Excerpt) -> "FoundJson":
+        """The excerpt, flat."""
+        first, last = excerpt.passages[0], excerpt.passages[-1]
+        return cls(
+            passages=tuple(passage.short_id for passage in excerpt.passages),
+            score=excerpt.score,
+            agent=first.step_id,
+            last_message=last.last_message,
+            last_line=last.last_line,
+            created=last.created,
+            text=excerpt.text,
+            **first.model_dump(include={"kind", "task_id", "first_message", "document", "first_line"}),
+        )
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for; redacted before anything searches for it.")],
+    session: Annotated[str | None, typer.Option("--session", help="Of this session alone.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task alone.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", help="Of this agent alone, like research-1.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", help="conversation or document; by default both.")] = None,
+    since: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before.")] = None,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="At most so many tokens.")] = RECALLED_TOKENS,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what agents would recall: passages of conversations that compactions hid, and of documents.
+
+    Where workers have embedded memory open, they are asked.
+    """
+    settings, now = Settings(), utc_now().astimezone()
+    if kind is not None and kind not in KINDS:
+        raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(KINDS)}")
+    for option, given in (("--session", session), ("--task", task), ("--agent", agent)):
+        if given is not None and not given.strip():
+            raise BadInput(f"{option} is empty: say which one, or leave it out to search all")
+    if not query.strip():
+        raise BadInput("there is nothing to look for: give a few words")
+    wanted = MemoryQuery(
+        tenant=tenant_hash(settings.tenant),
+        session=None if session is None else session_hash(settings.tenant, session),
+        agents=() if agent is None else (agent,),
+        kinds=tuple(known for known in KINDS if known == kind),
+        since=moment(since, "--since", now),
+        until=moment(until, "--until", now),
+        text=query,
+        dense=None,
+    )
+    found = asyncio.run(_found(settings, wanted, task, tokens))
+    if as_json:
+        print_json(tuple(map(FoundJson.of, found)))
+    elif found:
+        print_text(as_passages(found))
+    else:
+        say("nothing like that is remembered")
+
+
+async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
+    # Qdrant, the embedder and Presidio take seconds to load.
+    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+    from workers.memory import memory_is_there, memory_to_search  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        if task is not None:
+            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
+        if not await memory_is_there(settings):
+            return ()
+        embedder = await stack.enter_async_context(opened_embedder(settings))
+        memory = await stack.enter_async_context(memory_to_search(settings, store, embedder))
+        redactor = redactor_of(settings, await key_of(store, settings))
+        stack.callback(redactor.close)
+        return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+
 
 PROGRESS_STEP = 1_000
 """Passages between two lines about how far it is."""
 
-app = typer.Typer()
+
 memory = typer.Typer(
     name="memory",
     help="Search what agents can recall, measure it, forget it, and make it anew with another embedder.",
@@ -112,7 +273,7 @@ class ReindexedJson(Reindexed):
 
 async def _reindex(settings: Settings, *, with_refused: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
-    from waystation.embedders import opened_embedder  # noqa: PLC0415
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415
     from workers.memory import opened_draft  # noqa: PLC0415
 
     private_folder(settings.home)
@@ -129,7 +290,7 @@ def _told(there: int, wanted: int) -> None:
 
 
 async def _status(settings: Settings) -> MemoryJson:
-    from waystation.embedders import opened_embedder  # noqa: PLC0415
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415
 
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
@@ -149,8 +310,7 @@ async def _status(settings: Settings) -> MemoryJson:
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
     """How many there are, or why that cannot be told. A look makes no memory."""
-    from workers.looking import memory_to_search  # noqa: PLC0415
-    from workers.memory import memory_is_there  # noqa: PLC0415
+    from workers.memory import memory_is_there, memory_to_search  # noqa: PLC0415
 
     try:
         if not await memory_is_there(settings):

@@ -1,4 +1,7 @@
-"""`waystation memory eval`: how well a conversation in a file is found again by the questions in another."""
+"""`waystation memory eval`: how well a conversation in a file is found again by the questions in another.
+
+Files with one JSON object a line, with file and line in every complaint.
+"""
 
 import asyncio
 import time
@@ -6,16 +9,48 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+from pydantic import ValidationError
 
+from waystation.agents.auditor import Line, Measured, Question, by_session, measured
 from waystation.cli.console import print_json, print_text
-from waystation.cli.json_lines import bad_line, read_lines
+from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
-from waystation.domain.recall import Line, Measured, Question, by_session, measured
+from waystation.domain.value import Value, malformed
 from waystation.settings import Settings
+
+_T = TypeVar("_T", bound=Value)
+
+
+def read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
+    """What the lines are, by their numbers; empty ones are left out. Raises BadInput."""
+    lines = enumerate(read_text(path, option).split("\n"), 1)
+    found = {number: _read(path, number, text, kind) for number, text in lines if text.strip()}
+    if not found:
+        raise BadInput(f"{option} {path} is empty: it takes a JSON object a line")
+    return found
+
+
+def bad_line(path: Path, number: int, why: str) -> BadInput:
+    """To be raised."""
+    return BadInput(f"{path}, line {number}: {why}")
+
+
+def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
+    try:
+        return kind.model_validate_json(text)
+    except ValidationError as error:
+        # Without what it validated: a line may have anything.
+        faults = [f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in malformed(error)]
+        raise bad_line(path, number, "; ".join(fault.removeprefix(": ") for fault in faults)) from None
+
+
+def _said(words: str) -> str:
+    return "no JSON object" if words.startswith("Invalid JSON") else words
+
 
 KEY = bytes(32)
 MOST_DIGITS = 9
@@ -93,9 +128,8 @@ async def _evaluated(
 ) -> EvaluationJson:
     # Qdrant, the embedder and Presidio take seconds to load.
     from waystation.adapters.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
-    from waystation.agents.recall_trial import NoRedaction, RecallTrial  # noqa: PLC0415
-    from waystation.embedders import opened_embedder  # noqa: PLC0415
-    from waystation.redactors import redactor_of  # noqa: PLC0415
+    from waystation.agents.auditor import NoRedaction, RecallTrial  # noqa: PLC0415
+    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory())) / "memory"

@@ -1,8 +1,25 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that commands share: amounts, moments, what is decided in advance.
 
-from typing import Annotated
+Arguments and options that several commands share.
+
+Amounts in options: read with the option's name in every complaint, and shown at a glance.
+
+Moments in options: `--before 2026-11-01`, `--since 2026-11-01T07:00`.
+
+What a person decides in advance, as options: `--top-up 50kx3`, `--answer-by 07:00`, `--then partial`.
+"""
+
+import re
+from datetime import datetime, time, timedelta
+from typing import Annotated, Literal
 
 import typer
+
+from waystation.domain.amount import WRITTEN, Amount, Limit, about_commas, dollars, read_limit, read_tokens
+from waystation.domain.decisions import TopUp, Unattended
+from waystation.domain.errors import BadInput
+from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.patterns import proven
 
 TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
@@ -20,3 +37,158 @@ NoteOption = Annotated[
     str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
+
+
+MOST_TOKENS = 1_000_000_000
+MOST_MICRO_USD = 1_000_000 * 1_000_000
+LEAST = Amount(tokens=1, micro_usd=1)
+LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+
+
+def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MOST_TOKENS) -> int:
+    """A number of tokens. Raises BadInput with the option's name and what it allows."""
+    allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
+    try:
+        tokens = read_tokens(text)
+    except ValueError as error:
+        raise BadInput(f"{allowed}; {text!r} is no such amount{about_commas(text)}") from error
+    if not lowest <= tokens <= highest:
+        raise BadInput(f"{allowed}; {text!r} is not among them")
+    return tokens
+
+
+def parse_limit(text: str, name: str, least: Amount = LEAST) -> Limit:
+    """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
+    try:
+        limit = read_limit(text)
+    except ValueError as error:
+        raise BadInput(f"{name} takes {WRITTEN}; {text!r} is no such amount{about_commas(text)}") from error
+    ranges = ((limit.tokens, least.tokens, MOST_TOKENS), (limit.micro_usd, least.micro_usd, MOST_MICRO_USD))
+    if not all(given is None or lowest <= given <= most for given, lowest, most in ranges):
+        raise BadInput(
+            f"{name} takes {least.tokens:,} to {MOST_TOKENS:,} tokens, {dollars(least.micro_usd)} to "
+            f"{dollars(MOST_MICRO_USD)}, or both; not {text!r}"
+        )
+    return limit
+
+
+def parse_budget(text: str, name: str) -> Limit:
+    """What a session, a task or an agent may spend: enough to begin with."""
+    return parse_limit(text, name, LEAST_BUDGET)
+
+
+def parse_amount(text: str, name: str) -> Amount:
+    """The same, of what is given."""
+    return parse_limit(text, name).amount
+
+
+def written(amount: Amount) -> str:
+    """The amount as an option takes it back."""
+    parts = [str(amount.tokens)] if amount.tokens else []
+    return "+".join([*parts, *([dollars(amount.micro_usd)] if amount.micro_usd else [])])
+
+
+def short_tokens(tokens: int) -> str:
+    """Tokens to read at a glance: 950, 41k, 1.2M."""
+    for factor, unit in ((1_000_000, "M"), (1_000, "k")):
+        if tokens >= factor:
+            return f"{tokens / factor:.1f}".removesuffix(".0") + unit
+    return str(tokens)
+
+
+def short_limit(limit: Limit) -> str:
+    """A limit at a glance: `600k`, `$2.00`, `600k $2.00`."""
+    parts = [short_tokens(limit.tokens)] if limit.tokens is not None else []
+    return " ".join([*parts, *([dollars(limit.micro_usd)] if limit.micro_usd is not None else [])]) or "-"
+
+
+def short_spent(spent: Amount, limit: Limit) -> str:
+    """What was spent, in the units of its limit."""
+    return short_limit(
+        Limit(
+            tokens=None if limit.tokens is None and limit.micro_usd is not None else spent.tokens,
+            micro_usd=None if limit.micro_usd is None else spent.micro_usd,
+        )
+    )
+
+
+def moment(text: str | None, option: str, now: datetime) -> datetime | None:
+    """The moment; None where none is given. A date is its first moment, without a zone the person's, which `now` has.
+
+    Raises BadInput.
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        raise BadInput(
+            f"{option} takes a date (2026-11-01) or a moment (2026-11-01T07:00); {text!r} is none"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
+
+
+def past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
+    """The same, of what is over. Raises BadInput."""
+    found = moment(text, option, now)
+    if found is not None and found > now:
+        raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
+    return found
+
+
+_TIMES = proven(r"\A(?P<amount>.*\S)\s*+[x×*]\s*+(?P<times>\d{1,4})", re.ASCII)
+_SPAN = proven(r"(?P<number>\d{1,4})\s*(?P<unit>[mhd])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
+MOST_TIMES = 1_000
+
+
+Deadline = Literal["partial", "wait"]
+"""What happens at a deadline."""
+
+
+def unattended(top_up: str | None, answer_by: str | None, then: Deadline | None, now: datetime) -> Unattended:
+    """The options as they hold for the task. `now` has the person's time zone. Raises BadInput."""
+    raises = None if top_up is None else _top_up(top_up)
+    if answer_by is None:
+        if then is not None:
+            raise BadInput(f"--then {then} says what happens at a deadline: give --answer-by, too")
+        return Unattended(top_up=raises)
+    then = then or "partial"
+    span = _SPAN.fullmatch(answer_by.strip())
+    if span is not None:
+        within = timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
+        if not within:
+            raise BadInput(f"--answer-by {answer_by} leaves no time to answer: give a minute (1m) or more")
+        return Unattended(top_up=raises, answer_within=within, then=then)
+    return Unattended(top_up=raises, answer_by=_moment(answer_by.strip(), now), then=then)
+
+
+def _top_up(text: str) -> TopUp:
+    found = _TIMES.fullmatch(text.strip())
+    if found is None or not 1 <= int(found["times"]) <= MOST_TIMES:
+        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {text!r} is none")
+    return TopUp(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """A clock time is the next one; a date with time without a zone is the person's."""
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        return _date(text, now)
+    today = datetime.combine(now.date(), clock, tzinfo=now.tzinfo)
+    return today if today > now else today + timedelta(days=1)
+
+
+def _date(text: str, now: datetime) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise BadInput(
+            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
+            f"{text!r} is none"
+        ) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo)
+    if moment <= now:
+        raise BadInput(f"--answer-by {text} is over already")
+    return moment

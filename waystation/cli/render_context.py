@@ -1,6 +1,19 @@
-"""An agent's next request as text: a table of its layers, and what the numbers are of."""
+"""An agent's next request, and its log, as text.
 
+An agent's next request as text: a table of its layers, and what the numbers are of.
+
+A transcript's log as text: its messages in order, and at their places the compactions over them.
+
+What is said of a restored text, beside it: numbers only.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from waystation.agents.redaction import Restored
+from waystation.cli.render import SHORT_ID, message_text
 from waystation.client.context import AgentContext
+from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
+from waystation.domain.compaction.summary import ID_PREFIX, MARKER_PREFIX
 from waystation.domain.layers import RULES, Row
 
 HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
@@ -46,3 +59,75 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _lost(tokens: int) -> str:
     return f"{tokens:,}" if tokens else "-"
+
+
+NAMED_IDS = 6
+_KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
+
+
+def log_texts(log: ShownTranscript) -> Iterator[str]:
+    """One text for each message, and before the first message that a compaction touches, one for that."""
+    kinds = {compaction.id: _KINDS[compaction.type] for compaction in log.compactions}
+    # The latest first: it is around those before it.
+    newest_first = log.compactions[::-1]
+    for message in log.messages:
+        yield from (_compaction(one, kinds) for one in newest_first if one.originals[:1] == (message.id,))
+        yield message_text(message, tuple(_remarks(message, kinds)))
+
+
+def _compaction(one: ShownCompaction, kinds: dict[str, str]) -> str:
+    strategy = f" ({one.strategy})" if one.strategy else ""
+    does = "placeholders for results in" if one.type == "masked" else "stands for"
+    parts = [f"── {kinds[one.id]} {one.id[:SHORT_ID]}{strategy} {does} {_count(one)}: {_names(one.covered)}"]
+    if one.undone:
+        parts.append(f"undone: {one.undone}")
+    if one.hidden_by:
+        parts.append(_by("hidden", one.hidden_by, kinds))
+    if what := [*(f"added {what}" for what in one.added), *(f"removed {what}" for what in one.removed)]:
+        parts.append(f"the check {', '.join(what)}")
+    return "\n".join([" · ".join(parts), *([one.text] if one.text else []), ""])
+
+
+def _count(one: ShownCompaction) -> str:
+    count = len(one.originals)
+    return f"{count:,} message{'' if count == 1 else 's'}"
+
+
+def _names(covered: Sequence[str]) -> str:
+    names = [_short(name) for name in covered]
+    half = NAMED_IDS // 2
+    return ", ".join(names) if len(names) <= NAMED_IDS else f"{', '.join(names[:half])} … {', '.join(names[-half:])}"
+
+
+def _short(name: str) -> str:
+    for prefix, kind in ((ID_PREFIX, "summary"), (MARKER_PREFIX, "marker")):
+        if name.startswith(prefix):
+            return f"{kind} {name.removeprefix(prefix)[:SHORT_ID]}"
+    return name
+
+
+def _remarks(message: ShownMessage, kinds: dict[str, str]) -> Iterator[str]:
+    if message.rewound:
+        yield "rewound"
+    if message.hidden_by:
+        yield _by("hidden", message.hidden_by, kinds)
+    for call, mask in message.masked_by.items():
+        yield f"result of {call} {_by('masked', mask, kinds)}"
+    if message.pinned:
+        yield "pinned"
+
+
+def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
+    return f"{what} by {kinds[compaction]} {compaction[:SHORT_ID]}"
+
+
+def said_of(restored: Restored) -> str:
+    """How many placeholders were replaced, and how many stayed."""
+    said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
+    if restored.unknown:
+        said += f"; {_placeholders(restored.unknown)} stayed, whose originals are not kept (credentials never are)"
+    return said
+
+
+def _placeholders(count: int) -> str:
+    return "1 placeholder" if count == 1 else f"{count} placeholders"

@@ -1,18 +1,43 @@
-"""Requests as blocks of text: what each is for, and the commands that answer it, never broken over lines."""
+"""Requests as blocks of text: what each is for, and the commands that answer it, never broken over lines.
+
+What a tool asks before it is called, as lines of a terminal that cannot pass for lines of ours.
+"""
 
 import shlex
 from collections.abc import Sequence
 from datetime import datetime
 from textwrap import wrap
 
-from waystation.cli.amounts import written
-from waystation.cli.render_action import action_facts, question_lines
+from waystation.cli.options import written
+from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, used_text
-from waystation.domain.outlook import Outlook
-from waystation.domain.request_text import denial_text, estimate_text, in_units, made_text
+from waystation.domain.decisions import ActionQuestion
+from waystation.domain.details import denial_text, estimate_text, hidden_text, in_units, made_text
 from waystation.domain.task import Approval, BudgetProgress, TaskProgress
 from waystation.domain.work import Made
-from waystation.seen import PendingApproval
+from waystation.task_view import PendingApproval
+
+BAR = "  | "
+"""Before every line of the question, however narrow the terminal is."""
+NARROWEST_TEXT = 20
+
+
+def question_lines(one: PendingApproval, question: ActionQuestion, width: int) -> list[str]:
+    """The question, and where the rest of it is read."""
+    room = max(width - len(BAR), NARROWEST_TEXT)
+    words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
+    rest = hidden_text(one.task_id, one.approval.agent, question)
+    return [*(f"{BAR}{part}" for part in words), *([f"  {rest}"] if rest else [])]
+
+
+def action_facts(one: PendingApproval) -> list[tuple[str, str]]:
+    """What an answer does."""
+    agent = one.approval.agent
+    return [
+        ("approved", "it is called once, with exactly these arguments"),
+        ("if denied", f"{agent} goes on without it, and reads the `--note` that you give"),
+    ]
+
 
 NARROWEST = 40
 """Columns: narrower than this, words are not wrapped any more."""

@@ -1,4 +1,17 @@
-"""`waystation show`: a task as it is now."""
+"""`waystation show`, `list`, `watch`, `report`, `cost` and `transcript`: a task as people see it.
+
+`waystation show`: a task as it is now.
+
+`waystation cost`: a task's bill.
+
+`waystation list`: the newest tasks.
+
+`waystation report`: what a task has written.
+
+`waystation transcript`: what an agent said and was told.
+
+`waystation watch`: a task until it is over.
+"""
 
 import asyncio
 from typing import Annotated
@@ -7,15 +20,24 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.cli.console import print_json, print_text, result, say
+from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import task_screen
-from waystation.cli.render_context import context_text
-from waystation.cli.reports import keep_report, remark_on
+from waystation.cli.render import bill_text, message_text, task_screen, tasks_table
+from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.task_json import task_json
-from waystation.cli.tools_shown import tools_shown, tools_text
+from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
+from waystation.client.lookups import require_words, restored_for_owner
+from waystation.domain.compaction.audit import shown
+from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.progress import Bill
+from waystation.domain.task import TaskPhase
+from waystation.domain.transcript import Message, Transcript
+from waystation.domain.value import Value
 from waystation.settings import Settings
+from waystation.task_view import TaskView
 
 app = typer.Typer()
 
@@ -80,3 +102,158 @@ async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
         say(remark)
     if path is not None:
         print_text(str(path))
+
+
+@app.command()
+def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
+    """Show what a task has cost so far: by agent, model and kind of call, and each compaction."""
+    bill = asyncio.run(_bill(task))
+    if as_json:
+        print_json(bill)
+    else:
+        print_text(bill_text(bill, result.width))
+
+
+async def _bill(task: str) -> Bill:
+    async with await Client.connect(Settings()) as client:
+        return await client.bill(await client.resolve(task))
+
+
+@app.command("list")
+def list_tasks(
+    session: Annotated[str | None, typer.Option(help="Only the tasks of this session.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the newest tasks, also those that Temporal has forgotten."""
+    views = asyncio.run(_tasks(session))
+    for remark in sorted({task.remark for task in views if task.remark}):
+        say(remark)
+    if as_json:
+        print_json([task_json(task, None) for task in views])
+    else:
+        result.print(tasks_table(views), soft_wrap=True)
+
+
+async def _tasks(session: str | None) -> tuple[TaskView, ...]:
+    async with await Client.connect(Settings()) as client:
+        return await client.tasks(session)
+
+
+class ReportJson(Value):
+    """A report as Markdown, and how its task ended."""
+
+    task_id: str
+    phase: TaskPhase
+    """How the task stands now: after a rewind it goes on."""
+    version: int | None
+    """Of the report, from 1 on; null of a draft."""
+    report: str
+
+
+@app.command()
+def report(
+    task: TaskArgument,
+    draft: Annotated[bool, typer.Option("--draft", help="Of a task that is not over: what there is so far.")] = False,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a task's report as Markdown."""
+    found = asyncio.run(_report(task, draft=draft, restore=restore))
+    if as_json:
+        print_json(found)
+    else:
+        print_text(found.report)
+
+
+async def _report(task: str, *, draft: bool, restore: bool) -> ReportJson:
+    settings = Settings()
+    async with await Client.connect(settings) as client:
+        task_id = await client.resolve(task)
+        if draft:
+            found = await client.draft(task_id)
+            report, phase, version = found.markdown, found.phase, None
+        else:
+            report, progress = await client.report(task_id), await client.reported(task_id)
+            phase, version = progress.phase, progress.readable.number if progress.readable else None
+            if remark := remark_on(progress):
+                say(remark)
+    if restore:
+        restored = await restored_for_owner(settings, task_id, report)
+        say(said_of(restored))
+        report = restored.text
+    return ReportJson(task_id=task_id, phase=phase, version=version, report=report)
+
+
+class AgentJson(Value):
+    """An agent of a task."""
+
+    id: str
+    role: str
+
+
+class ViewJson(Value):
+    """What the model sees."""
+
+    run_id: str
+    messages: tuple[Message, ...]
+
+
+@app.command()
+def transcript(
+    task: TaskArgument,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: list them.")
+    ] = None,
+    only_view: Annotated[
+        bool,
+        typer.Option("--view", help="Print what the model sees of it now: with summaries, without what they hide."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print everything that an agent said and was told: redacted, nothing left out, with what compactions did to it."""
+    if agent is None:
+        _list_agents(task, as_json=as_json)
+        return
+    found = asyncio.run(_transcript(task, agent))
+    if as_json:
+        print_json(ViewJson(run_id=found.run_id, messages=view(found)) if only_view else shown(found))
+        return
+    for text in map(message_text, view(found)) if only_view else log_texts(shown(found)):
+        print_text(text)
+
+
+async def _transcript(task: str, agent: str) -> Transcript:
+    async with await Client.connect(Settings()) as client:
+        return await client.transcript(await client.resolve(task), agent)
+
+
+def _list_agents(task: str, *, as_json: bool) -> None:
+    task_id, agents = asyncio.run(_agents(task))
+    if as_json:
+        print_json(agents)
+        return
+    for agent in agents:
+        print_text(f"{agent.id}  {agent.role}")
+    say(f"name one: `waystation transcript {task_id} --agent {agents[-1].id}`")
+
+
+async def _agents(task: str) -> tuple[str, list[AgentJson]]:
+    async with await Client.connect(Settings()) as client:
+        task_id = await client.resolve(task)
+        progress = (await client.progress(task_id)).progress
+    require_words(task_id, progress.title)
+    planner = AgentJson(id=PLANNING_ID, role="planning")
+    return task_id, [planner, *(AgentJson(id=step.id, role=step.role) for step in progress.steps)]
+
+
+@app.command()
+def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
+    """Follow a task until it is over, and answer its requests at the terminal."""
+    raise typer.Exit(asyncio.run(_watch(Settings(), task, as_json=as_json)))
+
+
+async def _watch(settings: Settings, task: str, *, as_json: bool) -> int:
+    async with await Client.connect(settings) as client:
+        return await see_through(client, settings, await client.resolve(task), detach=False, as_json=as_json)

@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.presidio.key import key_check
+from waystation.adapters.presidio.redactor import key_check
 from waystation.adapters.store import SqlStore, migrate, store_status
-from waystation.cli.console import confirmed, print_json, print_text
-from waystation.cli.failures import OK, WORK_FAILED
+from waystation.cli.console import OK, WORK_FAILED, confirmed, print_json, print_text
 from waystation.cli.options import JsonOption
-from waystation.domain.request_text import counted
+from waystation.domain.details import counted
 from waystation.domain.value import Value
-from waystation.keyring import first_key
 from waystation.settings import Settings
-from waystation.stores import opened_store, resealed
+from waystation.stores import first_key, opened_store, resealed
 
 app = typer.Typer()
 store = typer.Typer(name="store", help="Look at the store's database, and upgrade it.", no_args_is_help=True)

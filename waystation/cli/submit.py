@@ -10,21 +10,18 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.loading import Loaded, load_documents
-from waystation.adapters.documents.procedures import load_procedures
-from waystation.adapters.prices.file import load_prices
-from waystation.agent_terms import choices
-from waystation.cli.advance import Deadline, unattended
-from waystation.cli.amounts import parse_budget, parse_limit, parse_tokens
+from waystation.adapters.documents.sources import Loaded, load_documents, load_procedures
+from waystation.adapters.prices import load_prices
 from waystation.cli.console import say
-from waystation.cli.options import JsonOption
+from waystation.cli.follow import see_through, tell_of, tell_of_unattended
+from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
 from waystation.cli.render import counted
-from waystation.cli.seeing_through import see_through, tell_of, tell_of_unattended
 from waystation.client import Client
 from waystation.domain.amount import Limit, amount_text, limit_text
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.strategies.ends import LAST
+from waystation.domain.compaction.strategies import LAST
+from waystation.domain.decisions import Unattended
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
@@ -32,10 +29,9 @@ from waystation.domain.plan import ROLES
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.procedures import is_named_like_one
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms, own_session
-from waystation.domain.unattended import Unattended
-from waystation.seen import Submitted
 from waystation.settings import Settings, unknown_variables
-from waystation.terms import task_terms
+from waystation.task_view import Submitted
+from waystation.terms import choices, task_terms
 
 app = typer.Typer()
 

@@ -18,23 +18,49 @@ from pydantic import JsonValue
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.client.agents import agents_of
-from waystation.client.answers import send
-from waystation.client.audit import AgentAudits, SearchedMemory, audits
-from waystation.client.context import AgentContext, contexts
-from waystation.client.documents import NOTHING_NEW, DocumentsAnswer, kept, nothing_new, read_again, require_at_work
-from waystation.client.edits import checked, edit_finished
-from waystation.client.looks import own_task, require_own, require_words, resolved, with_stored, without_report
-from waystation.client.requests import draft, inbox, origins, stored_view, with_spending, without_answer
-from waystation.client.sessions import ForkWish, checked_words, documents_of_session, register_fork, with_tellings
-from waystation.client.submitting import START_TIMEOUT, handed_in, new_row, session_start
+from waystation.client.approvals import draft, inbox, origins, send, stored_view, with_spending, without_answer
+from waystation.client.context import (
+    AgentAudits,
+    AgentContext,
+    SearchedMemory,
+    audits,
+    checked,
+    contexts,
+    edit_finished,
+)
+from waystation.client.lookups import (
+    agents_of,
+    own_task,
+    require_own,
+    require_words,
+    resolved,
+    with_stored,
+    without_report,
+)
+from waystation.client.sessions import (
+    NOTHING_NEW,
+    START_TIMEOUT,
+    DocumentsAnswer,
+    ForkWish,
+    checked_words,
+    documents_of_session,
+    handed_in,
+    kept,
+    new_row,
+    nothing_new,
+    read_again,
+    register_fork,
+    require_at_work,
+    session_start,
+    with_tellings,
+)
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.bill import Bill
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
-from waystation.domain.edits import EditInput
 from waystation.domain.errors import Unreachable
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
+from waystation.domain.progress import Bill
+from waystation.domain.signals import EditInput
 from waystation.domain.task import (
     ReportVersion,
     SourceDocument,
@@ -45,11 +71,10 @@ from waystation.domain.task import (
     session_workflow_id,
 )
 from waystation.domain.transcript import Transcript
-from waystation.payloads import data_converter, require_key_of
-from waystation.private_files import private_folder
-from waystation.seen import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
+from waystation.files import private_folder
 from waystation.settings import Settings
-from waystation.stores import opened_store
+from waystation.stores import data_converter, opened_store, require_key_of
+from waystation.task_view import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 
 WATCH_SECONDS = 0.5
 Finish = Literal["partial", "cancel"]

@@ -1,28 +1,79 @@
-"""What the client tells of agents' next requests: who gets how much of the window, from what the store holds."""
+"""What the client tells of agents' contexts: who gets how much, what compactions did, what an edit may change.
+
+What the client tells of agents' next requests: who gets how much of the window, from what the store holds.
+
+A desk at which nothing is called: it tells which tools agents have, and how much of a request they take.
+
+What the client tells of compactions: what they kept and lost, from the store alone or with memory beside it.
+
+What the client checks of edits before it sends them, and how it has a finished task go on.
+
+What stands in where memory and redaction are only named, and never asked: neither can be had.
+"""
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.archive import Recollection
+from waystation.agents.auditor import Auditor
+from waystation.agents.documents import NamingRedactor, RedactedDocuments
 from waystation.agents.roles import Desk, prompt
-from waystation.agents.tools.expand import Expand
-from waystation.agents.tools.read_findings import ReadFindings
-from waystation.agents.tools.read_notes import ReadNotes
-from waystation.agents.tools.read_skill import ReadSkill
-from waystation.agents.tools.recall import Recall
-from waystation.agents.tools.take_note import TakeNote
-from waystation.client.desk import idle_desk
+from waystation.agents.tools.documents import ReadSkill
+from waystation.agents.tools.notes import ReadNotes, TakeNote
+from waystation.agents.tools.recall import Expand, Recall
+from waystation.agents.tools.work import ReadFindings
+from waystation.client.lookups import agents_of
+from waystation.domain.compaction.audit import Audit
 from waystation.domain.compaction.history import current
 from waystation.domain.compaction.tokens import Measure, estimate_text
-from waystation.domain.errors import BadInput
-from waystation.domain.layers import Allocation, Layer, Part, allocate
+from waystation.domain.continuation import TaskRewind, going_on, taken_back
+from waystation.domain.delegation import team_of
+from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
+from waystation.domain.layers import Allocation, Layer, Part, Reminder, allocate, demands_of, recent_failures
 from waystation.domain.leg import RunRef, Standing
+from waystation.domain.memory import MemoryQuery, Recalled
+from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
-from waystation.domain.reminder import Reminder, recent_failures
-from waystation.domain.request_layers import demands_of
-from waystation.domain.task import StepProgress, TaskProgress, TaskRow
-from waystation.domain.team import team_of
+from waystation.domain.session import SessionStart
+from waystation.domain.signals import MAX_INSTRUCTIONS, EditInput
+from waystation.domain.task import StepProgress, TaskProgress, TaskRow, session_workflow_id
+from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
+from waystation.ports import Embedder, Memory
+from waystation.settings import Settings
+from waystation.stores import key_of
+from waystation.task_view import Answer
+
+
+def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
+    """Our own tools, without those of the web and of tool servers. Memory stays closed, and no text is redacted."""
+    # They take a second to load.
+    from waystation.adapters.documents.search import Bm25DocumentSearch  # noqa: PLC0415
+    from waystation.adapters.embeddings.local import NoEmbedder  # noqa: PLC0415
+    from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
+    from waystation.agents.archive import Recollection  # noqa: PLC0415
+    from waystation.agents.columns import ColumnRedactor  # noqa: PLC0415
+    from waystation.agents.tables import Tables  # noqa: PLC0415
+
+    redactor = NoRedactor()
+    return Desk(
+        transcripts=store,
+        documents=store,
+        search=Bm25DocumentSearch(store),
+        work=store,
+        tasks=store,
+        recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
+        redactor=redactor,
+        redacted=RedactedDocuments(store, redactor),
+        tables=Tables(DuckDbTables(), ColumnRedactor(redactor, redactor), utc_now),
+        policy=policy,
+    )
+
 
 RESULT_LAYERS: Mapping[str, Layer] = {
     TakeNote.name: Layer.SEMANTIC,
@@ -117,3 +168,120 @@ def _reminder(row: TaskRow, steps: Sequence[StepProgress], step: StepProgress, t
         team=team_of(steps, step.id),
         failures=recent_failures(current(transcript).messages),
     )
+
+
+class SearchedMemory(NamedTuple):
+    """Memory, opened by whoever may hold it, and the embedder that it was made with."""
+
+    memory: Memory
+    embedder: Embedder
+
+
+class AgentAudits(Value):
+    """The compactions that stand in one agent's view."""
+
+    agent: str
+    compactions: tuple[Audit, ...]
+
+
+async def audits(
+    settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: SearchedMemory | None
+) -> tuple[AgentAudits, ...]:
+    """Of one agent, or of each that has any. Without memory, recall is judged by the passages that the store keeps.
+
+    Raises BadInput for an agent that the task does not have, RedactionFailed, and MemoryUnavailable where memory was
+    given and does not answer.
+    """
+    task = row.ref
+    logs = {
+        one: await store.load(f"{task.task_id}/{one}", task.reader)
+        for one in await agents_of(store, task.task_id, task.reader, agent)
+    }
+    compacted = {one: log for one, log in logs.items() if log.compactions}
+    if not compacted:
+        return ()
+    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    from waystation.knowledge import redactor_of  # noqa: PLC0415
+
+    redactor = redactor_of(settings, await key_of(store, settings))
+    try:
+        recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
+        naming = NamingRedactor(redactor, store, task.reader)
+        auditor = Auditor(naming, await store.passages_of(task.task_id, task.reader), recollection)
+        found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
+    finally:
+        redactor.close()
+    return tuple(one for one in found if one.compactions)
+
+
+PATIENCE = timedelta(seconds=20)
+
+
+def checked(instructions: str) -> str:
+    """The same. Raises BadInput where they are too long."""
+    if len(instructions) > MAX_INSTRUCTIONS:
+        raise BadInput(f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS:,}")
+    return instructions
+
+
+async def edit_finished(store: SqlStore, temporal: TemporalTasks, row: TaskRow, edit: EditInput) -> Answer:
+    """Let a finished task go on from a message: all that can be done to its contexts.
+
+    Raises BadInput where it cannot be, and nothing has changed then; Unreachable.
+    """
+    ref = row.ref
+    if edit.action != "rewind" or edit.message is None:
+        raise BadInput(f"{ref.task_id} has ended: {edit.action} is for agents at work, `waystation rewind` for others")
+    asked = TaskRewind(
+        ref=ref,
+        agent=edit.agent,
+        message=edit.message,
+        keep=edit.keep is not False,
+        by=edit.by,
+        note=edit.note,
+        asked_at=utc_now(),
+    )
+    await _check(store, row, asked)
+    start = SessionStart(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
+    session = session_workflow_id(row.request.tenant, row.request.session)
+    if (await temporal.rewind(start, session, asked, PATIENCE)).state != "started":
+        return Answer(outcome="refused", reason="the task runs again already")
+    return Answer(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
+
+
+async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
+    """As the worker will do it, without an effect."""
+    if row.progress is None or row.progress.state is None:
+        raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
+    ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.reader))
+    going_on(ended, asked, row.terms.agent_budget)
+    taken_back(
+        await store.load(f"{row.ref.task_id}/{asked.agent}", row.ref.reader), asked.message, "check", keep=asked.keep
+    )
+
+
+WHY = "this process has none open"
+
+
+class NoMemory:
+    """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:  # noqa: ARG002
+        """Raises MemoryUnavailable."""
+        raise MemoryUnavailable(WHY)
+
+    async def count(self, tenant: str) -> int:  # noqa: ARG002
+        """Raises MemoryUnavailable."""
+        raise MemoryUnavailable(WHY)
+
+
+class NoRedactor:
+    """Implements the ports `Redactor` and `Placeholders` without any: no text gets by."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
+        """Raises RedactionFailed."""
+        raise RedactionFailed("this process redacts nothing")

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.found import NAME_TYPES, SECRET
-from waystation.adapters.presidio.placeholders import placeholder
+from waystation.adapters.presidio.finds import NAME_TYPES, SECRET
+from waystation.adapters.presidio.redactor import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
 from waystation.adapters.temporal.connect import connect_as_person, find_target
-from waystation.adapters.temporal.persons import histories_with
+from waystation.adapters.temporal.orders import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
 from waystation.domain.ownership import OfTenant
-from waystation.domain.persons import (
+from waystation.domain.privacy import PLACEHOLDER, Place, Policy, type_of
+from waystation.domain.removal import (
     WANTED,
     NearValue,
     SeenHistory,
@@ -27,15 +28,11 @@ from waystation.domain.persons import (
     fingerprints,
     near_values,
 )
-from waystation.domain.privacy import Place, Policy
-from waystation.domain.redaction import PLACEHOLDER, type_of
 from waystation.domain.task import session_workflow_id, tenant_hash
 from waystation.domain.value import Value
-from waystation.keyring import other_key, own_cipher
-from waystation.payloads import data_converter
-from waystation.report_files import reports_with
+from waystation.files import reports_with
 from waystation.settings import Settings
-from waystation.stores import key_of, opened_store
+from waystation.stores import data_converter, key_of, opened_store, other_key, own_cipher
 
 MOST_TASKS = 1_000_000
 LEAST_CHARACTERS = 3
@@ -85,7 +82,7 @@ class Search:
         rows = await self.store.tasks(OfTenant(tenant=tenant), MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
-        in_files = reports_with(self.settings, task_ids, self.sought)
+        in_files = reports_with(self.settings.reports_folder, task_ids, self.sought)
         traces = [
             *await self.store.traces(tenant, self.sought),
             *(Trace(place=Whereabouts.REPORT_FILE, task_id=one, count=count) for one, count in in_files.items()),
@@ -108,7 +105,7 @@ class Search:
         the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
         """
         # See _recognised.
-        from waystation.redactors import redactor_of  # noqa: PLC0415
+        from waystation.knowledge import redactor_of  # noqa: PLC0415
 
         tenant = tenant_hash(self.settings.tenant)
         lines = await self.store.lines(tenant, self.sought)
@@ -172,7 +169,7 @@ async def reached(settings: Settings) -> TemporalClient:
 
 def _known(settings: Settings, kind: str) -> str:
     # See _recognised.
-    from waystation.redactors import types_of  # noqa: PLC0415
+    from waystation.knowledge import types_of  # noqa: PLC0415
 
     types = types_of(settings)
     if kind.upper() not in types:
@@ -183,7 +180,7 @@ def _known(settings: Settings, kind: str) -> str:
 async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
     """Types that the rules find over the whole of the value."""
     # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
-    from waystation.redactors import redactor_of  # noqa: PLC0415
+    from waystation.knowledge import redactor_of  # noqa: PLC0415
 
     with closing(redactor_of(settings, key, Policy.STRICT)) as redactor:
         (found,) = await redactor.redact([value], Place.COMPRESSED, tenant_hash(settings.tenant))

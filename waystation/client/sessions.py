@@ -1,30 +1,104 @@
-"""How the client lets sessions go on: messages to tasks at work, forks of finished ones, documents of earlier ones."""
+"""How the client hands tasks in and lets sessions go on.
+
+How the client lets sessions go on: messages to tasks at work, forks of finished ones, documents of earlier ones.
+
+How the client hands a task in: under which terms, to which session, and what it tells of that.
+
+How the client gives a task at work its documents again: read where they changed, compared by content, sent.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import Field
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import Loaded, load_documents
+from waystation.adapters.prices import load_prices
 from waystation.adapters.store import SqlStore
-from waystation.client.submitting import new_row
+from waystation.adapters.store.texts import described
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.contract import EarlierTasks, given_procedures
+from waystation.domain.continuation import forked
+from waystation.domain.decisions import Unattended
+from waystation.domain.documents import Document, DocumentChange, DocumentSet, LeftOut, as_known, changes, updated
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
-from waystation.domain.fork import ForkedFrom
-from waystation.domain.forking import forked
-from waystation.domain.ownership import OfTenant
+from waystation.domain.ownership import OfTask, OfTenant
+from waystation.domain.passages import beyond
+from waystation.domain.progress import progress_of
+from waystation.domain.session import SessionStart
 from waystation.domain.task import (
+    MAX_TELLING,
+    ForkedFrom,
     SourceDocument,
     TaskBudget,
     TaskPhase,
+    TaskProgress,
+    TaskRef,
     TaskRequest,
     TaskRow,
+    heard,
     reader_of,
+    session_hash,
+    session_workflow_id,
     task_id_of,
+    tenant_hash,
 )
-from waystation.domain.task_progress import progress_of
 from waystation.domain.task_state import TaskState
-from waystation.domain.telling import MAX_TELLING, heard
-from waystation.domain.unattended import Unattended
-from waystation.domain.value import Input
-from waystation.seen import SeenTelling, TaskView
+from waystation.domain.value import Input, Value
+from waystation.patterns import proven
 from waystation.settings import Settings
+from waystation.task_view import Answer, SeenTelling, Submitted, TaskView
+from waystation.terms import adjustments, task_terms, warnings_about
+
+CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+START_TIMEOUT = timedelta(seconds=20)
+
+
+async def session_start(store: SqlStore, tenant: str, session: str) -> SessionStart:
+    """What a session is started with."""
+    return SessionStart(
+        store_id=await store.store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
+    )
+
+
+async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
+    """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
+    for what, name in (("a session", request.session), ("a tenant", request.tenant)):
+        if CONTROL.search(name):
+            raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+    start, now = await session_start(store, request.tenant, request.session), utc_now()
+    ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
+    # The same request again works under the same terms, whatever the session has finished meanwhile.
+    known = next((row for row in await store.tasks(ref.reader.recalling("session")) if row.ref == ref), None)
+    earlier = await EarlierTasks(store, store).most_tokens(ref, now if known is None else known.submitted_at)
+    terms = task_terms(request, settings, load_prices(settings.prices), now.date(), earlier)
+    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=now)
+
+
+async def handed_in(
+    settings: Settings, store: SqlStore, temporal: TemporalTasks, row: TaskRow, patience: timedelta = START_TIMEOUT
+) -> Submitted:
+    """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    left_out = beyond(await store.documents(row.ref.task_id, row.ref.reader), row.terms.remembered_characters)
+    request, task_id = row.request, row.ref.task_id
+    start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
+    await temporal.admit(start, session_workflow_id(request.tenant, request.session), row.ref, patience)
+    return Submitted(
+        task_id=task_id,
+        workflow_id=task_id,
+        run_id=await temporal.run_id(task_id),
+        ui_url=temporal.link(task_id),
+        warnings=(
+            *adjustments(request, settings),
+            *warnings_about(row.terms),
+            *([left_out.sentence] if left_out is not None else []),
+        ),
+        procedures=await given_procedures(row, store),
+    )
 
 
 class ForkWish(Input):
@@ -148,4 +222,99 @@ async def documents_of_session(store: SqlStore, tenant: str, session: str) -> tu
     found = [one for row in newest for one in await store.documents(row.ref.task_id, reader) if not one.removed]
     return tuple(
         [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader), source=one.source) for one in found]
+    )
+
+
+NOTHING_NEW = Answer(outcome="done", reason="nothing has changed")
+
+
+class DocumentsAnswer(Value):
+    """What became of documents that were given again."""
+
+    answer: Answer
+    changes: tuple[DocumentChange, ...] = ()
+    not_given: tuple[str, ...] = ()
+    """Documents of the task that are not among what was given, and stay as they are."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What was given and cannot be used; a document that was read from it before stays as it is."""
+
+
+class GivenAgain(NamedTuple):
+    """Documents as they are now, compared with those of the task."""
+
+    given: DocumentSet
+    texts: Mapping[str, str]
+    """By content hash, of those that the task does not have."""
+    changes: tuple[DocumentChange, ...]
+    not_given: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    def answered(self, answer: Answer) -> DocumentsAnswer:
+        """With what became of it; what a task refused has changed nothing."""
+        made = () if answer.outcome == "refused" else self.changes
+        return DocumentsAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
+
+
+def require_at_work(row: TaskRow, now: TaskProgress) -> TaskProgress:
+    """How the task is now. Raises BadInput where it has ended."""
+    task_id = row.ref.task_id
+    if now.phase.over:
+        raise BadInput(
+            f"{task_id} has ended ({now.phase}): none of its agents would read the documents again. Work on them by "
+            f"`waystation submit --session {row.request.session} --docs …`, or take an agent back by "
+            f"`waystation rewind {task_id} …`, then give them again"
+        )
+    return now
+
+
+async def read_again(store: SqlStore, task: OfTask, paths: Sequence[Path], *, remove_missing: bool) -> GivenAgain:
+    """Read what has changed of these files and folders. Nothing is stored. Raises BadInput as `load_documents` does."""
+    known = await store.documents(task.task_id, task)
+    sources = {one.source: one for one in known if one.source}
+    loaded = await asyncio.to_thread(load_documents, paths, known=frozenset(sources))
+    found, texts = _found(loaded, sources)
+    names = as_known((one.name for one in found), (one.name for one in known))
+    documents = tuple(one.model_copy(update={"name": names[one.name]}) for one in found)
+    absent = _absent(known, documents, loaded.left_out)
+    given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
+    have = {one.blob for one in known}
+    return GivenAgain(
+        given=given,
+        texts={blob: text for blob, text in texts.items() if blob not in have},
+        changes=changes(known, updated(known, given)),
+        not_given=() if remove_missing else absent,
+        left_out=loaded.left_out,
+    )
+
+
+async def kept(store: SqlStore, again: GivenAgain, task: OfTask) -> str:
+    """Store the texts that are new, then the list of all; returns the list's content hash."""
+    for text in again.texts.values():
+        await store.put_text(text, task)
+    return await store.put_text(again.given.model_dump_json(), task)
+
+
+def nothing_new(again: GivenAgain, now: TaskProgress) -> bool:
+    """Whether the task has all of it already, and no other update is on its way."""
+    return not again.changes and all(update.kept for update in now.updates)
+
+
+def _found(loaded: Loaded, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:
+    """The documents by the names as given, and the texts of those that were read, by content hash."""
+    read = [described(document) for document in loaded.documents]
+    texts = {one.blob: document.text for one, document in zip(read, loaded.documents, strict=True)}
+    same = [sources[file.source].model_copy(update={"name": file.name, "removed": False}) for file in loaded.unread]
+    return [*read, *same], texts
+
+
+def _absent(known: Sequence[Document], given: Sequence[Document], left_out: Sequence[LeftOut]) -> tuple[str, ...]:
+    """Documents that nobody gave again. What could not be read is there all the same."""
+    there = {one.name for one in given}
+    unreadable = [one.name for one in left_out]
+    return tuple(
+        one.name
+        for one in known
+        if not one.removed
+        and one.name not in there
+        and not any(f"/{one.name}".endswith(f"/{name}") for name in unreadable)
     )

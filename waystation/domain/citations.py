@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 from waystation.domain.documents import marked_place
-from waystation.domain.foreign_text import comparable
-from waystation.domain.redaction import PLACEHOLDER
+from waystation.domain.foreign import comparable
+from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.value import Value
 from waystation.patterns import proven
 

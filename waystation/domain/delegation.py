@@ -2,9 +2,12 @@
 
 All of it crosses workflow history: ids, roles, redacted titles and numbers. Goals and results stay in transcripts and
 the store.
+
+Who else works on a task, as an agent is told: ids and states, no text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
@@ -91,3 +94,33 @@ def may_delegate(step_id: str, terms: DelegationTerms | None) -> bool:
 def total(orders: Sequence[SubagentOrder]) -> Amount:
     """What the orders hold together."""
     return sum((order.limit.amount for order in orders), Amount())
+
+
+class Teammate(Value):
+    """An agent of the plan or a subagent, and how far it is."""
+
+    id: str
+    state: str
+
+
+class Shown(Protocol):
+    """A step as people see it."""
+
+    @property
+    def id(self) -> str:
+        """Of the step, and of its agent."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """How far it is."""
+        ...
+
+
+def team_of(steps: Iterable[Shown], step_id: str) -> tuple[Teammate, ...]:
+    """The plan, and the subagents of the same parent, among all steps of a task: the agent itself is one of them."""
+    return tuple(
+        Teammate(id=step.id, state=step.state)
+        for step in steps
+        if parent_of(step.id) is None or parent_of(step.id) == parent_of(step_id)
+    )

@@ -2,13 +2,24 @@
 
 The allocator decides about what is put into a request on purpose; how a conversation is made smaller is decided by the
 ladder (`domain.compaction.ladder`), so its parts are firm here: measured, never dropped.
+
+The reminder: what changes from turn to turn, said at the end of each request, outside the transcript.
+
+Every part of an agent's request, in the layer that it belongs to.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from waystation.domain.amount import Limit, limit_text
+from waystation.domain.compaction.history import current, stand_in, view
+from waystation.domain.compaction.tokens import MESSAGE_TOKENS, Measure, estimate_message, estimate_text
+from waystation.domain.delegation import Teammate, parent_of
+from waystation.domain.foreign import Tagged, one_line, tagged_line
+from waystation.domain.transcript import Block, Masked, Message, Transcript
 from waystation.domain.value import Value
+from waystation.patterns import Enclosed
 
 LIMIT_PERCENT = 90
 """Of the window: what an estimate may be wrong by is kept free."""
@@ -200,3 +211,159 @@ def _row(layer: Layer, share: int, room: int, parts: Sequence[Part]) -> Row:
         kept=tuple(part.name for part in parts if part.name in got),
         gave_way=tuple(part.name for part in reversed(served) if got.get(part.name) != part.tokens),
     )
+
+
+MORE_IS_ASKED_FOR = "more is asked for when it is spent"
+"""Said where that is so: the agent then need not hand in early."""
+MOST_TOKENS, MOST_MICRO_USD = 999_999_999_999, 999_999_999_999
+RECENT_RESULTS, SHOWN_FAILURES = 12, 3
+"""Failures among so many results at the end of the conversation are recent; so many of them are shown."""
+WHY_CHARACTERS = 160
+
+
+class Failure(Value):
+    """A call that failed."""
+
+    tool: str
+    why: str
+    """The beginning of its result."""
+
+
+class Reminder(Value):
+    """What an agent is told at the end of one request."""
+
+    step_id: str
+    turn: int
+    left: Limit
+    final: bool
+    """Nobody will be asked for more when that is spent."""
+    team: tuple[Teammate, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    """The newest first."""
+
+    def text(self, window: int) -> str:
+        """Within the runtime share of this window: the last named lines are left out first, turn and budget never."""
+        parts = [self._head, *self._lines]
+        above = {layer: [Part(name="held", tokens=share_of(layer, window))] for layer in (Layer.SYSTEM, Layer.CONTRACT)}
+        row = allocate(window, {**above, Layer.RUNTIME: parts}).row(Layer.RUNTIME)
+        return _status("\n".join(part.name for part in parts if part.name in row.kept))
+
+    @property
+    def least(self) -> str:
+        """Turn and budget alone."""
+        return _status(self._head.name)
+
+    @property
+    def widest(self) -> "Reminder":
+        """With as much left as has room on the line: what fits with this fits whatever is left."""
+        most = Limit(
+            tokens=None if self.left.tokens is None else MOST_TOKENS,
+            micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
+        )
+        return self.model_copy(update={"left": most})
+
+    @property
+    def _head(self) -> Part:
+        more = "" if self.final or self.left.unlimited else f" ({MORE_IS_ASKED_FOR})"
+        said = f"turn {self.turn}; budget left {limit_text(self.left)}{more}"
+        return Part(name=said, tokens=estimate_text(_status(said)), firm=True)
+
+    @property
+    def _lines(self) -> Iterator[Part]:
+        """The most important first."""
+        plan = [mate for mate in self.team if parent_of(mate.id) is None]
+        siblings = [mate for mate in self.team if parent_of(mate.id) is not None and mate.id != self.step_id]
+        failed = " | ".join(f"{failure.tool}: {failure.why}" for failure in self.failures)
+        tagged = {"plan": self._states(plan), "siblings": self._states(siblings), "failed": failed}
+        for tag, said in tagged.items():
+            if said:
+                line = tagged_line(tag, said)
+                yield Part(name=line, tokens=estimate_text(f"{line}\n"))
+
+    def _states(self, team: Sequence[Teammate]) -> str:
+        return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
+
+
+def recent_failures(messages: Sequence[Message]) -> tuple[Failure, ...]:
+    """Of the tools, the newest first, each message once."""
+    names = {call.id: call.name for message in messages for call in message.tool_uses}
+    results = [result for message in messages for result in message.tool_results][-RECENT_RESULTS:]
+    failed = [
+        Failure(tool=names.get(result.tool_use_id, "a tool"), why=_beginning(result.content))
+        for result in reversed(results)
+        if result.is_error
+    ]
+    return tuple(dict.fromkeys(failed))[:SHOWN_FAILURES]
+
+
+def _beginning(text: str) -> str:
+    """In one line, and nothing that looks like a tag."""
+    return one_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
+
+
+def _status(lines: str) -> str:
+    """Each line is our own, or in a tag of its own."""
+    return tagged_line("status", Tagged(lines))
+
+
+_NO_TAGS = str.maketrans("<>", "()")
+
+
+CONTRACT_OPEN = "<task>"
+_PROCEDURES = Enclosed(r"<procedures? ", r"</procedures?>")
+_RETRIEVED = (Enclosed(r"<documents\b", r"</documents>"), Enclosed(r"<recalled\b", r"</recalled>"))
+
+
+def demands_of(
+    transcript: Transcript, measure: Measure, result_layers: Mapping[str, Layer]
+) -> Mapping[Layer, Sequence[Part]]:
+    """What the next request has of system prompt, tools and conversation, as its provider would count it. All firm.
+
+    `result_layers`: by name of the tool, the layer of its results; those of other tools are observations.
+    """
+    shown = view(transcript)
+    hidden = {stand_in(record).id for record in current(transcript).compactions if not isinstance(record, Masked)}
+    calls = {call.id: call.name for message in shown for call in message.tool_uses}
+    demands: dict[Layer, list[Part]] = {Layer.SYSTEM: [_part("system and tools", measure.fixed, measure)]}
+    for message in shown:
+        for number, (layer, tokens) in enumerate(_layered(message, hidden, calls, result_layers)):
+            demands.setdefault(layer, []).append(_part(f"{message.id}.{number}", tokens, measure))
+    return demands
+
+
+def _part(name: str, estimated: int, measure: Measure) -> Part:
+    return Part(name=name, tokens=measure.part(estimated), firm=True)
+
+
+def _layered(
+    message: Message, hidden: set[str], calls: Mapping[str, str], result_layers: Mapping[str, Layer]
+) -> Iterator[tuple[Layer, int]]:
+    """The message's parts with their plain estimates, which together are that of the message."""
+    if message.id in hidden:
+        yield Layer.EPISODIC, estimate_message(message)
+        return
+    if message.role == "user" and message.text.startswith(CONTRACT_OPEN):
+        yield from _of_contract(message)
+        return
+    yield Layer.SHORT_TERM, MESSAGE_TOKENS
+    for block in message.blocks:
+        alone = message.model_copy(update={"blocks": (block,)})
+        yield _layer_of(block, calls, result_layers), estimate_message(alone) - MESSAGE_TOKENS
+
+
+def _of_contract(message: Message) -> Iterator[tuple[Layer, int]]:
+    text = message.text
+    procedures, rest = _PROCEDURES.taken_out(text)
+    retrieved: list[str] = []
+    for kind in _RETRIEVED:
+        found, rest = kind.taken_out(rest)
+        retrieved += found
+    apart = {Layer.PROCEDURAL: estimate_text("".join(procedures)), Layer.RETRIEVED: estimate_text("".join(retrieved))}
+    yield Layer.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
+    yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)
+
+
+def _layer_of(block: Block, calls: Mapping[str, str], result_layers: Mapping[str, Layer]) -> Layer:
+    if block.type != "tool_result":
+        return Layer.SHORT_TERM
+    return result_layers.get(calls.get(block.tool_use_id, ""), Layer.OBSERVATIONS)

@@ -1,23 +1,23 @@
 """A leg: the stretch of an agent run that one activity carries out. What it is given, and how it can end.
 
 Both cross the workflow's history, so they hold references and numbers, never a conversation.
+
+The terms of a task's agents by role, as its workflow and whoever shows it look them up.
 """
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from waystation.domain.actions import ActionDecision, ActionQuestion
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.policy import PRIMERS, RECENTS, Policy, Strategy
-from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder
+from waystation.domain.decisions import ActionDecision, ActionQuestion
+from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder, Teammate
 from waystation.domain.memory import MemoryScope
+from waystation.domain.models import LEAST_THINKING, PRICES, Effort, Price, Thinking, budgeted
 from waystation.domain.ownership import OfTask
-from waystation.domain.plan import AgentRole
-from waystation.domain.pricing import PRICES, Price
-from waystation.domain.team import Teammate
-from waystation.domain.thinking import LEAST_THINKING, Effort, Thinking, budgeted
+from waystation.domain.plan import ROLES, AgentRole
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
@@ -236,3 +236,21 @@ LegOutcome = Annotated[
     Finished | ContextFull | AllowanceSpent | ProviderLimit | Delegated | ActionsAsked | TurnLimit | Yielded,
     Field(discriminator="type"),
 ]
+
+
+class RoleTerms(Value):
+    """One entry for research, and one for each role that differs from it: most tasks work alike in all roles."""
+
+    agent: AgentTerms
+    """Of research, and of each role that is not in `by_role`."""
+    by_role: dict[str, AgentTerms] = {}
+
+    def agent_of(self, role: str) -> AgentTerms:
+        """Those of the agents of a role."""
+        return self.by_role.get(role, self.agent)
+
+    @property
+    def models(self) -> dict[str, str]:
+        """The agents' models by role; empty where all work with the same."""
+        named = {role: self.agent_of(role).model for role in ROLES}
+        return named if len({*named.values()}) > 1 else {}

@@ -1,11 +1,19 @@
-"""A task's plan: a small acyclic graph of steps, each carried out by one agent."""
+"""A task's plan: a small acyclic graph of steps, each carried out by one agent.
+
+A change of a plan at work: steps that have not begun may come, go or get another goal; all others stay.
+
+What looks over the work of a task: revisions of its plan, reviews of its report. Numbers and ids, no text.
+"""
 
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
 from typing import Literal
 
+from pydantic import Field
+
 from waystation.domain.amount import Limit
+from waystation.domain.budget import RunTotals
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -161,3 +169,160 @@ def share_out(left: Limit, agent_budget: Limit, steps: int) -> Limit:
 def _share(left: int | None, own: int | None, steps: int) -> int | None:
     even = None if left is None else left // max(1, steps)
     return min((share for share in (even, own) if share is not None), default=None)
+
+
+class StepChange(Value):
+    """Another goal, title or order of one step. What is left out stays."""
+
+    id: str
+    goal: str | None = None
+    title: str | None = None
+    needs: tuple[str, ...] | None = None
+
+
+class PlanChange(Value):
+    """What is to be done to a plan. Nothing at all: it is kept as it is."""
+
+    add: tuple[Step, ...] = Field(default=(), description="New steps. A later step must need each of them.")
+    drop: tuple[str, ...] = Field(default=(), description="Ids of steps that are not worth doing any more.")
+    change: tuple[StepChange, ...] = Field(default=(), description="Steps with another goal, or other needs.")
+
+    @property
+    def nothing(self) -> bool:
+        """Whether it keeps the plan."""
+        return not (self.add or self.drop or self.change)
+
+
+class PlanVersion(Value):
+    """One of a task's plans, as the store keeps it."""
+
+    number: int
+    """1 is the plan that planning made."""
+    plan: Plan
+    """With its goals."""
+    made_by: str
+    """Id of the agent run: of the planning, or of a revision."""
+    reason: str = ""
+    """Redacted. Why the plan was changed; empty for the first."""
+
+
+def changed(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
+    """The plan after the change. New steps stand before the first that has not begun; nobody needs what is dropped."""
+    changes = {one.id: one.model_dump(exclude={"id"}, exclude_none=True) for one in change.change}
+    kept = [
+        step if step.id in begun else _without(step.model_copy(update=changes.get(step.id, {})), change.drop)
+        for step in plan.steps
+        if step.id not in change.drop
+    ]
+    first = next((place for place, step in enumerate(kept) if step.id not in begun), len(kept))
+    return Plan(steps=(*kept[:first], *change.add, *kept[first:]))
+
+
+def change_errors(plan: Plan, change: PlanChange, begun: frozenset[str], room: int) -> tuple[str, ...]:
+    """Everything that keeps the changed plan from being run, in words that a model can act on.
+
+    `room`: for how many new steps there is budget.
+    """
+    ids = {step.id for step in plan.steps}
+    touched = [*change.drop, *(one.id for one in change.change)]
+    errors = [f"there is no step {step_id!r} to drop or change" for step_id in touched if step_id not in ids]
+    errors += [f"step {step_id!r} has begun, and stays as it is" for step_id in touched if step_id in begun]
+    if len(change.add) > room:
+        errors.append(f"there is budget for {room} new steps, these are {len(change.add)}")
+    return tuple(errors) or plan_errors(changed(plan, change, begun))
+
+
+def difference(before: Plan, after: Plan) -> dict[str, tuple[str, ...]]:
+    """Ids of the steps that were `added`, `dropped` and `changed`."""
+    old, new = ({step.id: step for step in plan.steps} for plan in (before, after))
+    return {
+        "added": tuple(step_id for step_id in new if step_id not in old),
+        "dropped": tuple(step_id for step_id in old if step_id not in new),
+        "changed": tuple(step_id for step_id in new if step_id in old and new[step_id] != old[step_id]),
+    }
+
+
+def _without(step: Step, dropped: tuple[str, ...]) -> Step:
+    return step.model_copy(update={"needs": tuple(need for need in step.needs if need not in dropped)})
+
+
+def revision_id(number: int) -> str:
+    """In the place of a step's id: the agent run that revises the plan."""
+    return f"revision-{number}"
+
+
+def review_id(number: int) -> str:
+    """In the place of a step's id: the agent run that reviews the report."""
+    return f"review-{number}"
+
+
+class PlanRevision(Value):
+    """One look at the plan after the research. Steps by their ids."""
+
+    number: int
+    version: int | None = None
+    """Of the plan that it made; None: the plan was kept as it was."""
+    added: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    """The research steps whose findings it saw."""
+
+    @property
+    def text(self) -> str:
+        """What became of the plan, in a sentence."""
+        if self.version is None:
+            return f"Revision {self.number}, after the research: the plan was kept as it was."
+        parts = (("added", self.added), ("dropped", self.dropped), ("changed", self.changed))
+        done = "; ".join(f"{what} {', '.join(steps)}" for what, steps in parts if steps)
+        return f"Revision {self.number}, after the research, made plan version {self.version}: {done}."
+
+
+class Review(Value):
+    """One look at the report against the findings."""
+
+    number: int
+    faults: int
+    sent_back: bool = False
+    """Whether its writer was to mend them."""
+    found: str | None = None
+    """Content hash of the faults."""
+
+    @property
+    def text(self) -> str:
+        """What came of it, in a sentence."""
+        faults = {0: "no fault", 1: "1 fault"}.get(self.faults, f"{self.faults} faults")
+        then = "; the report went back to its writer" if self.sent_back else ""
+        return f"Review {self.number} of the report found {faults}{then}."
+
+
+class Oversight(Value):
+    """How far the oversight of a task is."""
+
+    revisions: tuple[PlanRevision, ...] = ()
+    reviews: tuple[Review, ...] = ()
+    costs: dict[str, RunTotals] = {}
+    """By id, what each of their agent runs has cost."""
+    shares: dict[str, Limit] = {}
+    """By step id, what the steps that a revision added start with."""
+    under_way: str = ""
+    """Id of the agent run whose cost is not booked yet."""
+    sent_back: int = 0
+    """How often the report went back to its writer since the task was last taken up."""
+    mending: bool = False
+    """The writer works on what the last review found."""
+    gave_up: bool = False
+    """The writer could not go on mending."""
+
+    @property
+    def totals(self) -> tuple[RunTotals, ...]:
+        """What it has cost so far."""
+        return tuple(self.costs.values())
+
+    def taken_up_again(self) -> "Oversight":
+        """The task goes on after its end. The plan stays as it was revised; the report is reviewed anew."""
+        return self.with_(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)
+
+    def with_(self, **changes: object) -> "Oversight":
+        """A copy with these fields changed."""
+        return self.model_copy(update=changes)

@@ -1,14 +1,20 @@
-"""A session: an ongoing line of work whose tasks share one budget."""
+"""A session: an ongoing line of work whose tasks share one budget.
 
-from typing import Literal
+Transitions of a session's state: tasks reserve, ask, are raised and settle, each of it once.
+"""
 
-from pydantic import AliasChoices, Field
+from contextlib import suppress
+from decimal import Decimal
+from typing import Literal, Self
 
-from waystation.domain.amount import Amount, Limit
-from waystation.domain.ledger import Account
+from pydantic import AliasChoices, Field, JsonValue, model_validator
+
+from waystation.domain.amount import Amount, Limit, amount_text, limit_text, used_text
+from waystation.domain.budget import Account
+from waystation.domain.errors import BadInput, Overdrawn
 from waystation.domain.privacy import Policy
 from waystation.domain.task import BudgetProgress, TaskRef, TaskTerms
-from waystation.domain.value import Value
+from waystation.domain.value import Input, Value
 
 
 class Ask(Value):
@@ -101,3 +107,127 @@ class Raised(Value):
 
     task_id: str
     amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
+
+
+REMEMBERED_ASKS = 500
+
+
+class LimitInput(Input):
+    """JSON of the signal `set_session_limit`."""
+
+    tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000, strict=True)
+    """The session's limit; null takes it away; left out, it stays as it is."""
+    usd: Decimal | None = Field(default=None, ge=0, le=10_000_000, decimal_places=6)
+    """The same in dollars."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.model_fields_set:
+            raise ValueError("give tokens, usd or both")
+        return self
+
+    def changed(self, limit: Limit) -> Limit:
+        """The limit with what was given instead."""
+        micro_usd = None if self.usd is None else int(self.usd * 1_000_000)
+        return Limit(
+            tokens=self.tokens if "tokens" in self.model_fields_set else limit.tokens,
+            micro_usd=micro_usd if "usd" in self.model_fields_set else limit.micro_usd,
+        )
+
+
+def limited(state: SessionState, sent: JsonValue) -> SessionState:
+    """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
+    account = state.account
+    limit = LimitInput.model_validate(sent).changed(account.limit)
+    return state.model_copy(update={"account": Account(limit=limit, spent=account.spent, reserved=account.reserved)})
+
+
+def taken_up(state: SessionState, task: Admitted) -> SessionState:
+    """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do."""
+    state = state.model_copy(update={"sealed": state.sealed or task.sealed_answers})
+    if task.budget is not None:
+        return reopened(state, task.ref.task_id, task.budget)
+    return admitted(state, task.ref.task_id, task.terms.budget)
+
+
+def admitted(state: SessionState, task_id: str, budget: Limit) -> SessionState:
+    """The task's budget is reserved. Raises Overdrawn, and BadInput for a task without a limit where its session has
+    one: nothing could be held for it.
+    """
+    limit = state.account.limit
+    if (limit.tokens is not None and budget.tokens is None) or (
+        limit.micro_usd is not None and budget.micro_usd is None
+    ):
+        raise BadInput(f"the session is limited to {limit_text(limit)}: give the task a --budget in the same unit")
+    return state.model_copy(
+        update={"account": state.account.reserve(task_id, budget.amount), "open_tasks": (*state.open_tasks, task_id)}
+    )
+
+
+def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
+    """A task that had settled goes on: its settlement is undone, and all that it may spend is held again.
+
+    Raises Overdrawn where the session has not as much left as the task.
+    """
+    account = state.account.take_back(task_id, budget.spent)
+    account = account.reserve(task_id, budget.limit.after(budget.spent).amount)
+    return state.model_copy(update={"account": account, "open_tasks": (*state.open_tasks, task_id)})
+
+
+def withdrawn(state: SessionState, task_id: str) -> SessionState:
+    """The task did not start after all: nothing of its reservation was spent."""
+    return settled(state, Settlement(task_id=task_id, spent=Amount()))
+
+
+def settled(state: SessionState, settlement: Settlement) -> SessionState:
+    """The task is over: its reservation becomes what it spent. A second settlement changes nothing."""
+    return state.model_copy(
+        update={
+            "account": state.account.settle(settlement.task_id, settlement.spent),
+            "open_tasks": tuple(task_id for task_id in state.open_tasks if task_id != settlement.task_id),
+        }
+    )
+
+
+def raised(state: SessionState, grant: Raised) -> SessionState:
+    """A person granted a task new money: limit and reservation grow together."""
+    if grant.task_id not in state.account.reserved:
+        return state
+    return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.amount)})
+
+
+def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer | None]:
+    """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
+    A task that holds nothing here is over: what it were given, nobody would give back. None: the ask was answered
+    before, and nothing changes.
+    """
+    if ask.ask_id in state.answered:
+        return state, None
+    account, given = state.account, Amount()
+    if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
+        with suppress(Overdrawn):
+            account, given = account.reserve(ask.task_id, ask.amount), ask.amount
+    changed = state.model_copy(
+        update={
+            "account": account,
+            "answered": (*state.answered, ask.ask_id)[-REMEMBERED_ASKS:],
+        }
+    )
+    used = account.spent + account.held
+    return changed, Answer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
+
+
+def _limited(limit: Limit, asked: Amount) -> bool:
+    """Whether there is a limit in each unit that is asked for."""
+    return (not asked.tokens or limit.tokens is not None) and (not asked.micro_usd or limit.micro_usd is not None)
+
+
+def details(state: SessionState) -> str:
+    """What a person reads in the Temporal UI, as Markdown."""
+    account = state.account
+    return (
+        f"**Session** {len(state.open_tasks)} open tasks\n\n"
+        f"**Budget** {used_text(account.spent, account.limit)} spent, {amount_text(account.held)} reserved"
+        f"{', no limit' if account.limit.unlimited else ''}\n\n"
+        + "\n".join(f"- `{task_id}`" for task_id in state.open_tasks)
+    )

@@ -6,7 +6,7 @@ most of the domain, which took longer than most tables take.
 
 from bisect import bisect_left, bisect_right
 
-from waystation.domain.redaction import Replaced
+from waystation.domain.privacy import Replaced
 from waystation.domain.value import Value
 
 LINE_COLUMN = "_line"

@@ -1,32 +1,96 @@
-"""A task: what a person asks for, under which terms, how far it is, and how it ended."""
+"""A task: what a person asks for, under which terms, how far it is, and how it ended.
+
+Where a forked task comes from, and what of that it reuses.
+
+What a person tells a task at work, and who has heard it: each agent once, as a message of the user's own.
+"""
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AliasChoices, Field, JsonValue, StringConstraints, model_validator
 
-from waystation.domain.actions import ActionQuestion
+from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Mode, RunTotals, Usage
-from waystation.domain.compaction.edit import ContextEdit
-from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.compaction.outcome import AgentCompaction, ContextEdit
 from waystation.domain.compaction.policy import Strategy
-from waystation.domain.document_changes import DocumentsUpdate, KeptUpdate
-from waystation.domain.documents import LeftOut
-from waystation.domain.fork import ForkedFrom, Reused
+from waystation.domain.decisions import ActionQuestion, Unattended
+from waystation.domain.documents import DocumentsUpdate, KeptUpdate, LeftOut
+from waystation.domain.leg import RoleTerms
 from waystation.domain.memory import MemoryScope
-from waystation.domain.outlook import Outlook
-from waystation.domain.oversight import PlanRevision, Review
 from waystation.domain.ownership import OfSession, OfTask, OfTenant
+from waystation.domain.plan import PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
 from waystation.domain.procedures import GivenProcedure, checked
-from waystation.domain.role_terms import RoleTerms
-from waystation.domain.telling import Telling
-from waystation.domain.unattended import Unattended
+from waystation.domain.transcript import Message, Text
 from waystation.domain.value import Input, Value
+
+
+class ForkedFrom(Value):
+    """The beginning of a task that reuses finished steps of another one."""
+
+    task_id: str
+    """Of the other one."""
+    step: str
+    """Id of the step that begins anew, with all that builds on it."""
+
+
+class Reused(Value):
+    """Agents of another task whose work counts as done in this one, and costs nothing here."""
+
+    task_id: str
+    agents: tuple[str, ...]
+    """Ids of steps, and of their subagents."""
+    payers: Mapping[str, str] = {}
+    """By agent: the task that paid for it, where that task reused it, too."""
+
+    def payer(self, agent: str) -> str:
+        """The task that paid for this agent."""
+        return self.payers.get(agent, self.task_id)
+
+    def sentences(self, agents: Iterable[str]) -> tuple[str, ...]:
+        """Where these agents come from and who paid for them, by payer."""
+        paid: dict[str, list[str]] = {}
+        for agent in agents:
+            paid.setdefault(self.payer(agent), []).append(agent)
+        return tuple(
+            f"reused from {self.task_id}, {'where it was paid' if payer == self.task_id else f'paid in {payer}'}: "
+            f"{', '.join(names)}"
+            for payer, names in paid.items()
+        ) or (f"reused from {self.task_id}: nothing",)
+
+
+MAX_TELLING = 4_000
+"""Characters of one. The newest is in no compaction: it must leave room for work in a small window, too."""
+
+
+class Telling(Value):
+    """One thing that was said: a reference, no text."""
+
+    number: int
+    """Counted in the task, from 1. In a task that was forked those of the first task come before its own."""
+    text: str = ""
+    """Content hash of the words in the store; empty while they are put there."""
+    by: str = ""
+    """The name that the person gave: a claim, not a proof."""
+    answer_id: str = ""
+    told_at: datetime
+
+
+def as_message(message_id: str, number: int, words: str) -> Message:
+    """How an agent hears it: nothing but the words."""
+    return Message(id=message_id, role="user", blocks=(Text(text=words),), told=number)
+
+
+def heard(said: Iterable[Message]) -> frozenset[int]:
+    """Numbers of what an agent has been told, by the messages of its conversation that count."""
+    return frozenset(message.told for message in said if message.told)
+
 
 LOWEST_BUDGET = 2_000
 SMALLEST_WINDOW, LARGEST_WINDOW = 2_000, 1_000_000

@@ -1,23 +1,27 @@
-"""The state of a running task: all that its workflow carries through continue-as-new."""
+"""The state of a running task: all that its workflow carries through continue-as-new.
+
+Requests to let an agent call a tool, in the state of its task: opened, decided on, overtaken.
+
+What a run that spent its budget draws without a person: what its parent got back, then what its task has left over.
+
+Money may come free while it waits for a person: then it goes on with that, and its request is withdrawn.
+
+Subagents in the state of their task: started with what their parent gives up, and settled with it.
+"""
 
 from datetime import datetime
 
-from waystation.domain.agent_run import AgentRun
+from waystation.domain.agent_run import AgentRun, outlook
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.budget import RunTotals, summed
-from waystation.domain.delegation import HandedBack, parent_of
-from waystation.domain.document_changes import DocumentsUpdate
-from waystation.domain.fork import Reused
-from waystation.domain.ledger import Account
-from waystation.domain.leg import RunRef
-from waystation.domain.nearing import Level, nearing
-from waystation.domain.outlook import outlook
-from waystation.domain.oversight import Oversight
-from waystation.domain.plan import Plan, Step, share_out
+from waystation.domain.budget import Account, Level, RunTotals, nearing, summed
+from waystation.domain.decisions import IN_ADVANCE, ActionDecision
+from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder, parent_of
+from waystation.domain.documents import DocumentsUpdate
+from waystation.domain.leg import AgentTerms, RunRef
+from waystation.domain.models import THINKING_PART
+from waystation.domain.plan import Oversight, Plan, Step, share_out
 from waystation.domain.session import Answer
-from waystation.domain.task import Approval, Refusal, ReportVersion, TaskPhase, TaskRef, TaskTerms
-from waystation.domain.telling import Telling
-from waystation.domain.unattended import IN_ADVANCE
+from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
@@ -266,3 +270,163 @@ class TaskState(Value):
 def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
     """Both, each text once, in order."""
     return tuple(dict.fromkeys((*known, *new)))
+
+
+TAKEN_BACK = "its conversation was taken back"
+
+
+def opened(state: TaskState, step_id: str, now: datetime, deadline: datetime | None) -> tuple[Approval, ...]:
+    """Requests for the calls that an agent waits for and nobody was asked about yet, in the order of its reply.
+
+    Their ids count on from the agent's other requests: they are the same when replayed.
+    """
+    run, plan = state.runs[step_id], state.plan or Plan(steps=())
+    open_already = {asked.action.digest for asked in state.pending if asked.agent == step_id and asked.action}
+    first = 1 + sum(asked.agent == step_id for asked in state.approvals)
+    fresh = (question for question in run.questions if question.digest not in open_already)
+    return tuple(
+        Approval(
+            request_id=f"{step_id}-{number}",
+            agent=step_id,
+            action=question,
+            asked=Amount(),
+            spent=run.totals.spent,
+            limit=run.limit,
+            task_spent=state.totals.spent,
+            steps_left=len(plan.steps) - state.steps_done,
+            answer_by=deadline,
+            requested_at=now,
+        )
+        for number, question in enumerate(fresh, first)
+    )
+
+
+def decided(state: TaskState, answer: Approval) -> TaskState:
+    """What the answer to a request for a call, or that none came in time, means for its agent: it goes on when it was
+    the last.
+    """
+    if answer.action is None or answer.agent in state.done:
+        return state
+    decision = ActionDecision(
+        digest=answer.action.digest,
+        allowed=answer.decision == "approved",
+        note=answer.note,
+        expired=answer.decision == "expired",
+    )
+    cancels = answer.decision == "denied" and answer.finish == "cancel"
+    run = state.runs[answer.agent].after_decision(decision)
+    return state.with_(cancelled=state.cancelled or cancels).with_run(run)
+
+
+def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
+    """Open requests for calls that the agent does not wait for any more, closed."""
+    waits_for = {question.digest for question in state.runs[step_id].questions}
+    return tuple(
+        asked.model_copy(update={"decision": "expired", "note": TAKEN_BACK, "answered_at": now})
+        for asked in state.pending
+        if asked.agent == step_id and asked.action is not None and asked.action.digest not in waits_for
+    )
+
+
+FREED = "money came free, and it goes on with that"
+
+
+def drawn(state: TaskState, step_id: str, *, from_parent: bool = True) -> TaskState | None:
+    """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
+    if from_parent and (helped := _from_parent(state, step_id)) is not None:
+        return helped
+    state, amount = from_task(state, step_id)
+    return None if amount.nothing else state.with_run(state.runs[step_id].after_grant(amount))
+
+
+def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
+    """What a task has left unreserved, held for a run that spent its own; nothing where that pays for no call."""
+    account, amount = state.account.draw(step_id, _taken(state.runs[step_id], state.account.unreserved.amount))
+    return state.with_(account=account), amount
+
+
+def freed(state: TaskState, step_id: str) -> TaskState | None:
+    """The same for a run that waits for a person, while it waits for money and for nothing else."""
+    run = state.runs[step_id]
+    return drawn(state, step_id) if run.phase == "spent" and not run.halted else None
+
+
+def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
+    """The run's open requests for money, closed: it has some."""
+    return tuple(
+        asked.model_copy(update={"decision": "withdrawn", "note": FREED, "answered_at": now})
+        for asked in state.pending
+        if asked.agent == step_id and asked.action is None
+    )
+
+
+def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
+    """Of what siblings handed back. A parent keeps its own part, to go on with."""
+    parent = state.runs.get(parent_of(step_id) or "")
+    if parent is None or parent.phase != "delegating":
+        return None
+    run, parent_id = state.runs[step_id], parent.run.step_id
+    amount = _taken(run, parent.spare)
+    if amount.nothing:
+        return None
+    account = state.account.carve(parent_id, step_id, amount)
+    return state.with_(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
+        run.after_grant(amount)
+    )
+
+
+def _taken(run: AgentRun, left: Amount) -> Amount:
+    """What a run takes of what somebody has left; nothing where that is too little for its next call.
+
+    Half of what it wants, so that several can draw before one is refused.
+    """
+    if not run.needed.less(left).nothing:
+        return Amount()
+    half = Amount(tokens=run.wanted.tokens // 2, micro_usd=run.wanted.micro_usd // 2)
+    return half.at_least(run.needed).at_most(left)
+
+
+LEAST_WINDOW = 8_000
+"""Tokens. Under this an agent spends more on compactions than on its work."""
+
+
+def taken_on(state: TaskState, parent_id: str, terms: TaskTerms) -> TaskState:
+    """The subagents that an agent asked for are among the task's runs, with what is carved from its budget, under the
+    terms of their roles. Those that are there already stay as they are.
+    """
+    for order in state.runs[parent_id].open_orders:
+        if order.id not in state.runs:
+            own = _terms(terms.agent_of(order.role), order)
+            state = _taken_on(state, state.runs[parent_id], order, own)
+    return state
+
+
+def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: AgentTerms) -> TaskState:
+    carved = order.limit.amount
+    run = AgentRun(
+        run=parent.run.model_copy(update={"step_id": order.id, "role": order.role}),
+        terms=terms,
+        limit=order.limit,
+        share=order.limit,
+    )
+    parent_id = parent.run.step_id
+    runs = {**state.runs, parent_id: parent.carving(carved), order.id: run}
+    return state.with_(runs=runs, account=state.account.carve(parent_id, order.id, carved))
+
+
+def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:
+    """A window of half its budget at most, and its share for thinking, so that the worst case of one call does not stop
+    it long before that.
+    """
+    tokens = order.limit.tokens
+    if tokens is None:
+        return terms
+    return terms.thinking_at_most(tokens // THINKING_PART).narrowed(max(LEAST_WINDOW, tokens // 2))
+
+
+def told(state: TaskState, news: SubagentNews) -> TaskState:
+    """How far a subagent is. Of one that has ended, or that is not known, nothing is taken in."""
+    run = state.runs.get(news.id)
+    if run is None or parent_of(news.id) is None or run.phase == "delivered":
+        return state
+    return state.with_run(run.told(news))

@@ -1,14 +1,143 @@
-"""The append-only log of an agent run: everything that was said, and everything that was done to it.
+"""Transcripts: messages, the turns that commit them, and the log that is only ever added to.
+
+The append-only log of an agent run: everything that was said, and everything that was done to it.
 
 Nothing in it is changed or removed. What counts of it now is `domain.compaction.history.current`.
+
+One turn's two commits, and the keys that make each of them count once.
+
+The words that pass between an agent and its model: blocks and messages, as the Messages API has them.
 """
 
-from typing import Annotated, Literal
+from datetime import datetime
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
-from waystation.domain.messages import Message
+from waystation.domain.amount import Amount
+from waystation.domain.budget import Usage
+from waystation.domain.foreign import Tagged, tagged_line, without_tags
 from waystation.domain.value import Value
+
+OPERATORS: Final = "system_message"
+"""The type of a block that is a whole message of the operator's in mid-conversation (role `system`)."""
+USERS_BLOCKS: Final = frozenset({"image", "document", "search_result", "container_upload", OPERATORS})
+"""Types of blocks of the user that nothing here looks into. All other unknown ones are the assistant's."""
+PLATFORM_OPEN, PLATFORM_CLOSE = "<platform>", "</platform>"
+"""Around what the platform itself tells an agent in a message of the user's role."""
+
+
+class Text(Value):
+    """Plain text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class Thinking(Value):
+    """Signed reasoning. It stays byte-identical, or goes together with its tool loop."""
+
+    type: Literal["thinking"] = "thinking"
+    thinking: str
+    signature: str
+
+
+class RedactedThinking(Value):
+    """Reasoning that the provider sealed."""
+
+    type: Literal["redacted_thinking"] = "redacted_thinking"
+    data: str
+
+
+class ToolUse(Value):
+    """The model asks for one call of a tool."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str
+    name: str
+    input: dict[str, JsonValue]
+
+
+class Opaque(Value):
+    """A block that nothing here looks into: an image, a document, a call that the provider carried out itself."""
+
+    type: Literal["opaque"] = "opaque"
+    kind: str
+    """Its type for the Messages API."""
+    tokens: int
+    """What it is estimated to cost."""
+    body: dict[str, JsonValue]
+    """As the Messages API has it."""
+
+    @property
+    def of_the_user(self) -> bool:
+        """Whether it belongs into messages of the user."""
+        return self.kind in USERS_BLOCKS
+
+
+class ToolResult(Value):
+    """What a tool call gave back."""
+
+    type: Literal["tool_result"] = "tool_result"
+    tool_use_id: str
+    content: str
+    is_error: bool = False
+    attached: tuple[Opaque, ...] = ()
+    """What came beside the text."""
+
+
+Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")]
+Role = Literal["user", "assistant"]
+
+
+class Message(Value):
+    """One message of a transcript. `id` is stable within its agent run and never used again."""
+
+    id: str
+    role: Role
+    blocks: tuple[Block, ...]
+    told: int = 0
+    """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
+    updates: int = 0
+    """Number of the newest update of the task's documents that it tells of; 0 for every other message."""
+
+    @property
+    def tool_uses(self) -> tuple[ToolUse, ...]:
+        """The calls this message asks for, in order."""
+        return tuple([block for block in self.blocks if block.type == "tool_use"])
+
+    @property
+    def tool_results(self) -> tuple[ToolResult, ...]:
+        """The results this message carries, in order."""
+        return tuple([block for block in self.blocks if block.type == "tool_result"])
+
+    @property
+    def text(self) -> str:
+        """All text blocks, joined by newlines."""
+        return "\n".join([block.text for block in self.blocks if block.type == "text"])
+
+    @property
+    def of_the_platform(self) -> bool:
+        """Whether `platform_text` made it: nobody asked for anything."""
+        return self.role == "user" and self.text.startswith(PLATFORM_OPEN) and self.text.endswith(PLATFORM_CLOSE)
+
+
+def refused_call(call: ToolUse, words: str) -> ToolResult:
+    """The result of a call that was not carried out: why, and what to do instead."""
+    return ToolResult(tool_use_id=call.id, content=words, is_error=True)
+
+
+def user_text(message_id: str, text: str) -> Message:
+    """A user message of one text block."""
+    return Message(id=message_id, role="user", blocks=(Text(text=text),))
+
+
+def platform_text(message_id: str, text: str) -> Message:
+    """What the platform tells an agent: of the user's role, as the Messages API wants it, and yet no user's word.
+
+    What others wrote in the text is defused already; of its own tag nothing in it can step out.
+    """
+    return user_text(message_id, tagged_line("platform", Tagged(without_tags(text, "platform"))))
 
 
 class _Record(Value):
@@ -124,3 +253,36 @@ class Transcript(Value):
     def next_id(self) -> str:
         """Id of the next message."""
         return f"m{len(self.messages) + 1}"
+
+
+class Fence(Value):
+    """The right to write to one agent run. Every attempt takes a new one; only the newest holds."""
+
+    run_id: str
+    number: int
+
+
+class Intent(Value):
+    """Recorded before a model call: without a charge of the same key it is shown as possibly billed.
+
+    The key is of the agent run and the turn (`turn-12`), the compaction (`summary-…`), the plan (`plan-1`) or the
+    call of the tool (`search-…`); it has no attempt number.
+    """
+
+    key: str
+    model: str
+    worst_case: Amount
+    """A certain upper bound of the input, and the reply's maximum."""
+    at: datetime
+
+
+class Charge(Value):
+    """What a committed reply cost. Counts once for its key."""
+
+    key: str
+    kind: Literal["turn", "summary", "plan", "review", "search"]
+    model: str
+    usage: Usage
+    cost_micro_usd: int | None
+    """Millionths of a dollar; None where the model has no known price."""
+    at: datetime

@@ -1,6 +1,16 @@
-"""The base of every domain value: immutable, compared by content, serialisable by pydantic."""
+"""Values: their base, the texts in JSON, and what a validation error says in plain words.
 
-from pydantic import BaseModel, ConfigDict
+The base of every domain value: immutable, compared by content, serialisable by pydantic.
+
+The texts in a JSON value: each with the field that has it, or all of them changed in their places.
+
+What a validation error says, in plain words: where and what, never the value, since it may be a secret.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 
 class Value(BaseModel):
@@ -13,3 +23,90 @@ class Input(BaseModel):
     """A value that a person typed: unknown fields are refused, so that a typing error is seen."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+ARGUMENTS = "input"
+"""Of a call of a tool. The tool's author named the fields in there, whose values are a model's words."""
+
+
+def strings(body: JsonValue, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in the value, with the field that has it; of all that a tool is called with, `input`."""
+    match body:
+        case str():
+            yield key, body
+        case dict():
+            for field, part in body.items():
+                yield from strings(part, key if key == ARGUMENTS else field)
+        case list():
+            for part in body:
+                yield from strings(part, key)
+        case _:
+            pass
+
+
+def mapped(body: JsonValue, change: Callable[[str], str]) -> JsonValue:
+    """The value with every text changed."""
+    match body:
+        case str():
+            return change(body)
+        case dict():
+            return {key: mapped(part, change) for key, part in body.items()}
+        case list():
+            return [mapped(part, change) for part in body]
+        case _:
+            return body
+
+
+_WORDS = (
+    ("Value error, ", ""),
+    ("Input should be", "it should be"),
+    ("a valid boolean, unable to interpret input", "true or false"),
+    ("a valid boolean", "true or false"),
+    ("String should", "it should"),
+    ("Decimal input should", "it should"),
+    ("a valid integer", "a whole number"),
+    ("a valid string", "text"),
+    ("a valid decimal", "a number"),
+    ("greater than or equal to", "at least"),
+    ("less than or equal to", "at most"),
+    ("greater than", "more than"),
+    ("less than", "under"),
+)
+"""The library's words, and ours."""
+UNKNOWN_FIELD = "there is no such field"
+_OF_KINDS = {
+    "missing": "it is missing",
+    "extra_forbidden": UNKNOWN_FIELD,
+    "model_type": "it should be a table of named values",
+    "dict_type": "it should be a table of named values",
+    "tuple_type": "it should be a list",
+    "too_short": "it is empty",
+    "string_pattern_mismatch": "it has signs that it may not have, or too many or few",
+}
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong."""
+
+    place: tuple[int | str, ...]
+    words: str
+    ours: bool
+    """A validator of ours says it, which names what it takes."""
+
+
+def malformed(error: ValidationError) -> tuple[Fault, ...]:
+    """Everything that is wrong, in the order of the fields."""
+    return tuple(
+        Fault(problem["loc"], _words(problem["type"], problem["msg"]), problem["type"] == "value_error")
+        for problem in error.errors()
+    )
+
+
+def _words(kind: str, message: str) -> str:
+    if kind in _OF_KINDS:
+        return _OF_KINDS[kind]
+    if kind == "string_too_short" and "at least 1 character" in message:
+        return "it is empty"
+    for theirs, ours in _WORDS:
+        message = message.replace(theirs, ours)
+    return message

@@ -1,7 +1,7 @@
 """What the core needs from outside, as protocols. Adapters and the doubles of `waystation.testing` implement them."""
 
-from waystation.ports.hooks import CompactionHook
 from waystation.ports.knowledge import (
+    Cipher,
     Clock,
     DocumentCutter,
     DocumentSearch,
@@ -12,26 +12,25 @@ from waystation.ports.knowledge import (
     PassagePoints,
     Placeholders,
     Redactor,
+    Vault,
 )
-from waystation.ports.meter import CallKind, Meter
 from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.ports.notices import Notifier
-from waystation.ports.removal import Forgetting, Outside, Persons
-from waystation.ports.sealing import Cipher, Vault
+from waystation.ports.observers import CallKind, CompactionHook, Meter, Notifier
 from waystation.ports.store import (
     DocumentOutbox,
     DocumentStore,
+    Forgetting,
     Outbox,
+    Outside,
+    Persons,
     ResultOutbox,
     ShownTexts,
     SlowTexts,
     TaskStore,
     TranscriptStore,
+    WorkStore,
 )
-from waystation.ports.tables import TableEngine
-from waystation.ports.tool_servers import ToolServers
-from waystation.ports.web import PageReader, WebPages, WebSearch
-from waystation.ports.work import WorkStore
+from waystation.ports.tools import PageReader, TableEngine, ToolServers, WebPages, WebSearch
 
 __all__ = [
     "CallKind",

@@ -6,8 +6,8 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
-from waystation.domain.messages import Block, Message
-from waystation.domain.thinking import Effort, Thinking
+from waystation.domain.models import Effort, Thinking
+from waystation.domain.transcript import Block, Message
 from waystation.domain.value import Value
 
 

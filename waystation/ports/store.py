@@ -1,6 +1,10 @@
 """Ports to the store: transcripts, outbox, texts, tasks.
 
 Every read of content names who asks; what is not theirs is answered as what is not there.
+
+Ports to the removal of what was said, in the store and outside: of whole tasks, and of one person.
+
+The port to what agents hand over: notes, and what ends their work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,22 +12,18 @@ from datetime import datetime
 from typing import Protocol
 
 from waystation.domain.budget import RunTotals
-from waystation.domain.document_changes import DocumentSet, DocumentsUpdate, KeptUpdate
-from waystation.domain.documents import Document
-from waystation.domain.foreign_tools import ToolDefinition
-from waystation.domain.fork import Reused
+from waystation.domain.continuation import Rewind
+from waystation.domain.documents import Document, DocumentSet, DocumentsUpdate, KeptUpdate
+from waystation.domain.foreign import ToolDefinition
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message
 from waystation.domain.ownership import OfTask, Reader
-from waystation.domain.plan import Plan
-from waystation.domain.plan_change import PlanVersion
-from waystation.domain.redaction import ShownKey, ShownText
-from waystation.domain.rewind import Rewind
-from waystation.domain.task import AuditEntry, SourceDocument, TaskProgress, TaskRef, TaskRow
-from waystation.domain.telling import Telling
-from waystation.domain.transcript import Record, Transcript
-from waystation.domain.turn import Charge, Fence, Intent
+from waystation.domain.plan import Plan, PlanVersion
+from waystation.domain.privacy import ShownKey, ShownText
+from waystation.domain.removal import ForgetOrder, Forgotten, PersonOrder, SeenHistory, Sought, Trace
+from waystation.domain.task import AuditEntry, Reused, SourceDocument, TaskProgress, TaskRef, TaskRow, Telling
+from waystation.domain.transcript import Charge, Fence, Intent, Message, Record, Transcript
+from waystation.domain.work import Deliverable, Note
 
 
 class TranscriptStore(Protocol):
@@ -333,4 +333,77 @@ class TaskStore(Protocol):
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended."""
+        ...
+
+
+class Forgetting(Protocol):
+    """Tasks without what was said in them."""
+
+    async def forget(self, order: ForgetOrder) -> Forgotten:
+        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
+
+        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
+        """
+        ...
+
+
+class Persons(Protocol):
+    """One person in everything that the store keeps of a tenant."""
+
+    async def traces(self, tenant: str, sought: Sought) -> tuple[Trace, ...]:
+        """Where the tenant's tasks have it, and how often. Raises WrongKey."""
+        ...
+
+    async def erase(self, order: PersonOrder, sought: Sought) -> None:
+        """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
+
+        Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
+        """
+        ...
+
+
+class Outside(Protocol):
+    """What lies outside the store: workflow histories on the server, and reports in the home folder of this process.
+
+    All of it is safe to repeat. The server deletes histories a moment later.
+    """
+
+    async def delete_histories(self, task_ids: Sequence[str]) -> int:
+        """Every history of these tasks; how many there still were."""
+        ...
+
+    async def delete_seen(self, histories: Sequence[SeenHistory]) -> int:
+        """These histories; how many there still were."""
+        ...
+
+    def delete_reports(self, task_ids: Sequence[str]) -> int:
+        """The reports of these tasks; how many there were."""
+        ...
+
+    def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
+        """The reports of these tasks without the person; how many had them."""
+        ...
+
+
+class WorkStore(Protocol):
+    """What agents note and hand in."""
+
+    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        ...
+
+    async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        ...
+
+    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        ...
+
+    async def deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
+        """What the run handed in."""
+        ...
+
+    async def deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+        """What all agent runs of a task handed in, by run id."""
         ...

@@ -22,9 +22,9 @@ from pydantic import JsonValue, ValidationError
 
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.messages import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.models import ModelFacts, model_facts
-from waystation.domain.thinking import Thinking as WayOfThinking
+from waystation.domain.models import Thinking as WayOfThinking
+from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
 CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from waystation.adapters.conversation.blocks import read_block
-from waystation.adapters.conversation.json_text import dotted
-from waystation.adapters.conversation.node import Node
-from waystation.adapters.conversation.request_body import MESSAGES, place, read_message, read_system, root_node
+from waystation.adapters.conversation.json_text import Node, dotted
+from waystation.adapters.conversation.request_body import (
+    MESSAGES,
+    place,
+    read_block,
+    read_message,
+    read_system,
+    root_node,
+)
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import BadInput
-from waystation.domain.messages import Block, Message, Opaque, Role
+from waystation.domain.transcript import Block, Message, Opaque, Role
 from waystation.domain.value import Value
 from waystation.patterns import proven
 

@@ -1,21 +1,111 @@
-"""A request body of the Messages API as a transcript: messages by their places, earlier summaries as records."""
+"""A request body of the Messages API as a transcript: messages by their places, earlier summaries as records.
+
+One block of a request body: from its JSON into the domain, and back.
+
+A view as messages of a request body: what the engine left alone is written back as the file has it.
+"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.adapters.conversation.blocks import JsonObject, read_block
-from waystation.adapters.conversation.json_text import read_json
-from waystation.adapters.conversation.node import Node
-from waystation.domain.compaction.ledger import MARKER_PREFIX
-from waystation.domain.compaction.summary import CLOSE, ID_PREFIX, OPEN
+from waystation.adapters.conversation.attachments import block_tokens
+from waystation.adapters.conversation.json_text import Node, read_json
+from waystation.domain.compaction.summary import CLOSE, ID_PREFIX, MARKER_PREFIX, OPEN
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.messages import OPERATORS, Block, Message, Opaque, Role, Text
-from waystation.domain.transcript import Pinned, Record, Summarised, Transcript, Truncated
+from waystation.domain.transcript import (
+    OPERATORS,
+    Block,
+    Masked,
+    Message,
+    Opaque,
+    Pinned,
+    Record,
+    RedactedThinking,
+    Role,
+    Summarised,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    Transcript,
+    Truncated,
+)
 from waystation.patterns import proven
+
+JsonObject = dict[str, JsonValue]
+
+
+def read_block(node: Node) -> Block:
+    """The block. Raises BadInput, naming the place, where a field is missing or of another type."""
+    match node.at("type").name:
+        case "text":
+            return Text(text=node.at("text").text)
+        case "thinking":
+            return Thinking(thinking=node.at("thinking").text, signature=node.at("signature").text)
+        case "redacted_thinking":
+            return RedactedThinking(data=node.at("data").text)
+        case "tool_use":
+            with_input = node.at("input")
+            try:
+                return ToolUse(id=node.at("id").name, name=node.at("name").name, input=with_input.object)
+            except ValidationError:
+                raise with_input.fault("is nested too deeply") from None
+        case "tool_result":
+            return _read_result(node)
+        case _:
+            return read_opaque(node)
+
+
+def read_opaque(node: Node) -> Opaque:
+    """A block that nothing looks into."""
+    kind = node.at("type").name
+    try:
+        return Opaque(kind=kind, tokens=block_tokens(node), body=node.object)
+    except ValidationError:
+        raise node.fault("is nested too deeply") from None
+
+
+def _read_result(node: Node) -> ToolResult:
+    call, content, is_error = node.at("tool_use_id").name, node.find("content"), node.flag("is_error")
+    said = content.text_or_items if content else ""
+    if isinstance(said, str):
+        return ToolResult(tool_use_id=call, content=said, is_error=is_error)
+    parts = [(part, part.at("type").name) for part in said]
+    return ToolResult(
+        tool_use_id=call,
+        content="\n".join(part.at("text").text for part, kind in parts if kind == "text"),
+        is_error=is_error,
+        attached=tuple(read_opaque(part) for part, kind in parts if kind != "text"),
+    )
+
+
+def block_json(block: Block) -> JsonObject:
+    """The block as the Messages API takes it."""
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.thinking, "signature": block.signature}
+        case RedactedThinking():
+            return {"type": "redacted_thinking", "data": block.data}
+        case ToolUse():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.input}
+        case ToolResult():
+            return {"type": "tool_result", "tool_use_id": block.tool_use_id, **result_json(block)}
+        case Opaque():
+            return block.body
+
+
+def result_json(result: ToolResult) -> JsonObject:
+    """What a result says, without the call that it answers."""
+    parts: list[JsonValue] = [{"type": "text", "text": result.content}] if result.content else []
+    content: JsonValue = [*parts, *(part.body for part in result.attached)] if result.attached else result.content
+    return {"content": content, "is_error": True} if result.is_error else {"content": content}
+
 
 MESSAGES = "messages"
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
@@ -164,3 +254,47 @@ def _is_marker(text: str) -> bool:
         return begun is not None
     ledger = _MARKERS_LEDGER.search(text, begun.end())
     return ledger is not None and text.endswith("</ledger>")
+
+
+def written_messages(body: RequestBody, view: Iterable[Message]) -> list[JsonObject]:
+    """The view's messages. What is in the file is equal to it, with all its fields."""
+    known = _Known(body)
+    return [known.message_json(message) for message in view]
+
+
+class _Known:
+    """What the file has, by what the engine may have kept of it."""
+
+    def __init__(self, body: RequestBody) -> None:
+        self._messages: dict[str, Original] = {original.message.id: original for original in body.originals}
+        for record in body.transcript.compactions:
+            if not isinstance(record, Masked):
+                (covered,) = record.covered
+                shown = record.summary if record.type == "summarised" else record.marker
+                self._messages[shown.id] = self._messages[covered]
+        pairs = [pair for original in body.originals for pair in _pairs(original)]
+        # Blocks are compared by identity: two that are equal may differ in what the domain does not know.
+        self._blocks = {id(block): (block, written) for block, written in pairs}
+        self._results: dict[str, JsonObject] = {}
+        for block, written in pairs:
+            if isinstance(block, ToolResult):
+                self._results.setdefault(block.tool_use_id, written)
+
+    def message_json(self, message: Message) -> JsonObject:
+        original = self._messages.get(message.id)
+        if original is not None and original.message.blocks == message.blocks:
+            return original.body
+        content = [self._block_json(block) for block in message.blocks]
+        return {**(original.body if original else {}), "role": message.role, "content": [*content]}
+
+    def _block_json(self, block: Block) -> JsonObject:
+        _, written = self._blocks.get(id(block), (block, None))
+        if written is not None:
+            return written
+        if isinstance(block, ToolResult) and block.tool_use_id in self._results:
+            return {**self._results[block.tool_use_id], **result_json(block)}
+        return block_json(block)
+
+
+def _pairs(original: Original) -> list[tuple[Block, JsonObject]]:
+    return list(zip(original.message.blocks, original.block_bodies, strict=True))

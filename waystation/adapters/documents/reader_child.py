@@ -10,20 +10,21 @@ from pathlib import PurePath
 
 from charset_normalizer.utils import iana_name
 
-from waystation.adapters.documents.decoding import decoded
 from waystation.adapters.documents.extract import (
     BREAKS,
+    HEAD,
     LARGEST_FILE,
     LARGEST_TEXT,
     MEMORY,
     Extracted,
     FileGiven,
+    Kind,
     Refused,
     Unreadable,
+    kind_of,
     laid_out,
 )
-from waystation.adapters.documents.kinds import HEAD, Kind, kind_of
-from waystation.adapters.documents.parsing import extract
+from waystation.adapters.documents.formats import decoded, extract
 
 
 def prepare() -> None:

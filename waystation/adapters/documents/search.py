@@ -2,23 +2,133 @@
 
 The index is made of originals, which nobody has to wait for, and never leaves: a document of which something was found
 is searched as it is shown from then on, so that no hit tells anything of what is not shown.
+
+Documents cut into passages: stretches of whole lines, small enough to read and to cite, split where the text is.
+
+Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters.
 """
 
 import asyncio
 import logging
+import unicodedata
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, cast
 
 import bm25s
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
 
-from waystation.adapters.documents.passages import passages_of
-from waystation.adapters.documents.terms import terms
-from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument
+from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
 from waystation.domain.ownership import OfTask
 from waystation.domain.procedures import evidence
+from waystation.patterns import proven
 from waystation.ports import DocumentStore
+
+MOST_LINES = 12
+MOST_CHARACTERS = 2_000
+"""A longer line is cut into several passages that share its line number."""
+
+_HEADING = proven(r"#{1,6} \S")
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+
+    @property
+    def is_heading(self) -> bool:
+        return _HEADING.match(self.text) is not None
+
+    @property
+    def marks_place(self) -> bool:
+        return marked_place(self.text) is not None
+
+
+def passages_of(name: str, text: str) -> Iterator[DocumentPassage]:
+    """Paragraphs are kept whole and put together while they fit; a heading or the marker of a place (a page, a sheet)
+    starts a new passage.
+    """
+    lines: list[_Line] = []
+    heading = ""
+    for paragraph in _paragraphs(text):
+        if lines and (_parts(lines, paragraph[0]) or not _fits(lines, paragraph)):
+            yield _passage(name, heading, lines)
+            heading = next((line.text for line in reversed(lines) if line.is_heading), heading)
+            lines = []
+        lines += paragraph
+    if lines:
+        yield _passage(name, heading, lines)
+
+
+def _parts(lines: list[_Line], line: _Line) -> bool:
+    """Whether a line begins something new: headings in a row, or below a marker, belong together."""
+    return line.marks_place or (line.is_heading and not all(above.is_heading or above.marks_place for above in lines))
+
+
+def _fits(lines: list[_Line], more: list[_Line]) -> bool:
+    height = more[-1].number - lines[0].number + 1
+    return height <= MOST_LINES and _size(lines) + _size(more) + height <= MOST_CHARACTERS
+
+
+def _size(lines: list[_Line]) -> int:
+    return sum(len(line.text) for line in lines)
+
+
+def _passage(name: str, heading: str, lines: list[_Line]) -> DocumentPassage:
+    first, last = lines[0].number, lines[-1].number
+    # Blank lines between paragraphs are put back, so that line numbers can be counted off.
+    texts = {line.number: line.text for line in lines}
+    text = "\n".join(texts.get(number, "") for number in range(first, last + 1))
+    return DocumentPassage(name, "" if lines[0].is_heading else heading, first, last, text)
+
+
+def _paragraphs(text: str) -> Iterator[list[_Line]]:
+    """Runs of lines that belong together; a run that would not fit a passage is cut."""
+    run: list[_Line] = []
+    for line in _lines(text):
+        if run and (not line.text or line.is_heading or line.marks_place or not _fits(run, [line])):
+            yield run
+            run = []
+        if line.text:
+            run.append(line)
+    if run:
+        yield run
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        stripped = line.rstrip()
+        for start in range(0, max(1, len(stripped)), MOST_CHARACTERS):
+            yield _Line(number, stripped[start : start + MOST_CHARACTERS])
+
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_FIRST_CJK = proven(rf"[{_CJK}]")
+_STOPWORDS = frozenset(STOPWORDS_EN)
+
+
+class _Stemmer(Protocol):
+    def stemWords(self, words: list[str], /) -> list[str]: ...
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text in order, stop words left out.
+
+    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
+    """
+    words: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _FIRST_CJK.match(word):
+            words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        elif word not in _STOPWORDS:
+            words.append(word)
+    # A stemmer keeps a cache and is not safe to share between threads; a new one costs microseconds.
+    stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
+    return stemmer.stemWords(words)
+
 
 KEPT_INDEXES = 16
 """Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""

@@ -1,4 +1,9 @@
-"""The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network."""
+"""The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network.
+
+The offline model: decides by the tools on offer which work a request asks for, and has it done.
+
+Answers without tools: the sentences of the given text that say most about what is asked.
+"""
 
 import asyncio
 import hashlib
@@ -9,18 +14,78 @@ import httpx2
 from pydantic import JsonValue
 
 from waystation.adapters.anthropic.sse import events
-from waystation.adapters.offline.model import reply_to
-from waystation.adapters.offline.replies import message
-from waystation.adapters.offline.usage import PromptCache, input_tokens
+from waystation.adapters.offline.language import concepts, sentences
+from waystation.adapters.offline.plan import plan, review, revision
+from waystation.adapters.offline.quotes import relevance
+from waystation.adapters.offline.replies import PromptCache, Reply, fitted, input_tokens, message
+from waystation.adapters.offline.report import analysis, writing
+from waystation.adapters.offline.research import research
+from waystation.adapters.offline.summary import condensed
+from waystation.adapters.offline.view import view_of
 from waystation.adapters.offline.wire import (
     MAX_OUTPUT,
     OFFLINE_MODEL,
     WINDOW,
     MessagesRequest,
     RequestRefused,
+    TextBlock,
     parsed_count,
     parsed_request,
 )
+
+MOST_SENTENCES = 4
+PREFACE = "No LLM wrote this; these sentences of the given text match the request best:"
+NOTHING = "No LLM is configured, and the given text has no sentence that matches the request."
+
+
+def answer(prompt: str) -> Reply:
+    """An extractive answer. What is asked is the last question in the text, or else its last sentence."""
+    told = sentences(prompt)
+    asked = next((sentence for sentence in reversed(told) if sentence.endswith(("?", "？"))), told[-1] if told else "")
+    looked_for = concepts(asked)
+    scored = [(relevance(sentence, looked_for), sentence) for sentence in dict.fromkeys(told) if sentence != asked]
+    best = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])[:MOST_SENTENCES]
+    if not best:
+        return Reply(text=NOTHING)
+    chosen = {sentence for _, sentence in best}
+    return Reply(text="\n".join([PREFACE, *(f"- {sentence}" for _, sentence in scored if sentence in chosen)]))
+
+
+_WORK = {
+    "submit_plan": plan,
+    "revise_plan": revision,
+    "submit_findings": research,
+    "submit_analysis": analysis,
+    "submit_report": writing,
+    "review_report": review,
+}
+"""What the tool that ends the work says about its kind."""
+_CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
+
+
+def reply_to(request: MessagesRequest) -> Reply:
+    """The reply; it depends on nothing but the request, and fits into its `max_tokens`.
+
+    Raises:
+        RequestRefused: the request forces a tool that this model has no work for.
+    """
+    return fitted(_reply(request), request.max_tokens)
+
+
+def _reply(request: MessagesRequest) -> Reply:
+    forced = request.forced_tool
+    if forced is not None and forced not in _WORK:
+        raise RequestRefused(f"tool_choice.name: the offline model cannot be made to call {forced!r}")
+    offered = [forced] if forced else [tool.name for tool in request.tools]
+    for name, work in _WORK.items():
+        if name in offered:
+            return work(view_of(request))
+    prompt = "\n".join(block.text for block in request.messages[-1].content if isinstance(block, TextBlock))
+    told = "\n".join(block.text for block in request.system)
+    if _CONDENSING in told:
+        return condensed(prompt, request.max_tokens, snapshot=_SNAPSHOT in told)
+    return answer(prompt)
+
 
 _MODEL: dict[str, JsonValue] = {
     "type": "model",

@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.domain.messages import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.models import OFFLINE_MODEL
+from waystation.domain.transcript import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 
 WINDOW = 200_000

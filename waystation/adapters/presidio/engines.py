@@ -1,6 +1,11 @@
-"""Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need."""
+"""Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need.
+
+The recogniser of what a person's own rules (`own`) describe.
+"""
 
 import logging
+from collections.abc import Iterator, Sequence
+from re import escape
 
 import spacy
 from presidio_analyzer import AnalyzerEngine, PatternRecognizer, RecognizerRegistry
@@ -11,23 +16,60 @@ from presidio_analyzer.predefined_recognizers import (
     SpacyRecognizer,
 )
 
-from waystation.adapters.presidio.accounts import (
+from waystation.adapters.presidio import rules
+from waystation.adapters.presidio.formats import LABEL_REACH, FormatRecognizer, Hit, label_before
+from waystation.adapters.presidio.identifiers import (
     CardRecognizer,
+    EmailAddressRecognizer,
     EthereumAddressRecognizer,
     IbanInAnyCaseRecognizer,
-    MistypedNumberRecognizer,
-)
-from waystation.adapters.presidio.formats import FormatRecognizer
-from waystation.adapters.presidio.identifiers import (
-    EmailAddressRecognizer,
     IpAddressRecognizer,
     LabelledIdRecognizer,
+    MistypedNumberRecognizer,
 )
-from waystation.adapters.presidio.national import recognisers_of
-from waystation.adapters.presidio.own_recogniser import OwnRecognizer
-from waystation.adapters.presidio.phones import PhoneFormatRecognizer
-from waystation.adapters.presidio.rules import Rules
+from waystation.adapters.presidio.national import PhoneFormatRecognizer, recognisers_of
+from waystation.adapters.presidio.rules import CLEAR_SCORE, OwnKind, OwnRegex, Rules
 from waystation.adapters.presidio.secrets import SecretRecognizer
+from waystation.domain.errors import TextNotRedacted
+
+
+class OwnRecognizer(FormatRecognizer):
+    """Finds what one recogniser of the file describes."""
+
+    TYPES = ()
+
+    def __init__(self, kind: OwnKind) -> None:
+        super().__init__(types=(kind.supported_entity,))
+        self._kind = kind
+        self._label = label_before(kind.context) if kind.context else None
+        listed = [(_any_of(kind.deny_list), kind.deny_list_score)] if kind.deny_list else []
+        written = [(pattern.regex, pattern.score) for pattern in kind.patterns]
+        self._patterns = [(OwnRegex(pattern), score) for pattern, score in (*written, *listed)]
+
+    def hits(self, text: str) -> Iterator[Hit]:
+        """Every find in the text. Raises TextNotRedacted for a pattern that takes too long."""
+        for pattern, score in self._patterns:
+            for start, end in self._spans(pattern, text):
+                if score >= CLEAR_SCORE or self._is_labelled(text, start):
+                    yield Hit(self._kind.supported_entity, start, end, max(score, CLEAR_SCORE))
+
+    def _spans(self, pattern: OwnRegex, text: str) -> list[tuple[int, int]]:
+        try:
+            return pattern.spans(text)
+        except TimeoutError:
+            raise TextNotRedacted(
+                f"the recogniser {self._kind.name!r} of your own took over {rules.SECONDS_PER_CHUNK:g} s for one "
+                "stretch of text: simplify its pattern, where repetitions stand inside repetitions"
+            ) from None
+
+    def _is_labelled(self, text: str, start: int) -> bool:
+        return self._label is not None and self._label.search(text, max(0, start - LABEL_REACH), start) is not None
+
+
+def _any_of(words: Sequence[str]) -> str:
+    alternatives = "|".join(escape(word) for word in sorted(words, key=len, reverse=True))
+    return rf"(?<!\w)(?:{alternatives})(?!\w)"
+
 
 LANGUAGE = "en"
 """What Presidio is told of every text: which language it really is in, decides which engine gets it."""

@@ -1,27 +1,147 @@
-"""What Presidio finds in chunks of a text, without what must stay and without junk."""
+"""What Presidio finds in chunks of a text, without what must stay and without junk.
+
+Cuts a long text into stretches that a recogniser takes a bounded time for.
+
+Which language a stretch of text is in, as far as that can be told.
+
+Finds people by the address beside their name, and by the lines in which authors sign.
+
+Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing.
+
+Which of the names that the language model found are names: it was trained on news, and reads code and manuals here.
+
+What goes: anything in code or glued to it, lower-case words, acronyms, CamelCase, words of software manuals, and single
+words that the same text also uses in lower case. A name of a person that looks like one of these stays in the text.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cache, cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
-from waystation.adapters.presidio.folding import View, parted
-from waystation.adapters.presidio.found import MASK, SECRET, Found, masked, without_overlaps
-from waystation.adapters.presidio.kept import KeptStretches
-from waystation.adapters.presidio.languages import language_of
-from waystation.adapters.presidio.names import NameFilter
-from waystation.adapters.presidio.people import people
-from waystation.adapters.presidio.placeholders import SHORT_TYPES
-from waystation.adapters.presidio.places import known_places
+from waystation.adapters.presidio.finds import MASK, SECRET, Found, View, masked, parted, without_overlaps
+from waystation.adapters.presidio.formats import KeptStretches
+from waystation.adapters.presidio.people import NAMES_THAT_ARE_WORDS, PLACES, TECHNOLOGY, people
+from waystation.adapters.presidio.redactor import SHORT_TYPES
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import hits_of_the_whole
-from waystation.adapters.presidio.signed import signed
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
 from waystation.patterns import proven
+
+_LAST_OF_NAME = proven(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
+_PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
+_A_PARTICLE = proven(rf"\A{_PARTICLE}\Z")
+_WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
+_SHAPE = proven(rf"\A(?:{_PARTICLE} )?{_WORD}(?: (?:{_PARTICLE} ){{0,2}}{_WORD}){{0,4}}\Z")
+_WORD_OF_A_NAME = proven(r"(?<![\w`/\\.@#$~-])[^\W\d_a-z](?:\.|['’-]?[^\W\d_]++)(?![\w(@/\\`])")
+_WORDS = proven(r"[^\W\d_]+")
+_LOWER_WORD = proven(r"(?<![\w'’@./-])[a-z]{2,30}(?![\w@/]|\.\w)")
+_CAMEL_CASE = proven(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
+_NAME_WITH_INNER_CAPITAL = proven(r"\A(?:Mc|Mac|De|Di|Du|La|Le|Van|Fitz)[A-Z][a-z]+\Z")
+_GLUED_BEFORE = proven(r"[`_/\\.@#$~-]$|\w$")
+_GLUED_AFTER = proven(r"[`_/\\(@#\w]|[.=:-]\w|\.?\[")
+
+
+class NameFilter:
+    """Tells names from junk within one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def _lower_words(self) -> frozenset[str]:
+        return frozenset(_LOWER_WORD.findall(self._text)) - NAMES_THAT_ARE_WORDS
+
+    def may_be_in(self, start: int, end: int) -> bool:
+        """Whether anything there has the form of a name: if not, the language model need not read it."""
+        return _WORD_OF_A_NAME.search(self._text, start, end) is not None
+
+    def name_in(self, find: Found) -> Found | None:
+        """The part of the find that is a name; None if it is none."""
+        cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
+        end = cut.start() if cut else find.end
+        name = self._text[find.start : end].rstrip()
+        end = find.start + len(name)
+        if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
+            return None
+        return replace(find, end=end)
+
+    def _is_glued(self, start: int, end: int) -> bool:
+        before = _GLUED_BEFORE.search(self._text, max(0, start - 1), start)
+        return before is not None or _GLUED_AFTER.match(self._text, end) is not None
+
+    def _is_junk(self, name: str) -> bool:
+        words = [word for word in _WORDS.findall(name) if not _A_PARTICLE.match(word)]
+        if len(name) < 3 or all(word.isupper() for word in words):
+            return True
+        if any(_CAMEL_CASE.search(word) and not _NAME_WITH_INNER_CAPITAL.match(word) for word in words):
+            return True
+        lower = {word.lower() for word in words}
+        return bool(lower & (TECHNOLOGY - NAMES_THAT_ARE_WORDS)) or lower <= self._lower_words
+
+
+_SCORE = 0.5
+"""Under the language model's: `Florence` and `Austin` are people where it says so."""
+_MOST_WORDS = 4
+_CAPITALISED = proven(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
+
+
+def known_places(text: str, start: int, end: int) -> Iterator[Found]:
+    """Cities in this stretch of the text, the longest name that stands there."""
+    words = [word.span() for word in _CAPITALISED.finditer(text, start, end)]
+    position = start
+    for first, (begin, _) in enumerate(words):
+        if begin < position:
+            continue
+        for _, last in reversed(words[first : first + _MOST_WORDS]):
+            if text[begin:last] in PLACES:
+                yield Found("LOCATION", begin, last, _SCORE)
+                position = last
+                break
+
+
+LEAST_CONFIDENCE = 0.5
+"""Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
+
+
+@cache
+def _identifier() -> LanguageIdentifier:
+    # Without types, like the call below.
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
+
+
+def language_of(text: str) -> str | None:
+    """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
+
+    Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
+    """
+    language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
+    return language if confidence >= LEAST_CONFIDENCE and len(language) == 2 else None
+
+
+_SIGNED_WORD = r"[^\W\d_a-z][^\W\d_]{1,40}(?:['’-][^\W\d_]{1,40}){0,3}"
+_SIGNED = proven(
+    rf"\b(?:Author|Committer|(?:Signed-off|Co-authored|Reported|Reviewed|Acked|Tested)-by):[ \t]+"
+    rf"(?P<name>{_SIGNED_WORD}(?: {_SIGNED_WORD}){{1,3}})"
+)
+_BESIDE_AN_ADDRESS = proven(
+    rf"(?P<name>(?<![\w'’-]){_SIGNED_WORD} {_SIGNED_WORD})(?: at)? "
+    rf"(?:(?<=at )[\w.+-]{{1,64}}@\w|<(?:EMAIL_[0-9a-f]{{12}}>|[\w.+-]{{1,64}}@\w))"
+)
+
+
+def signed(text: str, start: int, end: int) -> Iterator[Found]:
+    """The names in this stretch of the text."""
+    for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
+        for match in pattern.finditer(text, start, end):
+            yield Found("PERSON", *match.span("name"), _SCORE)
+
 
 _SEPARATOR = proven(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
@@ -203,3 +323,45 @@ def _moved(find: Found, offset: int) -> Found:
 
 def _between(find: Found, start: int, end: int) -> Found:
     return replace(find, start=start, end=end)
+
+
+CHUNK_CHARACTERS = 2_000
+_OVERLAP = 200
+_SENTENCE_END = proven(r"(?<=[.!?])\s")
+_SPACE = proven(r"\s")
+
+
+def chunk_spans(text: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of each chunk, covering the text in order.
+
+    A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the
+    next begins up to 200 characters earlier, so that what the cut parts is whole in one of them.
+    """
+    start = 0
+    while start < len(text):
+        limit = start + CHUNK_CHARACTERS
+        if limit >= len(text):
+            yield start, len(text)
+            return
+        end = text.rfind("\n", start + 1, limit) + 1
+        if end:
+            yield start, end
+            start = end
+            continue
+        end = _soft_end(text, start, limit)
+        yield start, end
+        start = _soft_start(text, end)
+
+
+def _soft_end(text: str, start: int, limit: int) -> int:
+    half = start + CHUNK_CHARACTERS // 2
+    for boundary in (_SENTENCE_END, _SPACE):
+        ends = [match.end() for match in boundary.finditer(text, half, limit)]
+        if ends:
+            return ends[-1]
+    return limit
+
+
+def _soft_start(text: str, end: int) -> int:
+    space = _SPACE.search(text, end - _OVERLAP, end)
+    return space.end() if space and space.end() < end else end - _OVERLAP

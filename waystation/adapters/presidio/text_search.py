@@ -5,19 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from waystation.adapters.presidio.chunks import chunk_spans
-from waystation.adapters.presidio.computing import Failure, outcome_of
-from waystation.adapters.presidio.folding import View, views_of
-from waystation.adapters.presidio.languages import language_of
+from waystation.adapters.presidio.finds import View, views_of
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.search import Chunk, PresidioSearch, SearchedText
+from waystation.adapters.presidio.search import Chunk, PresidioSearch, SearchedText, chunk_spans, language_of
 from waystation.adapters.presidio.stretches import (
     STRETCH_CHUNKS,
+    Failure,
     Loading,
     NotHeld,
     NotSearched,
     Searched,
     Stretch,
+    outcome_of,
     request_of,
 )
 from waystation.domain.errors import RedactionFailed

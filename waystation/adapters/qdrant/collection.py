@@ -1,15 +1,226 @@
-"""The collection on a Qdrant server: made where it is missing, and refused where another embedder made it."""
+"""The collection on a Qdrant server: where that is, what it must be like, and what its errors mean.
 
+The collection on a Qdrant server: made where it is missing, and refused where another embedder made it.
+
+Where a Qdrant server is, and the client that talks to it.
+
+One table from what the Qdrant client raises to what went wrong, without a word of request or answer.
+
+How a Qdrant server keeps a collection that is made: what its operator chooses, and finding does not depend on.
+"""
+
+import math
+import warnings
 from collections.abc import Container
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+import httpx
+from grpc import StatusCode
+from grpc.aio import AioRpcError, UsageError
+from pydantic import SecretStr, ValidationError
 from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
 
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.failures import CLIENT_ERRORS, Trouble, failure_of
-from waystation.adapters.qdrant.layout import Layout
 from waystation.adapters.qdrant.points import CREATED, KEYWORDS, MEANING, WORDS, Embedding, MadeWith
-from waystation.domain.errors import MemoryUnavailable
+from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.domain.value import Value
+
+CLIENT_ERRORS = (
+    ApiException,
+    QdrantException,
+    AioRpcError,
+    UsageError,
+    OSError,
+    ValueError,
+    RuntimeError,
+    AssertionError,
+)
+"""The client wraps what HTTP raises. The rest is gRPC, our time limit, answers that cannot be read, a closed client."""
+
+
+class Trouble(Enum):
+    """What went wrong, said of the server."""
+
+    UNREACHABLE = "does not answer"
+    SLOW = "did not answer in time"
+    BUSY = "takes no more requests for now"
+    BROKEN = "failed"
+    UNREADABLE = "gave an answer that cannot be used"
+    MISSING = "does not have the collection"
+    TAKEN = "has the collection already"
+    FORBIDDEN = "does not accept the key: set QDRANT_API_KEY to one that may read and write"
+    REFUSED = "refused the request"
+    UNFIT = "does not take what it was sent"
+
+    @property
+    def passes(self) -> bool:
+        """Whether trying again may help. A missing collection is made again."""
+        return self not in {Trouble.TAKEN, Trouble.FORBIDDEN, Trouble.REFUSED, Trouble.UNFIT, Trouble.UNREADABLE}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """How a call failed."""
+
+    trouble: Trouble
+    kind: str
+    """A status, or the name of an exception. Never its message: that may quote a payload."""
+    wait_s: float = 0.0
+    """So many seconds the server asks to wait for."""
+
+    def __str__(self) -> str:
+        """As people read it, behind the name of the server."""
+        return f"{self.trouble.value} ({self.kind})"
+
+
+def failure_of(error: Exception) -> Failure:
+    """How the call failed that raised this one of CLIENT_ERRORS."""
+    match error:
+        case UnexpectedResponse():
+            status = error.status_code or 0
+            return Failure(_of_http(status), f"HTTP {status}")
+        case AioRpcError():
+            code = error.code()
+            return Failure(_BY_GRPC.get(code, Trouble.REFUSED), f"gRPC {code.name}")
+        case ResourceExhaustedResponse():
+            return Failure(Trouble.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
+        case ResponseHandlingException():
+            return Failure(_of_exception(error.source), type(error.source).__name__)
+        case _:
+            return Failure(_of_exception(error), type(error).__name__)
+
+
+_BY_STATUS = {
+    400: Trouble.UNFIT,
+    413: Trouble.UNFIT,
+    422: Trouble.UNFIT,
+    401: Trouble.FORBIDDEN,
+    403: Trouble.FORBIDDEN,
+    404: Trouble.MISSING,
+    408: Trouble.SLOW,
+    409: Trouble.TAKEN,
+    429: Trouble.BUSY,
+}
+_BY_GRPC = {
+    StatusCode.INVALID_ARGUMENT: Trouble.UNFIT,
+    StatusCode.UNAUTHENTICATED: Trouble.FORBIDDEN,
+    StatusCode.PERMISSION_DENIED: Trouble.FORBIDDEN,
+    StatusCode.NOT_FOUND: Trouble.MISSING,
+    StatusCode.DEADLINE_EXCEEDED: Trouble.SLOW,
+    StatusCode.ALREADY_EXISTS: Trouble.TAKEN,
+    StatusCode.RESOURCE_EXHAUSTED: Trouble.BUSY,
+    StatusCode.UNAVAILABLE: Trouble.UNREACHABLE,
+    StatusCode.INTERNAL: Trouble.BROKEN,
+    StatusCode.UNKNOWN: Trouble.BROKEN,
+    StatusCode.ABORTED: Trouble.BROKEN,
+    StatusCode.CANCELLED: Trouble.BROKEN,
+}
+
+
+def _of_http(status: int) -> Trouble:
+    return Trouble.BROKEN if status >= 500 else _BY_STATUS.get(status, Trouble.REFUSED)
+
+
+def _of_exception(error: BaseException) -> Trouble:
+    match error:
+        case TimeoutError() | httpx.TimeoutException():
+            return Trouble.SLOW
+        case OSError() | httpx.TransportError():
+            return Trouble.UNREACHABLE
+        case QdrantException():  # a Retry-After that is no number of seconds
+            return Trouble.BUSY
+        case ValidationError() | AssertionError():
+            return Trouble.UNREADABLE
+        case _:
+            return Trouble.REFUSED
+
+
+class Layout(Value):
+    """None: as the server has it."""
+
+    quantisation: Literal["none", "scalar", "product", "binary"] = "none"
+    shards: int | None = None
+    replicas: int | None = None
+    on_disk: bool | None = None
+
+    @property
+    def quantization_config(self) -> models.QuantizationConfig | None:
+        """As the client wants it. What is made smaller stays in memory; the vectors themselves correct it."""
+        match self.quantisation:
+            case "none":
+                return None
+            case "scalar":
+                kind = models.ScalarType.INT8
+                return models.ScalarQuantization(scalar=models.ScalarQuantizationConfig(type=kind, always_ram=True))
+            case "product":
+                ratio = models.CompressionRatio.X16
+                return models.ProductQuantization(
+                    product=models.ProductQuantizationConfig(compression=ratio, always_ram=True)
+                )
+            case "binary":
+                return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+
+
+REST_PORT = 6333
+"""Where the URL names none, whatever its scheme: so it is at Qdrant Cloud, too."""
+_LONGEST_RECONNECT_MS = 5_000
+"""gRPC would wait up to two minutes, and answer nothing in between, after a server was away for long."""
+
+
+class QdrantServer(Value):
+    """A collection on a server, as the settings name it."""
+
+    url: str
+    api_key: SecretStr | None = None
+    grpc_port: int = 0
+    """0: REST alone."""
+    collection: str = "waystation"
+    layout: Layout = Layout()
+
+    @property
+    def name(self) -> str:
+        """For messages: without what else a URL may hold, such as a password."""
+        scheme, host, port = self._parts()
+        if self.grpc_port:
+            return f"the Qdrant server at {host}, gRPC port {self.grpc_port},"
+        return f"the Qdrant server at {scheme}://{host}:{port}"
+
+    def client(self, timeout_s: float) -> AsyncQdrantClient:
+        """A client that has made no request yet.
+
+        Raises:
+            BadInput: the URL cannot be one.
+        """
+        self._parts()
+        with warnings.catch_warnings():
+            # A key over plain HTTP is usual inside one network; whoever leaves that has set an https URL.
+            warnings.filterwarnings("ignore", "Api key is used with an insecure connection", UserWarning)
+            return AsyncQdrantClient(
+                url=self.url,
+                port=REST_PORT,
+                grpc_port=self.grpc_port,
+                prefer_grpc=self.grpc_port != 0,
+                api_key=None if self.api_key is None else self.api_key.get_secret_value(),
+                timeout=math.ceil(timeout_s),
+                grpc_options={"grpc.max_reconnect_backoff_ms": _LONGEST_RECONNECT_MS},
+                check_compatibility=False,
+            )
+
+    def _parts(self) -> tuple[str, str, int]:
+        """Scheme, host and port of REST."""
+        try:
+            parts = urlsplit(self.url)
+            scheme, host, port = parts.scheme, parts.hostname, parts.port
+        except ValueError:
+            scheme, host, port = "", None, None
+        if scheme not in {"http", "https"} or not host:
+            raise BadInput("QDRANT_URL is no address of a server: it must look like https://qdrant.example.com:6333")
+        return scheme, host, port or REST_PORT
+
 
 _INDEXES = {
     **{

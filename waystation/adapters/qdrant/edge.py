@@ -1,7 +1,22 @@
-"""Memory in Qdrant's engine inside this process: one directory, opened by one process at a time."""
+"""Memory in Qdrant's engine inside this process: one directory, opened by one process at a time.
+
+A shard is written anew beside itself, so that what was deleted lies in no file, and its index has all of its points.
+
+The engine only marks what it deletes, and keeps what was written in its log, which it never cuts. Its optimiser holds
+Python's lock for as long as it works, so it is run in a process of its own.
+
+The folder of the embedded memory: a shard of the engine, and beside it what it was made with.
+
+    embedder.json    which embedder, and which shard counts
+    shard…           one; while a memory is made or written anew, two
+
+That file is replaced in one step, so that a crash at any time leaves a memory that is whole.
+"""
 
 import asyncio
 import logging
+import os
+import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -10,15 +25,6 @@ from typing import Self, TypeVar
 
 import qdrant_edge as qe
 
-from waystation.adapters.qdrant.folder import (
-    load,
-    made_with,
-    new_place,
-    open_draft,
-    open_shard,
-    publish,
-    publish_draft,
-)
 from waystation.adapters.qdrant.points import (
     CREATED,
     DOCUMENT,
@@ -32,17 +38,173 @@ from waystation.adapters.qdrant.points import (
     ranked,
     weights,
 )
-from waystation.adapters.qdrant.renewal import copy, optimise
+from waystation.children import environment, python
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.files import close_to_others, own_folder
+
+FIRST = "shard"
+_RECORD = "embedder.json"
+
+
+def open_shard(path: Path, embedding: Embedding) -> qe.EdgeShard:
+    """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
+    if not path.exists():
+        _create_folder(path, embedding)
+    close_to_others(path)
+    made = made_with(path)
+    made.check(embedding, f"the memory in {path}")
+    return load(path / (made.kept_in or FIRST))
+
+
+def open_draft(path: Path, embedding: Embedding) -> qe.EdgeShard:
+    """The shard that is to count: one beside that which does, as a run before this has left it, or new.
+
+    The shard that counts itself, where it was made with this embedding.
+    """
+    if not path.exists() or made_with(path).embedding == embedding:
+        return open_shard(path, embedding)
+    place = path / _draft_name(embedding)
+    if not place.exists():
+        aside = path / f".{uuid.uuid4().hex}"
+        create_shard(aside, embedding)
+        aside.rename(place)
+    return load(place)
+
+
+def publish_draft(path: Path, embedding: Embedding) -> None:
+    """The draft counts from now on; every other shard goes. May be done again."""
+    made = made_with(path)
+    if made.embedding != embedding:
+        made = MadeWith(**embedding.model_dump(), kept_in=_draft_name(embedding))
+    publish(path, made)
+
+
+def new_place(path: Path) -> Path:
+    """Where a shard can be made beside the one that counts."""
+    return path / f"{FIRST}-{uuid.uuid4().hex}"
+
+
+def publish(path: Path, made: MadeWith) -> None:
+    """The shard that it names counts from now on; every other one goes. May be done again."""
+    record = path / f".{_RECORD}"
+    record.write_text(made.model_dump_json())
+    record.replace(path / _RECORD)
+    for entry in path.iterdir():
+        if entry.name not in {_RECORD, made.kept_in or FIRST}:
+            shutil.rmtree(entry)
+
+
+def create_shard(place: Path, embedding: Embedding) -> None:
+    """One without points."""
+    vectors = (
+        {} if embedding.dimension is None else {MEANING: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
+    )
+    sparse = {WORDS: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
+    shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+    _index(shard)
+    shard.close()
+
+
+def load(place: Path) -> qe.EdgeShard:
+    """The shard in this folder, open."""
+    shard = qe.EdgeShard.load(str(place))
+    _index(shard)
+    return shard
+
+
+def made_with(path: Path) -> MadeWith:
+    """What the memory in this folder was made with. Raises OSError, ValidationError."""
+    return MadeWith.model_validate_json((path / _RECORD).read_bytes())
+
+
+def _draft_name(embedding: Embedding) -> str:
+    return f"{FIRST}-{embedding.digest}"
+
+
+def _create_folder(path: Path, embedding: Embedding) -> None:
+    """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    own_folder(draft)
+    create_shard(draft / FIRST, embedding)
+    (draft / _RECORD).write_text(MadeWith(**embedding.model_dump()).model_dump_json())
+    try:
+        draft.rename(path)
+    except OSError:
+        shutil.rmtree(draft)
+        if not path.exists():
+            raise
+
+
+def _index(shard: qe.EdgeShard) -> None:
+    """By everything that queries filter by; what an earlier release made has fewer indexes."""
+    keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORDS[0]) for field in KEYWORDS}
+    there = shard.info().payload_schema
+    for field, index in {**keywords, CREATED: qe.DatetimeIndexParams()}.items():
+        if field not in there:
+            shard.update(qe.UpdateOperation.create_field_index(field, index))
+
+
+RENEWED_POINTS = 1_000
+"""Read and written at once."""
+OPTIMISER = "waystation.adapters.qdrant.optimiser"
+
+logger = logging.getLogger(__name__)
+
+
+def copy(shard: qe.EdgeShard, place: Path, embedding: Embedding) -> int:
+    """Write the shard's points into a new one in this folder; how many. Points may come and go meanwhile."""
+    create_shard(place, embedding)
+    fresh = load(place)
+    try:
+        count = sum(_copied(shard, fresh))
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    finally:
+        fresh.close()
+    return count
+
+
+def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
+    """How many points each page had."""
+    start: qe.PointId | None = None
+    while True:
+        page = qe.ScrollRequest(offset=start, limit=RENEWED_POINTS, with_payload=True, with_vector=True)
+        records, start = shard.scroll(page)
+        points = [qe.Point(record.id, record.vector or {}, record.payload) for record in records]
+        fresh.update(qe.UpdateOperation.upsert_points(points))
+        yield len(points)
+        if start is None:
+            return
+
+
+async def optimise(place: Path) -> None:
+    """Have the index of the shard in this folder made, which nobody has open.
+
+    Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
+    """
+    child = await asyncio.create_subprocess_exec(
+        *python(OPTIMISER, str(os.getpid()), str(place)),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=environment(),
+    )
+    try:
+        if code := await child.wait():
+            logger.warning("the index of the memory was not made (exit code %s): searches take longer", code)
+    except asyncio.CancelledError:
+        child.kill()
+        await child.wait()
+        raise
+
 
 PAGE_POINTS = 10_000
 """Whose ids are read at once."""
 NOT_INDEXED = 20_000
 """So many points, and half as many as there are in the index, are searched one by one before they come into it."""
 _T = TypeVar("_T")
-
-logger = logging.getLogger(__name__)
 
 
 class QdrantEdgePoints:

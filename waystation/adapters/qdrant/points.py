@@ -1,4 +1,7 @@
-"""What a point is and how points are ranked, the same in every engine: vectors, payload, candidates."""
+"""What a point is and how points are ranked, the same in every engine: vectors, payload, candidates.
+
+Makes text ready for BM25, whose tokeniser cuts at spaces.
+"""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -6,10 +9,24 @@ from typing import Protocol
 
 from qdrant_edge import Bm25, Bm25Config, SparseVector
 
-from waystation.adapters.qdrant.words import with_bigrams
 from waystation.domain.errors import OtherEmbedder
 from waystation.domain.memory import Passage, Recalled
 from waystation.domain.value import Value
+from waystation.patterns import proven
+
+_UNSPACED = proven(
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
+)  # kana and Han characters
+
+
+def with_bigrams(text: str) -> str:
+    """The text with every run of Chinese or Japanese characters as overlapping pairs, so that parts of it are found."""
+    return _UNSPACED.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[index : index + 2] for index in range(max(1, len(run) - 1))]
+
 
 WORDS, MEANING = "bm25", "dense"
 """The names of a point's vectors."""

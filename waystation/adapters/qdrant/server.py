@@ -1,16 +1,25 @@
-"""Memory on a Qdrant server or cluster, which any number of worker processes share."""
+"""Memory on a Qdrant server or cluster, which any number of worker processes share.
+
+How long a call to the server may take: a time limit for each try, and a few tries where waiting may help.
+"""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Self, TypeVar
 
 from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.conversions.common_types import PointId
 
-from waystation.adapters.qdrant.address import QdrantServer
-from waystation.adapters.qdrant.collection import ensure_collection, ensure_draft, publish_draft
-from waystation.adapters.qdrant.failures import CLIENT_ERRORS
-from waystation.adapters.qdrant.patience import PATIENCE, Patience, patiently
+from waystation.adapters.qdrant.collection import (
+    CLIENT_ERRORS,
+    QdrantServer,
+    Trouble,
+    ensure_collection,
+    ensure_draft,
+    failure_of,
+    publish_draft,
+)
 from waystation.adapters.qdrant.points import (
     CREATED,
     DOCUMENT,
@@ -23,14 +32,53 @@ from waystation.adapters.qdrant.points import (
     ranked,
     weights,
 )
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused
 from waystation.domain.memory import CANDIDATES, EmbeddedPassage, MemoryQuery, Recalled
+from waystation.domain.value import Value
+
+LONGEST_WAIT_S = 2.0
+"""A server that asks for more is given up: what could not be written waits in the outbox."""
+_T = TypeVar("_T")
+
+
+class Patience(Value):
+    """At most 19 seconds in all as it stands, which is less than the heartbeat time-out of an activity."""
+
+    timeout_s: float = 5.0
+    pauses_s: tuple[float, ...] = (0.25, 1.0)
+    """Between tries, on average; one try more than pauses."""
+
+
+PATIENCE = Patience()
+
+
+async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: Patience) -> _T:
+    """What `work` gives, which must be harmless to repeat.
+
+    Raises:
+        MemoryUnavailable: it could not be done; the message says so by `purpose`, `server` and the kind of failure.
+        PassagesRefused: the server does not take what it was sent.
+    """
+    pauses = iter(patience.pauses_s)
+    while True:
+        try:
+            async with asyncio.timeout(patience.timeout_s):
+                return await work()
+        except CLIENT_ERRORS as error:
+            failure = failure_of(error)
+        pause_s = next(pauses, None)
+        if pause_s is None or not failure.trouble.passes or failure.wait_s > LONGEST_WAIT_S:
+            # Out here the client's error, which may quote a payload, is no context of ours.
+            refused = failure.trouble is Trouble.UNFIT
+            raise (PassagesRefused if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
+        await asyncio.sleep(max(failure.wait_s, pause_s * random.uniform(0.5, 1.5)))
+
 
 BATCH_POINTS = 100
 BATCH_BYTES = 2_000_000
 """Of JSON. A server takes 32 MB by default; this much goes over a slow line within the time limit."""
 PAGE_POINTS = 10_000
 """Whose ids are read at once."""
-_T = TypeVar("_T")
 
 
 class QdrantServerPoints:

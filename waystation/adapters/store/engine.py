@@ -1,21 +1,44 @@
-"""Connections and transactions: how several processes share one database without losing a write."""
+"""Connections and transactions: how several processes share one database without losing a write.
+
+One table from what the database and its drivers raise to our errors.
+
+What they say is not quoted where it may hold a row: PostgreSQL details and complaints about arguments do.
+
+How a method of the store becomes one transaction.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+import sqlite3
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TypeVar
+from functools import wraps
+from types import CoroutineType
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Table
+from asyncpg.exceptions import ClientConfigurationError
+from sqlalchemy import ColumnElement, FromClause, Table, and_, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from waystation.adapters.store.postgresql import postgresql_engine
+from waystation.adapters.store.dialects import BEGIN, postgresql_engine, sqlite_engine
 from waystation.adapters.store.sealed import PLAIN, AtRest, keep_with, kept_with
-from waystation.adapters.store.sqlite import BEGIN, sqlite_engine
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
+from waystation.domain.ownership import Installation, OfSession, OfTask, Reader
+from waystation.ports import Clock
 
 ANSWER_TIMEOUT_S = 30
 """How long one statement may take on PostgreSQL, waiting for locks included."""
@@ -158,3 +181,181 @@ def _unusable_url() -> BadInput:
         "the database URL cannot be used: write it as postgresql://user:password@host:5432/database, with %40 for @ "
         "and the like in the password, or as sqlite:////folder/waystation.db"
     )
+
+
+CONFLICTS = {"40001", "40P01"}
+"""Serialization failure and deadlock: the transaction was undone because of another one, and may be repeated."""
+
+PASSING = {
+    "08": "the connection was lost",
+    "25006": "it takes no writes now, as a standby does",
+    "40": "other transactions came between",
+    "53": "it has run out of connections, memory or disk",
+    "55P03": "others hold a lock for too long",
+    "57": "it is starting, was shut down, or cancelled the statement",
+    "58": "its machine fails it",
+}
+"""SQLSTATE, or the class that its first two characters are, of what may be gone at the next attempt."""
+
+TO_MEND = {
+    "28": "the database refuses the user or the password of DATABASE_URL: put them right",
+    "3D000": "the server has no database of the name in DATABASE_URL: create it, or put the name right",
+    "42501": "the user of DATABASE_URL may not do this: give it the right to create and write tables",
+    "42704": "the server does not know a parameter of DATABASE_URL: leave it out",
+    "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
+    "42P07": "the database has tables of another program: give Waystation a database of its own",
+}
+
+_SQLITE_PASSING = {"SQLITE_BUSY", "SQLITE_LOCKED"}
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Raise the errors of the database as ours, without a cause: it would bring the statement into logs."""
+    try:
+        yield
+    except (DBAPIError, PoolTimeout, OSError) as error:
+        raise store_error(error) from None
+    except StatementError as error:
+        if isinstance(error.orig, WaystationError):  # our own, of a value that is not to be written
+            raise error.orig from None
+        raise
+
+
+def store_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:
+    """The error as the rest of the program knows it."""
+    match error:
+        case OSError():
+            return unavailable(error.strerror or str(error) or "no answer in time")
+        case PoolTimeout():
+            return unavailable("every connection of this process is in use")
+        case DBAPIError():
+            return _driver_error(error)
+
+
+def is_conflict(error: DBAPIError) -> bool:
+    """Whether the transaction was undone only because of another one."""
+    return _sqlstate(error) in CONFLICTS
+
+
+def unavailable(reason: str) -> StoreUnavailable:
+    """Worth trying again."""
+    return StoreUnavailable(
+        f"the database does not answer ({reason}): see that it runs and that DATABASE_URL names it, then try again"
+    )
+
+
+def _driver_error(error: DBAPIError) -> WaystationError:
+    driver, state = error.driver_exception, _sqlstate(error)
+    if isinstance(driver, sqlite3.Error):
+        return _sqlite_error(driver)
+    if isinstance(driver, ClientConfigurationError):
+        return BadInput(f"the database URL cannot be used: {driver}")
+    if state is not None:
+        return _postgresql_error(state, type(driver).__name__)
+    if error.connection_invalidated:
+        return unavailable("the connection was lost")
+    return StoreError(f"the database's driver failed ({type(driver).__name__})")
+
+
+def _postgresql_error(state: str, name: str) -> StoreError:
+    for key in (state, state[:2]):
+        if key in PASSING:
+            return unavailable(f"{PASSING[key]}, SQLSTATE {state}")
+        if key in TO_MEND:
+            return StoreError(f"{TO_MEND[key]} (SQLSTATE {state})")
+    return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")
+
+
+def _sqlite_error(error: sqlite3.Error) -> StoreError:
+    # SQLite names tables and columns, never values. An error of the driver itself has no code.
+    if getattr(error, "sqlite_errorname", "") in _SQLITE_PASSING:
+        return unavailable(str(error))
+    return StoreError(f"the database file cannot be used ({error}): check the file, its folder and the disk")
+
+
+def _sqlstate(error: DBAPIError) -> str | None:
+    # Only PostgreSQL's errors have one, and SQLAlchemy's types do not say so.
+    return getattr(error.orig, "sqlstate", None)
+
+
+CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
+"""Before a transaction is repeated that PostgreSQL undid because of another one."""
+
+
+class StorePart:
+    """One port's share of the store."""
+
+    def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
+        self._clock, self._store_id = clock, store_id
+        self.database = database
+
+    def require_own(self, store_id: str) -> None:
+        """Raise WrongStore unless this is the store's own id."""
+        if store_id != self._store_id:
+            raise WrongStore(store_id, self._store_id)
+
+
+def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
+    """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
+    match reader:
+        case Installation():
+            return true()
+        case OfTask():
+            own = (table.c.tenant == reader.tenant, table.c.session == reader.session)
+            return and_(*own, table.c.task_id == reader.task_id)
+        case OfSession():
+            return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
+        case _:
+            return table.c.tenant == reader.tenant
+
+
+P = ParamSpec("P")
+
+Part = TypeVar("Part", bound=StorePart)
+
+# `Any` stands in the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
+Method = Callable[Concatenate[Part, P], "CoroutineType[Any, Any, T]"]
+
+
+def reading(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]]) -> "Method[Part, P, T]":
+    """The method gets a connection that sees one snapshot."""
+
+    @wraps(method)
+    async def read(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def transaction() -> T:
+            async with self.database.read() as connection:
+                return await method(self, connection, *args, **kwargs)
+
+        return await to_its_end(_carried_out(transaction))
+
+    return read
+
+
+def writing(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]]) -> "Method[Part, P, T]":
+    """The method gets a connection whose changes are committed when it returns, and undone when it raises.
+
+    It may be called more than once, when another transaction made the database undo the first.
+    """
+
+    @wraps(method)
+    async def write(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async def transaction() -> T:
+            async with self.database.write() as connection:
+                return await method(self, connection, *args, **kwargs)
+
+        return await to_its_end(_carried_out(transaction))
+
+    return write
+
+
+async def _carried_out(transaction: Callable[[], Coroutine[object, object, T]]) -> T:
+    with translated():
+        for pause in CONFLICT_PAUSES_S:
+            try:
+                return await transaction()
+            except DBAPIError as error:
+                if not is_conflict(error):
+                    raise
+            await asyncio.sleep(pause)
+        return await transaction()

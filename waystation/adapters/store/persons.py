@@ -11,18 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy import Table, and_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.belongings import Cell, Content, cells, contents
-from waystation.adapters.store.engine import to_its_end
-from waystation.adapters.store.errors import translated
-from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.engine import StorePart, reading, to_its_end, translated, writing
+from waystation.adapters.store.removal import Cell, Content, cells, contents
 from waystation.adapters.store.schema import documents, passages, text_owners
 from waystation.adapters.store.sealed import bound
-from waystation.adapters.store.slow_texts import drop_slow
-from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown
-from waystation.domain.json_texts import mapped
+from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown, drop_slow
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask
-from waystation.domain.persons import PersonOrder, Sought, Trace, Whereabouts, words_of
+from waystation.domain.removal import PersonOrder, Sought, Trace, Whereabouts, words_of
+from waystation.domain.value import mapped
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 

@@ -1,35 +1,43 @@
-"""The store as the rest of the program sees it: one database behind five ports."""
+"""The store as the rest of the program sees it: one database behind five ports.
+
+What an operator does with a store as a whole: look at its schema, and upgrade it.
+
+How many texts of a database are encrypted, and how many are not.
+"""
 
 import secrets
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
+from pathlib import Path
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coerce, update
+from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import SqlAudit
-from waystation.adapters.store.bills import SqlBills
-from waystation.adapters.store.engine import Database, to_its_end
-from waystation.adapters.store.errors import translated
-from waystation.adapters.store.forgetting import SqlForgetting
-from waystation.adapters.store.forking import SqlForking
-from waystation.adapters.store.outbox import SqlOutbox
-from waystation.adapters.store.owners import drop_unowned, find_owners
-from waystation.adapters.store.part import reading, writing
+from waystation.adapters.store.audit import SqlAudit, SqlUpdates
+from waystation.adapters.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
+from waystation.adapters.store.forks import SqlForking
+from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
-from waystation.adapters.store.plans import SqlPlans
-from waystation.adapters.store.resealing import is_strict
-from waystation.adapters.store.results import SqlResultOutbox
-from waystation.adapters.store.schema import identity
-from waystation.adapters.store.sealed import PLAIN, AtRest
-from waystation.adapters.store.slow_texts import SqlSlowTexts
-from waystation.adapters.store.tasks import SqlTasks
-from waystation.adapters.store.texts import SqlTexts
-from waystation.adapters.store.transcripts import SqlTranscripts
-from waystation.adapters.store.updates import SqlUpdates
-from waystation.adapters.store.upgrading import open_schema
+from waystation.adapters.store.removal import SqlForgetting
+from waystation.adapters.store.schema import REVISION, identity, metadata
+from waystation.adapters.store.sealed import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedText
+from waystation.adapters.store.tasks import SqlBills, SqlPlans, SqlTasks
+from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
+from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork
+from waystation.adapters.store.upgrades import (
+    Schema,
+    count_unowned,
+    drop_unowned,
+    find_owners,
+    find_schema,
+    is_strict,
+    open_schema,
+    upgrade,
+)
 from waystation.adapters.store.vault import SqlVault
-from waystation.adapters.store.work import SqlWork
+from waystation.domain.errors import StoreError
+from waystation.domain.value import Value
 from waystation.ports import Cipher, Clock
 
 
@@ -121,3 +129,112 @@ class SqlStore(
     async def aclose(self) -> None:
         """Close every connection."""
         await self.database.aclose()
+
+
+async def count_sealed(database: Database) -> tuple[int, int]:
+    """Encrypted, plain; NULL and empty values are neither."""
+    sealed = total = 0
+    async with database.read() as connection:
+        for table in metadata.sorted_tables:
+            for column in table.columns:
+                marked = _marked(column)
+                if marked is not None:
+                    counts = select(func.count(), func.count().filter(marked)).where(func.length(column) > 0)
+                    there, of_them_sealed = (await connection.execute(counts)).one()
+                    sealed, total = sealed + of_them_sealed, total + there
+    return sealed, total - sealed
+
+
+def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
+    """Whether the column's value begins with the mark of what is sealed; None for a column that never is."""
+    if isinstance(column.type, SealedText):
+        return func.substr(type_coerce(column, Text), 1, 1) == TEXT_MARK
+    if isinstance(column.type, SealedBytes):
+        return func.substr(type_coerce(column, LargeBinary), 1, 1) == type_coerce(BYTES_MARK, LargeBinary)
+    return None
+
+
+class StoreStatus(Value):
+    """A database as an operator sees it. Without credentials."""
+
+    backend: str
+    """`sqlite` or `postgresql`."""
+    place: str
+    """File, or host, port and database."""
+    store_id: str | None
+    """None for a database that is empty or another program's."""
+    schema_here: str
+    """Revision of the database; empty for none."""
+    schema_needed: str = REVISION
+    """Revision that this version of Waystation works with."""
+    ready: bool
+    encrypted: int = 0
+    """Texts that are encrypted, in all tables together."""
+    plain: int = 0
+    """Texts that are not: encryption was not on when they were written."""
+    unowned: int = 0
+    """Texts of an earlier release whose owner is unknown: nobody reads them, and no task takes them along."""
+    finding: str
+    """`ready`, or what to do."""
+
+
+class Migration(Value):
+    """What a migration did."""
+
+    before: str
+    """Revision; empty for an empty database."""
+    after: str
+    store_id: str
+
+
+async def store_status(url: str) -> StoreStatus:
+    """Look at the database, and change nothing. Raises BadInput, StoreError, StoreUnavailable."""
+    with translated():
+        async with aclosing(Database(url)) as database:
+            found = await to_its_end(find_schema(database))
+            encrypted, plain = await to_its_end(count_sealed(database)) if found.ready else (0, 0)
+            unowned = await to_its_end(count_unowned(database)) if found.ready else 0
+    return StoreStatus(
+        backend=database.backend,
+        place=place_of(database.url),
+        store_id=found.store_id,
+        schema_here=found.revision,
+        ready=found.ready,
+        encrypted=encrypted,
+        plain=plain,
+        unowned=unowned,
+        finding=_finding(found),
+    )
+
+
+def is_there(url: str) -> bool:
+    """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
+    parsed = parsed_url(url)
+    return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
+
+
+async def migrate(url: str, clock: Clock) -> Migration:
+    """Bring the database to this version's schema. Where it is there already, nothing happens.
+
+    Raises BadInput, StoreUnavailable, and StoreError for a database that is newer or another program's.
+    """
+    with translated():
+        # A migration of large tables takes its time.
+        async with aclosing(Database(url, answer_timeout_s=None)) as database:
+            before, after = await to_its_end(upgrade(database, clock, random_store_id))
+    return Migration(before=before.revision, after=after.revision, store_id=str(after.store_id))
+
+
+def place_of(url: URL) -> str:
+    """Where the database is, without user and password."""
+    if url.get_backend_name() == "sqlite":
+        return str(url.database)
+    return f"{url.host or url.query.get('host', 'localhost')}:{url.port or 5432}/{url.database or ''}"
+
+
+def _finding(found: Schema) -> str:
+    try:
+        found.require_ready()
+    except StoreError as unready:
+        return str(unready)
+    return "ready"

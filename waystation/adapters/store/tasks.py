@@ -1,22 +1,31 @@
-"""Tasks: what was asked for, under which terms, and how each ended."""
+"""Tasks: what was asked for, under which terms, and how each ended.
+
+Bills: all charges of a task, and its calls that were never answered, in one look.
+
+Plans: the first of a task, and those that revisions made of it. None of them is changed or removed.
+"""
 
 import hashlib
 import json
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Row, func, select, update
+from sqlalchemy import Row, RowMapping, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import add_once
-from waystation.adapters.store.part import StorePart, owned, reading, writing
-from waystation.adapters.store.schema import tasks
+from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
+from waystation.adapters.store.schema import charges, intents, plan_revisions, runs, tasks
 from waystation.adapters.store.sealed import bound
 from waystation.adapters.store.texts import add_documents, add_texts, described
+from waystation.domain.amount import Amount
+from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
 from waystation.domain.ownership import Reader
+from waystation.domain.plan import PLANNING_ID, Plan, PlanVersion
+from waystation.domain.progress import Bill, Paid, Unanswered, bill
 from waystation.domain.task import SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
+from waystation.domain.transcript import Charge, Intent
 
 
 class SqlTasks(StorePart):
@@ -165,3 +174,70 @@ def task_row(row: Row[tuple[object, ...]]) -> TaskRow:
 def unknown_task(task_id: str) -> UnknownTask:
     """The error about a task that is not there."""
     return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")
+
+
+class SqlBills(StorePart):
+    """What tasks have cost."""
+
+    @reading
+    async def bill(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Bill:
+        """The task's bill so far; empty for a task that has called no model, and one that is not the reader's."""
+        own = select(runs.c.run_id).where(runs.c.task_id == task_id, owned(runs, reader))
+        paid = select(charges).where(charges.c.run_id.in_(own))
+        open_calls = select(intents).where(intents.c.run_id.in_(own))
+        return bill(
+            [_paid(row) for row in (await connection.execute(paid.order_by(charges.c.ordinal))).mappings()],
+            [_unanswered(row) for row in (await connection.execute(open_calls.order_by(intents.c.ordinal))).mappings()],
+        )
+
+
+def _paid(row: RowMapping) -> Paid:
+    charge = Charge.model_validate({**row, "usage": Usage.model_validate(row)})
+    return Paid(agent=_agent(row), charge=charge)
+
+
+def _unanswered(row: RowMapping) -> Unanswered:
+    worst_case = Amount(tokens=row["worst_case"], micro_usd=row["worst_case_micro_usd"])
+    return Unanswered(agent=_agent(row), intent=Intent.model_validate({**row, "worst_case": worst_case}))
+
+
+def _agent(row: RowMapping) -> str:
+    return str(row["run_id"]).rpartition("/")[2]
+
+
+class SqlPlans(StorePart):
+    """The plans of the port `TaskStore`."""
+
+    @writing
+    async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
+        """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
+        body = func.coalesce(tasks.c.plan, literal(bound(plan.model_dump_json(), task_id), tasks.c.plan.type))
+        changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(plan=body))
+        if changed.rowcount != 1:
+            raise unknown_task(task_id)
+
+    @writing
+    async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
+        """Keep a plan that takes the place of the one before. Of each number the first stays. Raises UnknownTask."""
+        await require_task(connection, task_id)
+        body = bound(version.model_dump_json(), task_id, version.number)
+        row = {"task_id": task_id, "number": version.number, "body": body}
+        await add_once(connection, plan_revisions, {**row, "made_at": self._clock()})
+
+    async def plan(self, task_id: str, reader: Reader) -> Plan | None:
+        """The newest plan, goals included."""
+        versions = await self.plan_versions(task_id, reader)
+        return versions[-1].plan if versions else None
+
+    @reading
+    async def plan_versions(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
+        """All plans of the task, oldest first, each with its goals and why it was made."""
+        own = (tasks.c.task_id == task_id, owned(tasks, reader))
+        found = await connection.execute(select(tasks.c.plan).where(*own))
+        body: str | None = found.scalar_one_or_none()
+        if body is None:
+            return ()
+        first = PlanVersion(number=1, plan=Plan.model_validate_json(body), made_by=PLANNING_ID)
+        bodies = select(plan_revisions.c.body).where(plan_revisions.c.task_id == task_id)
+        later = await connection.execute(bodies.order_by(plan_revisions.c.number))
+        return first, *(PlanVersion.model_validate_json(text) for text in later.scalars())

@@ -1,22 +1,25 @@
-"""Texts by content hash, each kept once, and the documents of tasks."""
+"""Texts by content hash, each kept once, and the documents of tasks.
+
+Texts that took too long to redact: how often, under which rules, and nothing of what they say.
+"""
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select
+from sqlalchemy import ColumnElement, Select, case, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import add_missing, batches
-from waystation.adapters.store.part import StorePart, owned, reading, writing
-from waystation.adapters.store.schema import documents, tasks, text_owners, texts
+from waystation.adapters.store.engine import Database, StorePart, add_missing, batches, owned, reading, writing
+from waystation.adapters.store.schema import documents, slow_texts, tasks, text_owners, texts
 from waystation.adapters.store.sealed import bound
 from waystation.domain.documents import Document
 from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.ownership import OfTask, OfTenant, Reader
+from waystation.domain.privacy import ShownKey, ShownText
 from waystation.domain.procedures import is_named_like_one
-from waystation.domain.redaction import ShownKey, ShownText
 from waystation.domain.task import SourceDocument, TaskTerms
 from waystation.patterns import proven
+from waystation.ports import Clock
 
 CONTENT_HASH = proven(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 """How texts name one another."""
@@ -205,3 +208,45 @@ class SqlTexts(StorePart):
     async def documents(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
         """A task's documents in the order in which they were given; none of a task that is not the reader's."""
         return await documents_of(connection, task_id, reader)
+
+
+MOST_KNOWN = 10_000
+"""Of very many, those that were slow last."""
+
+
+async def drop_slow(connection: AsyncConnection, tenant: str) -> None:
+    """Nothing of the tenant's slow texts stays: each is tried again, should it come again."""
+    await connection.execute(delete(slow_texts).where(slow_texts.c.tenant == tenant))
+
+
+class SqlSlowTexts(StorePart):
+    """The port `SlowTexts`."""
+
+    def __init__(self, database: Database, clock: Clock, store_id: str, rules: str) -> None:
+        super().__init__(database, clock, store_id)
+        self._rules = rules
+
+    @reading
+    async def slow_texts(self, connection: AsyncConnection) -> Mapping[str, int]:
+        """How often each took too long, by fingerprint."""
+        known = select(slow_texts.c.fingerprint, slow_texts.c.times).where(slow_texts.c.rules == self._rules)
+        newest = known.order_by(slow_texts.c.last_at.desc()).limit(MOST_KNOWN)
+        return {row.fingerprint: row.times for row in await connection.execute(newest)}
+
+    @writing
+    async def took_too_long(self, connection: AsyncConnection, tenant: str, fingerprint: str) -> int:
+        """Count one time more; how often it was by now."""
+        row = {"fingerprint": fingerprint, "rules": self._rules, "tenant": tenant, "times": 0, "last_at": self._clock()}
+        await add_missing(connection, slow_texts, [row])
+        once_more = update(slow_texts).where(*self._this(fingerprint))
+        counted = once_more.values(times=slow_texts.c.times + 1, last_at=self._clock()).returning(slow_texts.c.times)
+        return (await connection.execute(counted)).scalar_one()
+
+    @writing
+    async def try_again(self, connection: AsyncConnection, tenant: str, fingerprint: str) -> None:
+        """What was counted of this text counts no more."""
+        this = (*self._this(fingerprint), slow_texts.c.tenant == tenant)
+        await connection.execute(delete(slow_texts).where(*this))
+
+    def _this(self, fingerprint: str) -> tuple[ColumnElement[bool], ...]:
+        return slow_texts.c.fingerprint == fingerprint, slow_texts.c.rules == self._rules

@@ -1,30 +1,139 @@
-"""Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed."""
+"""Agent runs: append-only transcripts with their compactions, and how legs ended. Nothing is changed or removed.
+
+What agent runs cost: charges that count once for their key, and the intents that wait for one.
+
+Who may write to an agent run: the newest fence, checked in the same transaction as the write.
+
+The check locks the run's row. SQLite has one writer anyway; on PostgreSQL this row is what the writers of a run, and
+those who take it over, wait for.
+
+What agents note and hand in.
+"""
 
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Table, insert, select
+from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, cast, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store import charges, fences
-from waystation.adapters.store.engine import add_once
+from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
 from waystation.adapters.store.outbox import add_passages, take_passages_back
-from waystation.adapters.store.part import StorePart, owned, reading, writing
-from waystation.adapters.store.schema import compactions, messages, outcomes, runs, tool_intents
+from waystation.adapters.store.schema import (
+    charges,
+    compactions,
+    deliverables,
+    intents,
+    messages,
+    notes,
+    outcomes,
+    runs,
+    tool_intents,
+)
 from waystation.adapters.store.sealed import bound
-from waystation.adapters.store.work import take_work_back
-from waystation.domain.budget import RunTotals
-from waystation.domain.errors import StoreError
+from waystation.domain.budget import RunTotals, Usage
+from waystation.domain.continuation import Rewind
+from waystation.domain.errors import FenceLost, StoreError, VersionConflict
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
-from waystation.domain.messages import Message
 from waystation.domain.ownership import Reader
-from waystation.domain.rewind import Rewind
-from waystation.domain.transcript import Record, Transcript
-from waystation.domain.turn import Charge, Fence, Intent
+from waystation.domain.transcript import Charge, Fence, Intent, Message, Record, Transcript
+from waystation.domain.work import Deliverable, Note
+
+
+async def take(connection: AsyncConnection, run_id: str) -> Fence:
+    """The next fence of the run. Raises StoreError for a run that was never opened."""
+    taken = update(runs).where(runs.c.run_id == run_id).values(fence=runs.c.fence + 1).returning(runs.c.fence)
+    number: int | None = (await connection.execute(taken)).scalar_one_or_none()
+    if number is None:
+        raise StoreError(f"agent run {run_id} was never opened in this store")
+    return Fence(run_id=run_id, number=number)
+
+
+async def hold(connection: AsyncConnection, fence: Fence) -> int:
+    """The run's version. Until the transaction ends nobody else can take the run over. Raises FenceLost."""
+    held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
+    version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
+    if version is None:
+        raise FenceLost(fence.run_id, fence.number)
+    return version
+
+
+async def advance(connection: AsyncConnection, fence: Fence, version: int) -> None:
+    """Compare-and-set: one version on, if the run still has `version`. Raises FenceLost, VersionConflict."""
+    unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
+    changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
+    if changed.rowcount != 1:
+        raise VersionConflict(fence.run_id, version, await hold(connection, fence))
+
+
+_DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
+
+
+async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewind) -> None:
+    """Notes of calls that count no more go, and what was handed in is again what it was."""
+    ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
+    await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
+    own = deliverables.c.run_id == run_id
+    if rewind.handed_in is None:
+        await connection.execute(delete(deliverables).where(own))
+    else:
+        await connection.execute(
+            update(deliverables).where(own).values(body=bound(rewind.handed_in.model_dump_json(), run_id))
+        )
+
+
+class SqlWork(StorePart):
+    """The port `WorkStore`."""
+
+    @writing
+    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        body = bound(note.model_dump_json(), fence.run_id, note.id)
+        row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
+        await hold(connection, fence)
+        await add_once(connection, notes, row)
+
+    @reading
+    async def notes(
+        self, connection: AsyncConnection, task_id: str, reader: Reader, run_id: str | None = None
+    ) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        own = select(notes.c.body).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
+        taken = own.where(notes.c.task_id == task_id).order_by(notes.c.ordinal)
+        if run_id is not None:
+            taken = taken.where(notes.c.run_id == run_id)
+        bodies = (await connection.execute(taken)).scalars().all()
+        return tuple(Note.model_validate_json(body) for body in bodies)
+
+    @writing
+    async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        row = {"run_id": fence.run_id, "task_id": task_id, "body": bound(deliverable.model_dump_json(), fence.run_id)}
+        await hold(connection, fence)
+        await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
+        await connection.execute(insert(deliverables).values(row))
+
+    @reading
+    async def deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
+        """What the run handed in."""
+        own = select(deliverables.c.body).join(runs, runs.c.run_id == deliverables.c.run_id)
+        handed_in = own.where(deliverables.c.run_id == run_id, owned(runs, reader))
+        body: str | None = (await connection.execute(handed_in)).scalar_one_or_none()
+        return None if body is None else _DELIVERABLE.validate_json(body)
+
+    @reading
+    async def deliverables(self, connection: AsyncConnection, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+        """What all agent runs of a task handed in, by run id."""
+        handed_in = select(deliverables.c.run_id, deliverables.c.body).where(deliverables.c.task_id == task_id)
+        own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(owned(runs, reader))
+        rows = (await connection.execute(own)).all()
+        return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
+
+
+pass
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
@@ -54,7 +163,7 @@ class SqlTranscripts(StorePart):
     @writing
     async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
-        return await fences.take(connection, run_id)
+        return await take(connection, run_id)
 
     @reading
     async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
@@ -85,7 +194,7 @@ class SqlTranscripts(StorePart):
     @reading
     async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
         """All charges and open intents of the run, added up."""
-        return await charges.totals(connection, run_id)
+        return await totals(connection, run_id)
 
     @reading
     async def spent_by_agent(self, connection: AsyncConnection, task_id: str) -> Mapping[str, RunTotals]:
@@ -93,19 +202,19 @@ class SqlTranscripts(StorePart):
         costs is not known yet, and its worst case is no spending.
         """
         found = await connection.execute(select(runs.c.run_id, runs.c.step_id).where(runs.c.task_id == task_id))
-        return {step_id: await charges.spent(connection, run_id) for run_id, step_id in found.all()}
+        return {step_id: await spent(connection, run_id) for run_id, step_id in found.all()}
 
     @writing
     async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: Intent) -> None:
         """Store the intent before its call; those of earlier attempts stay. Raises FenceLost."""
-        await fences.hold(connection, fence)
-        await charges.add_intent(connection, fence.run_id, intent)
+        await hold(connection, fence)
+        await add_intent(connection, fence.run_id, intent)
 
     @writing
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
         """Take the newest intent of the key back. Raises FenceLost."""
-        await fences.hold(connection, fence)
-        await charges.drop_newest_intent(connection, fence.run_id, key)
+        await hold(connection, fence)
+        await drop_newest_intent(connection, fence.run_id, key)
 
     @writing
     async def commit_reply(
@@ -115,8 +224,8 @@ class SqlTranscripts(StorePart):
 
         Raises FenceLost, VersionConflict, and StoreError for a message id that the run has already.
         """
-        await fences.hold(connection, fence)
-        if await charges.add_charge(connection, fence.run_id, charge):
+        await hold(connection, fence)
+        if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, message)
 
     @writing
@@ -127,14 +236,14 @@ class SqlTranscripts(StorePart):
     @writing
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
         """A charge without a message; the same key twice counts once. Raises FenceLost."""
-        await fences.hold(connection, fence)
-        await charges.add_charge(connection, fence.run_id, charge)
+        await hold(connection, fence)
+        await add_charge(connection, fence.run_id, charge)
 
     @writing
     async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
         """Whether this attempt is the first that is about to run the call. Raises FenceLost."""
         row = {"run_id": fence.run_id, "tool_use_id": tool_use_id, "at": self._clock()}
-        await fences.hold(connection, fence)
+        await hold(connection, fence)
         return await add_once(connection, tool_intents, row)
 
     @reading
@@ -150,7 +259,7 @@ class SqlTranscripts(StorePart):
         """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
         body = bound(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
-        await fences.hold(connection, fence)
+        await hold(connection, fence)
         await add_once(connection, outcomes, row)
 
     @writing
@@ -167,16 +276,16 @@ class SqlTranscripts(StorePart):
 
         Raises FenceLost, VersionConflict.
         """
-        await fences.hold(connection, fence)
+        await hold(connection, fence)
         if await self._recorded(connection, fence, version, record):
             await add_passages(connection, passages)
             if charge is not None:
-                await charges.add_charge(connection, fence.run_id, charge)
+                await add_charge(connection, fence.run_id, charge)
 
     @writing
     async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
         """The record, and what goes with it, in one transaction. Raises as `commit_compaction` does."""
-        await fences.hold(connection, fence)
+        await hold(connection, fence)
         if await self._recorded(connection, fence, version, rewind.record):
             await take_work_back(connection, fence.run_id, rewind)
             await take_passages_back(connection, fence.run_id, rewind.gone, self._clock())
@@ -187,14 +296,14 @@ class SqlTranscripts(StorePart):
             return False
         body = bound(record.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
-        await fences.advance(connection, fence, version)
+        await advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         body = bound(message.model_dump_json(), fence.run_id, version + 1)
         row = {"version": version + 1, "message_id": message.id, "body": body}
-        await fences.advance(connection, fence, version)
+        await advance(connection, fence, version)
         try:
             await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
         except IntegrityError as error:
@@ -216,3 +325,85 @@ async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Seq
 async def _is_recorded(connection: AsyncConnection, run_id: str, record_id: str) -> bool:
     found = select(compactions.c.version).where(compactions.c.run_id == run_id, compactions.c.record_id == record_id)
     return (await connection.execute(found)).scalar_one_or_none() is not None
+
+
+async def add_intent(connection: AsyncConnection, run_id: str, intent: Intent) -> None:
+    """One row more for the intent's key."""
+    worst_case = {"worst_case": intent.worst_case.tokens, "worst_case_micro_usd": intent.worst_case.micro_usd}
+    row = {"run_id": run_id, **intent.model_dump(exclude={"worst_case"}), **worst_case}
+    await connection.execute(insert(intents).values(row))
+
+
+async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
+    """Take the newest intent of the key back, if there is one."""
+    newest = select(func.max(intents.c.ordinal)).where(intents.c.run_id == run_id, intents.c.key == key)
+    await connection.execute(delete(intents).where(intents.c.ordinal == newest.scalar_subquery()))
+
+
+async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
+    """Count the charge and close one intent of its key. False: the key was charged before, and nothing changed."""
+    row = {"run_id": run_id, **charge.model_dump(exclude={"usage"}), **charge.usage.model_dump()}
+    if not await add_once(connection, charges, row):
+        return False
+    await drop_newest_intent(connection, run_id, charge.key)
+    return True
+
+
+async def totals(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """All charges and open intents of the run, added up."""
+    mine = charges.c.run_id == run_id
+    summed = select(
+        *(_sum(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+        _sum(charges.c.cost_micro_usd).label("cost"),
+        func.count().label("charges"),
+        func.count(charges.c.cost_micro_usd).label("priced"),
+        func.count().filter(charges.c.kind == "turn").label("turns"),
+        _open(intents.c.worst_case, run_id).label("possibly_billed"),
+        _open(intents.c.worst_case_micro_usd, run_id).label("possibly_billed_micro_usd"),
+        _last_prompt(run_id).label("last_prompt"),
+    ).where(mine)
+    row = (await connection.execute(summed)).one()
+    return RunTotals(
+        usage=Usage.model_validate({kind: getattr(row, kind) for kind in Usage.model_fields}),
+        turns=row.turns,
+        possibly_billed=row.possibly_billed,
+        possibly_billed_micro_usd=row.possibly_billed_micro_usd,
+        last_prompt=row.last_prompt or 0,
+        cost_micro_usd=row.cost if row.priced == row.charges else None,
+    )
+
+
+async def spent(connection: AsyncConnection, run_id: str) -> RunTotals:
+    """The totals without the newest intent, as long as its key has no charge: its answer may still come. An older one
+    will have none any more.
+    """
+    known = await totals(connection, run_id)
+    newest = select(intents).where(intents.c.run_id == run_id).order_by(intents.c.ordinal.desc()).limit(1)
+    open_call = (await connection.execute(newest)).one_or_none()
+    if open_call is None:
+        return known
+    charged = select(charges.c.ordinal).where(charges.c.run_id == run_id, charges.c.key == open_call.key)
+    if (await connection.execute(charged)).first() is not None:
+        return known
+    return known.model_copy(
+        update={
+            "possibly_billed": known.possibly_billed - open_call.worst_case,
+            "possibly_billed_micro_usd": known.possibly_billed_micro_usd - open_call.worst_case_micro_usd,
+        }
+    )
+
+
+def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
+    return select(_sum(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+
+
+def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
+    # PostgreSQL adds 64-bit integers up to a decimal number.
+    return cast(func.coalesce(func.sum(column), 0), BigInteger)
+
+
+def _last_prompt(run_id: str) -> ScalarSelect[int]:
+    turns = charges.alias()
+    prompt = turns.c.input + turns.c.cache_write + turns.c.cache_read
+    newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
+    return newest.limit(1).scalar_subquery()

@@ -5,11 +5,18 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy import ColumnElement, delete, exists, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import Database, add_missing, batches, to_its_end
-from waystation.adapters.store.errors import translated
-from waystation.adapters.store.part import StorePart, reading, writing
+from waystation.adapters.store.engine import (
+    Database,
+    StorePart,
+    add_missing,
+    batches,
+    reading,
+    to_its_end,
+    translated,
+    writing,
+)
 from waystation.adapters.store.schema import vault, vault_sessions
-from waystation.domain.redaction import Original
+from waystation.domain.privacy import Original
 from waystation.ports import Cipher, Clock
 
 

@@ -1,14 +1,42 @@
-"""The parent's side of the table engine: one child a query, so that none outlives, slows or breaks what asked."""
+"""The parent's side of the table engine: one child a query, so that none outlives, slows or breaks what asked.
+
+What the parent asks of the child, and what it gets.
+"""
 
 import asyncio
 from collections.abc import Sequence
 
 from pydantic import ValidationError
 
-from waystation.adapters.tables.asked import MEMORY, Answered, Asked
 from waystation.children import Child, ChildFailed, ChildHung
 from waystation.domain.errors import QueryRefused
 from waystation.domain.tables import Rows, Table, TableText
+from waystation.domain.value import Value
+
+MEMORY = 2_000_000_000
+"""Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
+
+
+class Asked(Value):
+    """A text to read as a table, or one query over tables."""
+
+    text: TableText | None = None
+    sql: str = ""
+    tables: tuple[Table, ...] = ()
+    most_rows: int = 0
+
+
+class Answered(Value):
+    """The table, or the result, or why there is none."""
+
+    table: Table | None = None
+    rows: Rows | None = None
+    refused: str = ""
+
+
+class Unusable(Exception):
+    """A text that is no table, or a query that cannot be run. The message says why."""
+
 
 SECONDS = 30.0
 """From the child's start, with the engine loaded, to its answer."""

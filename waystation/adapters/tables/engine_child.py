@@ -6,7 +6,7 @@ It protects its parent from what it runs: whatever DuckDB does that nobody fores
 
 from collections.abc import Sequence
 
-from waystation.adapters.tables.asked import MEMORY, Answered, Asked, Unusable
+from waystation.adapters.tables.engine import MEMORY, Answered, Asked, Unusable
 from waystation.adapters.tables.grid import read
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, islice, zip_longest
 from typing import NamedTuple
 
-from waystation.adapters.tables.asked import Unusable
-from waystation.domain.redaction import Replaced, replaced_in
+from waystation.adapters.tables.engine import Unusable
+from waystation.domain.privacy import Replaced, replaced_in
 from waystation.domain.tables import LINE_COLUMN, Cells, Table, TableText
 from waystation.patterns import proven
 

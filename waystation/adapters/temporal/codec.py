@@ -22,7 +22,7 @@ from temporalio.converter import (
 )
 
 from waystation.domain.errors import WrongKey
-from waystation.domain.inbound import Sealed
+from waystation.domain.signals import Sealed
 from waystation.ports import Cipher
 
 ENCODING, KEY_ID = "encoding", "encryption-key-id"

@@ -3,16 +3,30 @@
 `TEMPORAL_ADDRESS` or `TEMPORAL_PROFILE` in the environment come first, then the run file of a live `waystation dev`,
 then the default profile of Temporal's configuration file. Nothing is assumed beyond that: whatever answers at
 Temporal's usual port may be somebody else's.
+
+The run file: what `waystation dev` started on this machine, where it listens, and which processes it is.
+
+Registering the search attributes of a task.
+
+Upserting an attribute that the server does not know hangs a workflow until somebody registers it, so workers ask here
+first and do without where they may not register.
 """
 
 import os
-from datetime import timedelta
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from functools import cache
 from getpass import getuser
 from pathlib import Path
 from socket import gethostname
+from string import digits
 from typing import NamedTuple
 
+import psutil
+from pydantic import ValidationError
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -21,8 +35,83 @@ from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.run_file import RunFile, read_run_file
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.names import (
+    COST_ATTRIBUTE,
+    PENDING_ATTRIBUTE,
+    PHASE_ATTRIBUTE,
+    SESSION_ATTRIBUTE,
+    TOKENS_ATTRIBUTE,
+)
+from waystation.domain.value import Value
+from waystation.files import private_folder, write_private
+
+
+class ProcessMark(Value):
+    """One process: pids are used again, so the moment of its start belongs to it."""
+
+    pid: int
+    uptime: float
+    """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
+
+    @classmethod
+    def of(cls, pid: int) -> "ProcessMark":
+        """The process that has this pid now. Raises psutil.NoSuchProcess."""
+        return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
+
+    def find(self) -> psutil.Process | None:
+        """The process, unless it has ended."""
+        try:
+            found = psutil.Process(self.pid)
+            same = _uptime(found) == self.uptime and found.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return None
+        return found if same else None
+
+
+def _uptime(process: psutil.Process) -> float:
+    # Both come from the same clock. The kernel counts in hundredths.
+    return round(process.create_time() - psutil.boot_time(), 2)
+
+
+class RunFile(Value):
+    """A running dev server with its workers."""
+
+    address: str
+    namespace: str
+    ui_url: str
+    server: ProcessMark
+    workers: ProcessMark
+    """The process that runs the workers and that started the server."""
+    started: datetime
+    codec_endpoint: str | None = None
+    """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process is still there. Whether it answers shows only in connecting."""
+        return self.server.find() is not None
+
+
+def read_run_file(path: Path) -> RunFile | None:
+    """What is recorded; None where nothing (or nothing legible) is."""
+    try:
+        return RunFile.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+
+
+def write_run_file(path: Path, run: RunFile) -> None:
+    """Replace the run file in one step, so that a reader never sees half of it."""
+    private_folder(path.parent)
+    write_private(path, run.model_dump_json(indent=2).encode())
+
+
+def remove_run_file(path: Path, run: RunFile) -> None:
+    """Remove the run file, unless another run has written its own meanwhile."""
+    if read_run_file(path) == run:
+        path.unlink(missing_ok=True)
+
 
 DEFAULT_ADDRESS = "localhost:7233"
 DEFAULT_NAMESPACE = "default"
@@ -202,3 +291,76 @@ def workflow_link(target: Target, workflow_id: str) -> str | None:
     if target.ui_url is None:
         return None
     return f"{target.ui_url.rstrip('/')}/namespaces/{target.namespace}/workflows/{workflow_id}"
+
+
+TYPES: Mapping[str, IndexedValueType.ValueType] = {
+    SESSION_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    PHASE_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    TOKENS_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    COST_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+    PENDING_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,
+}
+FIELDS: Mapping[str, IndexedValueType.ValueType] = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+    "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+}
+"""The types of ours, as the fields are named that a namespace gives to its attributes: `Keyword01`, `Int02`."""
+NOT_OFFERED = REFUSED | {RPCStatusCode.UNIMPLEMENTED}
+"""Temporal Cloud, for one, keeps the operator's calls to itself."""
+
+
+async def unusable_search_attributes(client: Client) -> tuple[str, ...]:
+    """Names that are not registered, with another type than ours, or not to be seen. Raises Unreachable."""
+    with _answering():
+        found = await _registered(client)
+    return tuple(name for name, wanted in TYPES.items() if found.get(name) != wanted)
+
+
+async def ensure_search_attributes(client: Client) -> bool:
+    """Register what is missing. False: the server does not let us, or has one of the names with another type.
+
+    Raises Unreachable.
+    """
+    missing = await unusable_search_attributes(client)
+    if not missing:
+        return True
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace, search_attributes={name: TYPES[name] for name in missing}
+    )
+    with _answering():
+        try:
+            await client.operator_service.add_search_attributes(request, timeout=RPC_TIMEOUT)
+        except RPCError as error:
+            if error.status in NOT_OFFERED:
+                return False
+            raise
+    # Adding a name that exists with another type is answered with success: only listing again tells.
+    return not await unusable_search_attributes(client)
+
+
+async def _registered(client: Client) -> Mapping[str, IndexedValueType.ValueType]:
+    request = ListSearchAttributesRequest(namespace=client.namespace)
+    try:
+        return (await client.operator_service.list_search_attributes(request, timeout=RPC_TIMEOUT)).custom_attributes
+    except RPCError as error:
+        if error.status not in NOT_OFFERED:
+            raise
+        return await _aliases(client)
+
+
+async def _aliases(client: Client) -> Mapping[str, IndexedValueType.ValueType]:
+    """What every client may see of a namespace: which name stands for which of its numbered fields."""
+    described = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), timeout=RPC_TIMEOUT
+    )
+    kinds = {name: field.rstrip(digits) for field, name in described.config.custom_search_attribute_aliases.items()}
+    return {name: FIELDS[kind] for name, kind in kinds.items() if kind in FIELDS}
+
+
+@contextmanager
+def _answering() -> Generator[None]:
+    try:
+        yield
+    except RPCError as error:
+        raise Unreachable(f"the Temporal server does not tell its search attributes ({error.status.name})") from error

@@ -21,14 +21,7 @@ from waystation.adapters.temporal import die_with_parent
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
 from waystation.children import environment
 from waystation.domain.errors import Unreachable
-from waystation.private_files import (
-    FOLDER_MODE,
-    close_to_others,
-    is_own,
-    opened_private,
-    own_folder,
-    private_folder,
-)
+from waystation.files import FOLDER_MODE, close_to_others, is_own, opened_private, own_folder, private_folder
 
 HOST = "127.0.0.1"
 USUAL_PORT = 7233

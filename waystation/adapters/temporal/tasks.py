@@ -1,14 +1,24 @@
-"""What the outside says to running sessions and tasks, by the names of `names`, and what the server answers."""
+"""What the outside says to running sessions and tasks, by the names of `names`, and what the server answers.
+
+What a workflow's activities do at the moment: what agents are at, by heartbeats; which are tried again, and why.
+
+Where answers to requests came from, as the history of a task's workflow has it.
+
+The workflow itself cannot see it: signals reach it without their sender.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from pydantic import JsonValue
-from temporalio.api.enums.v1 import TaskQueueType
+from pydantic import JsonValue, TypeAdapter, ValidationError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, GetWorkflowExecutionHistoryReverseRequest
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -23,9 +33,9 @@ from temporalio.client import (
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.answers import sent_answers
 from waystation.adapters.temporal.codec import encrypts
 from waystation.adapters.temporal.connect import (
     REFUSED,
@@ -35,17 +45,129 @@ from waystation.adapters.temporal.connect import (
     described,
     workflow_link,
 )
-from waystation.adapters.temporal.waits import doings, subagents, waits
 from waystation.domain import names
 from waystation.domain.amount import Limit
+from waystation.domain.approvals import SentAnswer, SentFields
+from waystation.domain.continuation import TaskRewind
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
-from waystation.domain.rewind import TaskRewind
-from waystation.domain.sent import SentAnswer
+from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.progress import Doing
 from waystation.domain.session import Admission, SessionStart
-from waystation.domain.step_progress import Doing
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
 from waystation.domain.value import Value
+
+AT_WORK = frozenset(
+    {
+        PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+        PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
+    }
+)
+"""One that waits for another attempt still has the last words of the one before."""
+
+
+async def waits(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
+    """A sentence for each: our errors hold values, never content. Raises WrongKey."""
+    failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
+    return tuple([f"{one.activity_type.name} is tried again: {await _why(one, converter)}" for one in failed])
+
+
+async def doings(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[Doing, ...]:
+    """What agents are at, as far as their activities have said so. Raises WrongKey."""
+    working = [one for one in described.raw_description.pending_activities if one.state in AT_WORK]
+    said = [await _doing(one, converter) for one in working if one.heartbeat_details.payloads]
+    return tuple([doing for doing in said if doing is not None])
+
+
+def subagents(described: WorkflowExecutionDescription) -> tuple[str, ...]:
+    """Ids of the workflows in which subagents of this task work now."""
+    children = (child.workflow_id for child in described.raw_description.pending_children)
+    return tuple(sorted(child for child in children if child.startswith(f"{described.id}/")))
+
+
+async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> Doing | None:
+    """None for details of another release."""
+    with suppress(ValidationError, TypeError, RuntimeError):
+        (doing,) = await converter.decode(pending.heartbeat_details.payloads, [Doing])
+        seen = pending.last_heartbeat_time.ToDatetime(UTC) if pending.HasField("last_heartbeat_time") else None
+        return doing.model_copy(update={"seen": seen})
+    return None
+
+
+async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
+    failure = type(pending.last_failure)()
+    failure.CopyFrom(pending.last_failure)  # decoding changes it
+    error = await converter.decode_failure(failure)
+    if isinstance(error, ApplicationError):
+        return f"{error.type}: {error.message}"
+    return str(error)
+
+
+PAGE_EVENTS = 500
+MOST_PAGES = 20
+"""A history of more than 10,000 events is not read to its beginning."""
+_FIELDS: TypeAdapter[tuple[SentFields, ...]] = TypeAdapter(tuple[SentFields, ...])
+
+
+async def sent_answers(client: Client, task_id: str, since: datetime) -> tuple[SentAnswer, ...]:
+    """Every answer that was sent to the task since then, the newest first, also to earlier runs of its workflow.
+
+    Raises RPCError.
+    """
+    found: list[SentAnswer] = []
+    async for event in _newest_first(client, task_id):
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            continue  # written when the activity ends, under the time at which it began
+        at = event.event_time.ToDatetime(tzinfo=UTC)
+        if at < since:
+            break
+        signal = event.workflow_execution_signaled_event_attributes
+        if signal.signal_name in {APPROVE_BUDGET, DENY_BUDGET}:
+            fields = await _fields(client, event)
+            found.append(
+                SentAnswer(
+                    signal=signal.signal_name,
+                    at=at,
+                    identity=signal.identity,
+                    principal=":".join(filter(None, (event.principal.type, event.principal.name))),
+                    fields=fields,
+                )
+            )
+    return tuple(found)
+
+
+async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryEvent]:
+    """The events of the newest run, then those of the run that it continues, and so on."""
+    run_id, token = "", b""
+    for _ in range(MOST_PAGES):
+        page = await client.workflow_service.get_workflow_execution_history_reverse(
+            GetWorkflowExecutionHistoryReverseRequest(
+                namespace=client.namespace,
+                execution=WorkflowExecution(workflow_id=task_id, run_id=run_id),
+                maximum_page_size=PAGE_EVENTS,
+                next_page_token=token,
+            ),
+            timeout=RPC_TIMEOUT,
+        )
+        for event in page.history.events:
+            yield event
+        token = page.next_page_token
+        if not token:
+            first = page.history.events[-1].workflow_execution_started_event_attributes
+            run_id = first.continued_execution_run_id
+            if not run_id:
+                return
+
+
+async def _fields(client: Client, event: HistoryEvent) -> SentFields:
+    """What tells one answer from another; nothing of one that cannot be read."""
+    payloads = event.workflow_execution_signaled_event_attributes.input.payloads
+    try:
+        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)))
+    except (ValidationError, ValueError, RuntimeError, KeyError):
+        return SentFields()
+    return fields
+
 
 QUERY_TIMEOUT = timedelta(seconds=3)
 """A worker that has to load the workflow first answers well within this; without a worker there is no answer."""

@@ -7,18 +7,16 @@ from functools import cached_property
 
 from pydantic import JsonValue, ValidationError
 
-from waystation.agents.document_names import DocumentNames, document_names, told_name
-from waystation.agents.restoring import GRANTED
-from waystation.agents.tools.read_document import FILE_READERS
+from waystation.agents.documents import DocumentNames, document_names, told_name
+from waystation.agents.redaction import GRANTED
+from waystation.agents.tools.documents import FILE_READERS
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
-from waystation.domain.compaction.offload import is_too_large, preview
+from waystation.domain.compaction.rungs import is_too_large, preview
 from waystation.domain.compaction.tokens import fixed_tokens
-from waystation.domain.messages import ToolResult, ToolUse, refused_call
-from waystation.domain.parameters import Limits, fault, limited, with_defaults
-from waystation.domain.privacy import Place
-from waystation.domain.projection import Projection
-from waystation.domain.redaction import redaction_notes, with_line_feeds
+from waystation.domain.privacy import Place, redaction_notes, with_line_feeds
+from waystation.domain.projection import Limits, Projection, fault, limited, with_defaults
 from waystation.domain.task import Resolution
+from waystation.domain.transcript import ToolResult, ToolUse, refused_call
 from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault
 
 OUTCOME_UNKNOWN = (

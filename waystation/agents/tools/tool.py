@@ -1,4 +1,7 @@
-"""What a tool is: a name, an input model, and one coroutine that returns text or refuses with a reason."""
+"""What a tool is: a name, an input model, and one coroutine that returns text or refuses with a reason.
+
+A tool of a tool server, as the agents' toolbox sees it.
+"""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -9,19 +12,20 @@ from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
 
-from waystation.agents.redacted_documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.delegation import HandedBack
+from waystation.domain.errors import ToolServerFailed
+from waystation.domain.foreign import ForeignToolSpec, bounded, framed, question
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfTenant
-from waystation.domain.projection import LATER, Permission, Urgency, urgent
-from waystation.domain.redaction import ShownText, whole_until
-from waystation.domain.transcript import Record, Transcript
-from waystation.domain.turn import Fence
-from waystation.ports import ToolSpec
+from waystation.domain.privacy import Place, ShownText, redaction_notes, whole_until
+from waystation.domain.projection import LATER, SOON, Permission, Urgency, urgent
+from waystation.domain.transcript import Fence, Record, Transcript
+from waystation.ports import Redactor, ToolServers, ToolSpec
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""
@@ -211,3 +215,40 @@ def stretch(text: str, first: int, at: CallSite) -> str:
     end = whole_until(text, first + min(at.page_characters // 2, at.window // WINDOW_SHARE))
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
+
+
+class ForeignTool(Tool):
+    """What it returns is framed as data with its source, also where it is an error."""
+
+    permission = "foreign"
+    urgency = urgent(SOON)
+
+    def __init__(self, spec: ForeignToolSpec, servers: ToolServers, redactor: Redactor) -> None:
+        self.name = spec.name
+        self.description = spec.description
+        self.rereadable = spec.read_only
+        self.repeatable = spec.read_only or spec.idempotent
+        self.definition = spec.definition.digest
+        self._offered, self._servers, self._redactor = spec, servers, redactor
+
+    @property
+    def spec(self) -> ToolSpec:
+        """With the server's own schema."""
+        return ToolSpec(name=self.name, description=self.description, input_schema=self._offered.input_schema)
+
+    def asks(self, arguments: dict[str, JsonValue]) -> str | None:
+        """Everything that would be sent, where the config file wants a person to see it."""
+        return question(self._offered, arguments) if self._offered.asks else None
+
+    async def call(self, arguments: dict[str, JsonValue], at: CallSite) -> str:
+        """The server checks the arguments itself. Its result is redacted as it was returned, then cut and framed."""
+        try:
+            result = await self._servers.call(self._offered, arguments)
+        except ToolServerFailed as failure:
+            raise ToolRefused(f"{failure}. Go on without it, or try once more later.") from None
+        (redacted,) = await self._redactor.redact([result.text], Place.TOOL_RESULT, at.run.tenant)
+        at.notices.extend(redaction_notes(redacted))
+        text = framed(self._offered, bounded(result, redacted))
+        if result.is_error:
+            raise ToolRefused(text)
+        return text

@@ -2,7 +2,7 @@
 
 import typer
 
-from waystation.cli.context import audit, check, compact, mask, tokens
+from waystation.cli.context import compact, request
 
 app = typer.Typer()
 context = typer.Typer(
@@ -11,7 +11,7 @@ context = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(context)
-for part in (compact, mask, check, tokens, audit):
+for part in (compact, request):
     context.add_typer(part.app)
 
 

@@ -1,16 +1,36 @@
-"""`waystation context compact`: what a full conversation would be compacted to."""
+"""`waystation context compact` and `mask`: a conversation in a file is made shorter.
+
+`waystation context compact`: what a full conversation would be compacted to.
+
+`waystation context mask`: old results of tools that can be called again become placeholders.
+
+Who writes the summary of a conversation in a file: the person who gives one, or the model that the settings name.
+
+What was done to a conversation in a file: as JSON with stable keys, and as a short text.
+"""
 
 import asyncio
-from collections.abc import Sequence
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import typer
+from pydantic import JsonValue
 
-from waystation.adapters.conversation.offloading import Offloading
-from waystation.adapters.conversation.on_disk import FilesOnDisk
-from waystation.adapters.conversation.request_body import RequestBody, message_id
-from waystation.agents.conversation import Ask, Conversation
-from waystation.cli.context.files import read_body, read_text
-from waystation.cli.context.options import (
+from waystation.adapters.clock import utc_now
+from waystation.adapters.conversation.offload import FilesOnDisk, Offloading
+from waystation.adapters.conversation.request_body import RequestBody, message_id, place, written_messages
+from waystation.agents.charges import MeteredModel
+from waystation.agents.conversation import Ask, Attempt, Conversation, NoSummary, Verdict
+from waystation.agents.summariser import CondensingModel, Middle, Summariser
+from waystation.cli.console import print_text
+from waystation.cli.context.arguments import (
+    Asked,
     FileArgument,
     FilesOption,
     ForceOption,
@@ -18,22 +38,279 @@ from waystation.cli.context.options import (
     MaxOutputOption,
     OriginalsOption,
     PinOption,
+    ReadingOption,
     RereadableOption,
     StrategyOption,
     SummaryOption,
     ThresholdOption,
     WindowOption,
+    condensing_model,
+    file_readers,
+    measure_of,
+    read_body,
+    read_text,
+    reading_tools,
 )
-from waystation.cli.context.result import Result, print_result
-from waystation.cli.context.summaries import ModelledSummary, given_summary
-from waystation.cli.context.terms import Asked, condensing_model, file_readers, measure_of
 from waystation.cli.options import JsonOption
-from waystation.domain.compaction.apply import with_record
-from waystation.domain.compaction.pins import pin
+from waystation.cli.render import counted
+from waystation.domain.amount import Limit
+from waystation.domain.compaction import summary
+from waystation.domain.compaction.gate import check_summary
+from waystation.domain.compaction.history import masked_calls, pinned_ids, stand_in, view, with_record
+from waystation.domain.compaction.ladder import Summarise
+from waystation.domain.compaction.legality import violations
+from waystation.domain.compaction.outcome import CompactionRequest
 from waystation.domain.compaction.policy import Policy
 from waystation.domain.compaction.tokens import Measure
-from waystation.domain.transcript import Transcript
+from waystation.domain.compaction.units import pin
+from waystation.domain.errors import ModelError
+from waystation.domain.foreign import plain_json
+from waystation.domain.leg import AgentTerms, RunRef
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.transcript import Compaction, Masked, Message, Summarised, Transcript
+from waystation.ports import Redactor
 from waystation.settings import Settings
+
+
+class Verbatim:
+    """A redactor for texts that go nowhere: it replaces nothing."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:  # noqa: ARG002
+        """See `Redactor`."""
+        return tuple(Redacted(text=text) for text in texts)
+
+
+def given_summary(text: str, policy: Policy) -> Ask:
+    """The text is the summary. Nothing leaves this machine, so nothing is redacted."""
+
+    async def ask(transcript: Transcript, rung: Summarise) -> Verdict:
+        middle, _ = await Middle.redacted(rung.middle, transcript, Verbatim(), "")
+        return check_summary(text, middle.replaced(rung, policy))
+
+    return ask
+
+
+@dataclass(frozen=True)
+class ModelledSummary:
+    """The model that the settings name, asked as it is for agents: redacted, and in parts where it is much to read.
+
+    Its calls are written down in a store that is thrown away afterwards.
+    """
+
+    settings: Settings
+    model: str
+    policy: Policy
+    notes: list[str]
+    """Gets what a person should know of the call."""
+
+    async def __call__(self, transcript: Transcript, rung: Summarise) -> Verdict:
+        """Ask once. Raises RedactionFailed: then nothing went anywhere."""
+        # They take seconds to load, and most of these commands need no model.
+        from waystation.knowledge import redactor_of  # noqa: PLC0415
+        from waystation.stores import first_key  # noqa: PLC0415
+
+        redactor = redactor_of(self.settings, first_key(self.settings))
+        try:
+            middle, spans = await Middle.redacted(rung.middle, transcript, redactor, self.settings.tenant)
+            self.notes.extend(middle.notes)
+            self.notes.append(
+                f"{self.model} was asked for the summary; before, {counted(spans, 'span')} were replaced."
+            )
+            with TemporaryDirectory(prefix="waystation-") as folder:
+                return await self._summary(Path(folder), redactor, rung, middle)
+        except ModelError as error:
+            return NoSummary(reason=str(error))
+        finally:
+            redactor.close()
+
+    async def _summary(self, folder: Path, redactor: Redactor, rung: Summarise, middle: Middle) -> Verdict:
+        from temporalio.common import MetricMeter  # noqa: PLC0415
+
+        from waystation.adapters.store.sql_store import SqlStore  # noqa: PLC0415
+        from waystation.adapters.temporal.metrics import TemporalMeter  # noqa: PLC0415
+        from workers.models import model_switch  # noqa: PLC0415
+
+        async with AsyncExitStack() as stack:
+            url = f"sqlite+aiosqlite:///{folder / 'calls.db'}"
+            store = await stack.enter_async_context(aclosing(await SqlStore.open(url, utc_now)))
+            model = model_switch(self.settings)
+            stack.push_async_callback(model.aclose)
+            request = self._request(await store.store_id(), rung)
+            await store.open_run(request.run)
+            fence = await store.take_fence(request.run.run_id)
+            metered = MeteredModel(model, store, utc_now, TemporalMeter(MetricMeter.noop))
+            wishes = await redactor.redact([self.policy.instructions], Place.WISH, self.settings.tenant)
+            policy = self.policy.model_copy(update={"instructions": wishes[0].text})
+            asked = CondensingModel(metered, redactor, request, fence, policy)
+            result = await Summariser(asked, await store.load(request.run.run_id, request.run.reader)).summarise(
+                rung, middle
+            )
+        return result.verdict or NoSummary(reason=" ".join(result.notes))
+
+    def _request(self, store_id: str, rung: Summarise) -> CompactionRequest:
+        return CompactionRequest(
+            run=RunRef(
+                store_id=store_id,
+                tenant=self.settings.tenant,
+                session="",
+                task_id="file",
+                step_id=rung.compaction_id,
+                role="research",
+            ),
+            terms=AgentTerms(
+                model=self.model,
+                condense_model=self.model,
+                window=self.policy.window,
+                trigger=self.policy.trigger,
+                target=self.policy.target,
+            ),
+            limit=Limit(),
+            request_tokens=rung.tokens_before,
+            known_records=0,
+        )
+
+
+SHOWN_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """A conversation in which room was made, beside the file that it comes from."""
+
+    body: RequestBody
+    conversation: Conversation
+    tokens_before: int
+
+    def json(self) -> dict[str, JsonValue]:
+        """Everything, under stable keys; indices are those of the file's messages.
+
+        Every other field of the request stands beside them as it was given, so that the result is a request again.
+        """
+        done = self.conversation
+        found: dict[str, JsonValue] = {
+            "status": done.status,
+            "strategy": done.policy.strategy,
+            "tokens_before": self.tokens_before,
+            "tokens_after": done.tokens,
+            "threshold": done.policy.trigger,
+            "window": done.policy.window,
+            "compaction_id": self._records[-1].id if self._records else "",
+            "messages": [*written_messages(self.body, self._shown)],
+            "hidden": [*self.hidden],
+            "kept": [*self._kept],
+            "masked": [*self._masked],
+            "pinned": [*_places(pinned_ids(done.transcript))],
+            "ledger": [*self._ledger],
+            "notes": [*self._notes],
+            "attempts": [attempt.model_dump(mode="json") for attempt in done.attempts],
+        }
+        return found | {key: value for key, value in self.body.given.items() if key not in found}
+
+    def text(self) -> str:
+        """The same, for people: without the messages."""
+        done = self.conversation
+        lines = [
+            f"{done.status}  {self.tokens_before:,} → {done.tokens:,} tokens, system prompt and tools included "
+            f"(full at {done.policy.trigger:,}, window {done.policy.window:,})"
+        ]
+        lines += [_attempt_text(attempt) for attempt in done.attempts]
+        shown = {"hidden": self.hidden, "masked": self._masked, "pinned": _places(pinned_ids(done.transcript))}
+        lines += [
+            f"{name}: {counted(len(found), 'message')}, {_ranges(found)}" for name, found in shown.items() if found
+        ]
+        lines += [f"ledger: {line}" for line in self._ledger]
+        return "\n".join([*lines, *self._notes])
+
+    @cached_property
+    def hidden(self) -> list[int]:
+        """Indices of the messages that a summary or a marker stands for."""
+        covered = {name for record in self._records if not isinstance(record, Masked) for name in record.covered}
+        return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
+
+    def _merged_into(self, covered: Set[str]) -> set[str]:
+        """Ids of the file's messages whose results were brought together with others in these."""
+        before = view(self.body.transcript)
+        answers = {result.tool_use_id for message in before if message.id in covered for result in message.tool_results}
+        return {
+            message.id
+            for message in self.body.transcript.messages
+            if any(result.tool_use_id in answers for result in message.tool_results)
+        }
+
+    @cached_property
+    def _shown(self) -> tuple[Message, ...]:
+        return view(self.conversation.transcript)
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        return _places(message.id for message in self._shown)
+
+    @property
+    def _notes(self) -> list[str]:
+        mended = violations(self.body.transcript.messages, pending_allowed=True)
+        notes = [f"Mended: {fault}." for fault in mended[:SHOWN_FAULTS]]
+        if len(mended) > SHOWN_FAULTS:
+            notes.append(f"Mended: {len(mended) - SHOWN_FAULTS:,} faults more; `waystation context check` names them.")
+        if self._shown and violations(self._shown):
+            notes.append("Calls at the end wait for their results: the API takes the messages once these are there.")
+        for record in self._records:
+            if isinstance(record, Summarised):
+                notes += [f"The check added {what}." for what in record.added]
+                notes += [f"The check took out {what}." for what in record.removed]
+        return [*self.conversation.notes, *notes]
+
+    @property
+    def _masked(self) -> list[int]:
+        calls = masked_calls(self.conversation.transcript)
+        return _places(
+            message.id for message in self._shown if any(item.tool_use_id in calls for item in message.tool_results)
+        )
+
+    @property
+    def _records(self) -> tuple[Compaction, ...]:
+        """Of this compaction."""
+        return self.conversation.transcript.compactions[len(self.body.transcript.compactions) :]
+
+    @property
+    def _ledger(self) -> list[str]:
+        made = [stand_in(record) for record in self._records if not isinstance(record, Masked)]
+        shown = {message.id for message in self._shown}
+        return [line for message in made if message.id in shown for line in summary.entries(message, "")]
+
+
+def print_result(result: Result, *, as_json: bool) -> None:
+    """The result on stdout: one JSON value, or a text that says where the messages are to be had."""
+    if as_json:
+        print_object(result.json())
+        return
+    print_text(result.text())
+    print_text("The new messages come with --json: add `--json > compacted.json`. The file itself is as it was.")
+
+
+def print_object(value: Mapping[str, JsonValue]) -> None:
+    """One JSON value. Not by way of the console, which takes minutes over a long conversation."""
+    sys.stdout.write(plain_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
+
+
+def _attempt_text(attempt: Attempt) -> str:
+    reason = f": {attempt.reason}" if attempt.reason else ""
+    return f"  {attempt.status}  {attempt.tokens_before:,} → {attempt.tokens_after:,}{reason}"
+
+
+def _places(message_ids: Iterable[str]) -> list[int]:
+    return sorted({index for name in message_ids if (index := place(name)) is not None})
+
+
+def _ranges(indices: list[int]) -> str:
+    """The indices as people write them: 0, 3-9."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
 
 app = typer.Typer()
 
@@ -92,3 +369,24 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: Policy, measure: 
     for index in dict.fromkeys(indices):
         transcript = with_record(transcript, pin(transcript, message_id(index), policy, measure, f"pin-{index}"))
     return transcript
+
+
+@app.command()
+def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOption = False) -> None:
+    """Print the conversation with placeholders for old results over 1,000 tokens; the last 3 of them stay.
+
+    However full it is, and however little is saved. FILE itself stays as it is; what is masked once stays the same.
+    """
+    body, asked = read_body(file), Asked()
+    policy = asked.policy(body, Settings())
+    conversation = Conversation(
+        transcript=body.transcript,
+        measure=measure_of(body),
+        policy=policy,
+        rereadable=frozenset(rereadable) if rereadable else reading_tools(body),
+        readers={},
+        notes=asked.notes,
+    )
+    before = conversation.tokens
+    conversation.mask_now()
+    print_result(Result(body, conversation, before), as_json=as_json)

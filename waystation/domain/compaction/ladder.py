@@ -1,20 +1,38 @@
-"""The ladder: which rung makes room in a context that is full. Each one only where the one before is not enough."""
+"""The ladder: which rung makes room in a context that is full. Each one only where the one before is not enough.
 
-from typing import Literal
+The memory of failed summaries: whether the next compaction may ask for one. It is read off the transcript.
+
+What a request for room means on a transcript: by which policy and measure, and whether it is carried out already.
+
+Cuts a conversation that is too long for the model that condenses it into parts that it can read.
+
+Which passages stand behind a summary: one line of its ledger, written by code, that an agent can expand.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.gate import Accepted
-from waystation.domain.compaction.identity import compaction_id
-from waystation.domain.compaction.mask import masking
-from waystation.domain.compaction.outcome import Status
+from waystation.domain.compaction.history import current, view
+from waystation.domain.compaction.outcome import CompactionRequest, Manual, Status
 from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.rungs import compaction_id, masking, truncation
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import FRAME_TOKENS, ledger_room, summary_message
-from waystation.domain.compaction.tokens import Measure, estimate_message
-from waystation.domain.compaction.truncate import truncation
+from waystation.domain.compaction.summary import (
+    FRAME_TOKENS,
+    SOURCES,
+    entries,
+    is_stand_in,
+    ledger_room,
+    summary_message,
+)
+from waystation.domain.compaction.tokens import Measure, correction, estimate_message, estimate_messages, estimate_text
 from waystation.domain.compaction.units import Layout, layout
-from waystation.domain.messages import Message
-from waystation.domain.transcript import Masked, Summarised, Transcript, Truncated
+from waystation.domain.memory import Passage
+from waystation.domain.transcript import Compaction, Masked, Message, Summarised, SummaryFailed, Transcript, Truncated
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
 """Tokens: the upper end of a summary's length, for a small and for a large middle. The lower end is half of it."""
@@ -204,3 +222,147 @@ def _unfit(shown: Layout, measure: Measure, policy: Policy) -> CannotFit:
         pending=size(shown.pending, shown.contract, shown.latest),
         pinned=sum(size(index) for index in shown.pinned - named),
     )
+
+
+MOST_FAILED = 3
+"""Summaries in a row; then none is asked for any more, except by a person."""
+GROWTH_PERCENT = 25
+"""Of the middle that could not be summarised: by so much the conversation has to grow, or the next one is the same."""
+
+
+def why_no_summary(transcript: Transcript) -> str | None:
+    """Why no summary is asked for now, in words for a person; None where one may be.
+
+    A summary that was made, also one by hand, ends the row. What was rewound takes its failures with it.
+    """
+    failed = _failed_in_a_row(transcript)
+    if len(failed) >= MOST_FAILED:
+        return f"No summary was tried: {len(failed)} in a row had failed; `waystation compact` asks for one."
+    if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
+        return f"No summary was tried: the last one failed, and since then too little was said, by {missing:,} tokens."
+    return None
+
+
+def _failed_in_a_row(transcript: Transcript) -> list[SummaryFailed]:
+    failed: list[SummaryFailed] = []
+    for record in current(transcript).records:
+        if isinstance(record, Summarised):
+            failed = []
+        elif isinstance(record, SummaryFailed):
+            failed.append(record)
+    return failed
+
+
+def _missing_growth(transcript: Transcript, failed: SummaryFailed) -> int:
+    """Tokens (plain estimate) that still have to be said."""
+    later = {message.id for message in transcript.messages[failed.after :]}
+    grown = estimate_messages([message for message in current(transcript).messages if message.id in later])
+    return failed.middle_tokens * GROWTH_PERCENT // 100 - grown
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A request for room, of a workflow or by way of it of a person."""
+
+    request: CompactionRequest
+    manual: Manual | None
+    fixed: int
+    """Estimated tokens of the agent's system prompt and tools."""
+
+    @property
+    def summaries(self) -> bool:
+        """Whether a summary may be written at all."""
+        return self.manual is not None or self.request.terms.auto_compact
+
+    def done(self, transcript: Transcript) -> Compaction | None:
+        """What an earlier attempt at the same request has committed."""
+        return next(iter(transcript.compactions[self.request.known_records :]), None)
+
+    def before(self, transcript: Transcript) -> Transcript:
+        """The transcript as the workflow knew it when it asked."""
+        record = self.done(transcript)
+        if record is None:
+            return transcript
+        return transcript.model_copy(update={"records": transcript.records[: transcript.records.index(record)]})
+
+    def measure(self, transcript: Transcript) -> Measure:
+        """Corrected as the leg's last request was, which was found too large."""
+        if self.manual is not None:
+            return Measure(fixed=self.fixed, scale=self.manual.scale)
+        estimated = Measure(fixed=self.fixed).request(view(self.before(transcript)))
+        return Measure(fixed=self.fixed, scale=correction(estimated, self.request.request_tokens))
+
+    def policy(self, transcript: Transcript) -> Policy:
+        """That of the agent; where its messages are too many, or a person asked, full as it is."""
+        terms, shown = self.request.terms, view(transcript)
+        if self.manual is None and not terms.crowded(len(shown)):
+            return terms.policy
+        policy = terms.policy.for_crowd(self.measure(transcript).request(shown))
+        return policy.model_copy(update={"instructions": self.manual.instructions}) if self.manual else policy
+
+
+def parts_of(texts: Sequence[str], room: int) -> tuple[str, ...]:
+    """The texts in order, joined by line ends, in as few parts of at most `room` tokens as go one after another.
+
+    A text that alone is over the room is cut by characters. One part where everything fits.
+    """
+    parts: list[str] = []
+    part: list[str] = []
+    size = 0
+    for piece in (piece for text in texts for piece in _pieces(text, room)):
+        tokens = estimate_text(piece) + 1
+        if part and size + tokens > room:
+            parts.append("\n".join(part))
+            part, size = [], 0
+        part.append(piece)
+        size += tokens
+    return (*parts, "\n".join(part))
+
+
+def part_length(length: tuple[int, int], parts: int, room: int) -> tuple[int, int]:
+    """Least and most tokens of the summary of one of so many parts: together they are no longer than the room, so
+    that joining them is one more call and never again parts.
+    """
+    most = max(1, min(length[1], room // parts))
+    return min(length[0], most), most
+
+
+def _pieces(text: str, room: int) -> list[str]:
+    size = estimate_text(text) + 1
+    if size <= room:
+        return [text]
+    # By halves: how many tokens a character has may differ from place to place.
+    half = len(text) // 2
+    return [*_pieces(text[:half], room), *_pieces(text[half:], room)] if half else [text]
+
+
+MOST_SOURCES = 12
+"""Some 120 tokens. More passages share an entry: it names the first of them."""
+_SOURCE = proven(r"(p[0-9a-f]{8}) (\S+?)-(\S+)")
+
+
+class Source(NamedTuple):
+    """A stretch of the conversation, and the passage that it begins with."""
+
+    passage: str
+    """Short id."""
+    first: str
+    last: str
+
+    def __str__(self) -> str:
+        """As a ledger has it."""
+        return f"{self.passage} {self.first}-{self.last}"
+
+
+def sources(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
+    """The line for a summary of these messages: what earlier summaries among them name, then the passages made now.
+
+    Empty without any.
+    """
+    earlier = [line for message in hidden if is_stand_in(message) for line in entries(message, SOURCES)]
+    found = [Source(*match) for line in earlier for match in _SOURCE.findall(line)]
+    found += [Source(one.short_id, one.first_message, one.last_message) for one in passages]
+    while len(found) > MOST_SOURCES:
+        pairs = (found[place : place + 2] for place in range(0, len(found), 2))
+        found = [Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
+    return f"{SOURCES}{'; '.join(map(str, found))}" if found else ""

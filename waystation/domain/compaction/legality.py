@@ -5,7 +5,7 @@ Reasoning need not come first in a message (adaptive reasoning may follow text),
 
 from collections.abc import Iterator, Sequence
 
-from waystation.domain.messages import (
+from waystation.domain.transcript import (
     Block,
     Message,
     Opaque,

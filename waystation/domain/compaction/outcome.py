@@ -1,8 +1,19 @@
-"""How a compaction ended: numbers and references, safe for workflow history."""
+"""How a compaction ended: numbers and references, safe for workflow history.
 
+What a hook is told of a compaction: references and numbers, nothing of the conversation.
+
+A person's change to the context of a running agent: what was asked for, how it is handed on, what became of it.
+
+What the activity `CompressAndStoreContext` is asked to do: references and numbers.
+"""
+
+from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
+from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
+from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.value import Value
 
 
@@ -60,3 +71,151 @@ class AgentCompaction(CompactionOutcome):
     """A compaction and the agent whose it was, as shown to people."""
 
     agent: str
+
+
+class CompactionEvent(Value):
+    """A compaction is about to be made, or has ended. Token counts are of the whole request."""
+
+    event: Literal["before", "after"]
+    trigger: Literal["manual", "auto"]
+    """Whether a person asked for it, or the context was full."""
+    task: str
+    agent: str
+    """The id of its step, like research-1."""
+    run_id: str
+    strategy: str
+    tokens: int
+    """Before it."""
+    window: int
+    status: Status | None = None
+    """This and the following: of one that has ended."""
+    compaction_id: str | None = None
+    """Empty where nothing was committed."""
+    tokens_after: int | None = None
+    covered: int | None = None
+    """Messages that it hides."""
+    notes: int | None = None
+    """How many notes it left for people."""
+
+    def ended(self, outcome: CompactionOutcome) -> "CompactionEvent":
+        """The same compaction after it was made."""
+        return self.model_copy(
+            update={
+                "event": "after",
+                "tokens": outcome.tokens_before,
+                "status": outcome.status,
+                "compaction_id": outcome.compaction_id,
+                "tokens_after": outcome.tokens_after,
+                "covered": outcome.covered,
+                "notes": len(outcome.notes),
+            }
+        )
+
+    @property
+    def body(self) -> str:
+        """One line of JSON, with what is known."""
+        return self.model_dump_json(exclude_none=True) + "\n"
+
+
+Action = Literal["compact", "pin", "unpin", "restore", "rewind"]
+EDIT_PREFIX = "edit-"
+TOO_LATE = "the agent had delivered before it could be carried out"
+
+
+class ContextEdit(Value):
+    """One change, carried out between two legs. References and numbers, no text from the work."""
+
+    id: str
+    """`edit-N`, counted in the agent run. What it commits derives its id from it, so that a retry commits it once."""
+    agent: str
+    action: Action
+    message: str = ""
+    """Which one to pin or unpin, or to go back to."""
+    keep: bool = True
+    """Whether the message that is gone back to stays itself."""
+    compaction: str = ""
+    """Which one to restore: its id, or the beginning of it."""
+    instructions: str = ""
+    """Content hash of what the summary is to heed."""
+    by: str = ""
+    """The name that the person gave: a claim, not a proof."""
+    note: str = ""
+    answer_id: str = ""
+    asked_at: datetime
+    state: Literal["waiting", "done", "refused"] = "waiting"
+    reason: str = ""
+    """What came of it; where it was refused, why: then nothing was changed."""
+
+    @property
+    def what(self) -> str:
+        """As it follows on the agent's name: `research-1: pin m4`."""
+        match self.action:
+            case "compact":
+                return "compact with instructions" if self.instructions else "compact"
+            case "pin" | "unpin":
+                return f"{self.action} {self.message}"
+            case "rewind":
+                return f"rewind {'to' if self.keep else 'before'} {self.message}"
+            case "restore":
+                return f"restore {self.compaction}"
+
+    @property
+    def text(self) -> str:
+        """Who asked for what, and what became of it, in one line."""
+        asked = f"{self.agent}: {self.what} ({self.id}), asked for by {self.by or 'nobody named'}"
+        claim = " (a name as given)" if self.by else ""
+        note = f" [{self.note}]" if self.note else ""
+        became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
+        return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")
+
+
+class EditRequest(Value):
+    """What the activity `EditContext` is asked to do."""
+
+    run: RunRef
+    terms: AgentTerms
+    limit: Limit
+    """What the agent run may have spent in all; a summary is charged to it."""
+    edit: ContextEdit
+    scale: float = 1.0
+    """What the provider counted for the run's last request, over what was estimated."""
+    known_records: int
+    """Compactions of this run that the workflow knows to be committed."""
+    give_up_summary: bool = False
+    """The summariser failed too often."""
+
+
+class EditOutcome(Value):
+    """What became of it."""
+
+    state: Literal["done", "refused"]
+    reason: str = ""
+    compaction: CompactionOutcome | None = None
+    """Of a summary that was asked for, also where it was refused after it had cost something."""
+
+
+class Manual(Value):
+    """A summary that a person asks for, however full the context is. Not for workflow history: it holds their words."""
+
+    edit_id: str
+    """Makes its record and its charge its own: what was refused once may be asked for again, and is paid again."""
+    instructions: str = ""
+    """What the summary is to heed, redacted."""
+    scale: float = 1.0
+    """What the provider counted for the run's last request, over what was estimated."""
+
+
+class CompactionRequest(Value):
+    """Make room in one agent run's context."""
+
+    run: RunRef
+    terms: AgentTerms
+    limit: Limit
+    """What the agent run may have spent in all; the summariser's call is charged to it."""
+    request_tokens: int = 0
+    """The request that was too large, corrected by what the provider counted before; 0 where a person asked."""
+    known_records: int
+    """Compactions of this run that the workflow knows to be committed: one more in the store was made by an earlier
+    attempt at this very request."""
+    give_up_summary: bool = False
+    """The summariser failed too often: go on to the next rung."""

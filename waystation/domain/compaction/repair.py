@@ -5,7 +5,7 @@ The result depends on nothing but the messages, and repairing twice changes noth
 
 from collections.abc import Sequence
 
-from waystation.domain.messages import (
+from waystation.domain.transcript import (
     Block,
     Message,
     Opaque,

@@ -1,15 +1,18 @@
-"""Files that come back with a summary: what was read in the middle, in a frame of its own, as data."""
+"""Files that come back with a summary: what was read in the middle, in a frame of its own, as data.
 
+Whether a file still has what reading it gave, in the ways in which tools show files.
+"""
+
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from waystation.domain.compaction.apply import with_record
+from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.summary import inner_text, summary_message, unframed
 from waystation.domain.compaction.tokens import Measure, estimate_message, estimate_text
-from waystation.domain.compaction.view import view
-from waystation.domain.foreign_text import Tagged, one_line, tagged
-from waystation.domain.messages import Message
-from waystation.domain.transcript import Summarised, Transcript
+from waystation.domain.foreign import Tagged, one_line, tagged
+from waystation.domain.transcript import Message, Summarised, Transcript
 from waystation.domain.value import Value
+from waystation.patterns import proven
 
 MOST_FILES = 5
 FILE_TOKENS = 5_000
@@ -111,3 +114,21 @@ def _head(text: str, tokens: int) -> str:
         room = tokens - FRAME_TOKENS
         head = head[: len(head) * room // size]
     return head if head == text else f"{head}\n[{len(text) - len(head):,} more characters: read the file again]"
+
+
+_NUMBERED = proven(r"^[ ]{0,10}(\d{1,9})(?:→|\t|[|:] ?)(.*)$", re.MULTILINE)
+
+
+def differs(read: str, now: str) -> bool:
+    """Whether something that was read of a file does not stand in its text any more.
+
+    Where the lines that were read carry their numbers, each has to stand where it stood, and what a tool wrote around
+    them does not count; other results have to stand in the text as they are. What the file has beside them is not
+    looked at: tools read parts of files.
+    """
+    lines = now.splitlines()
+    if "\n".join(read.strip().splitlines()) in "\n".join(lines):
+        return False
+    numbered: list[tuple[str, str]] = _NUMBERED.findall(read)
+    there = dict(enumerate(lines, 1))
+    return not numbered or any(there.get(int(number), "").rstrip() != text.rstrip() for number, text in numbered)

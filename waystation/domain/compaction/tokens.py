@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from unicodedata import normalize
 
-from waystation.domain.messages import Block, Message
+from waystation.domain.transcript import Block, Message
 from waystation.domain.value import Value
 
 MESSAGE_TOKENS = 5

@@ -1,0 +1,159 @@
+"""Bookkeeping of tasks: costs, the audit trail, and what people send. It needs nothing but the store.
+
+Bookkeeping of tasks: what runs have cost, and the audit trail. It needs nothing but the store.
+
+The activity that keeps what people tell a task at work.
+
+The activity that puts new versions of documents in the place of a task's documents.
+"""
+
+from pydantic import ValidationError
+from temporalio import activity
+
+from activities.attempts import reported
+from waystation.domain.budget import RunTotals
+from waystation.domain.compaction.outcome import ContextEdit
+from waystation.domain.documents import DocumentSet, DocumentsUpdate
+from waystation.domain.errors import TextMissing
+from waystation.domain.leg import RunRef
+from waystation.domain.ownership import Installation, OfTask
+from waystation.domain.signals import Words
+from waystation.domain.task import MAX_TELLING, Approval, Refusal, Telling
+from waystation.domain.value import Value
+from waystation.ports import DocumentStore, TaskStore, TranscriptStore
+
+
+class AuditRequest(Value):
+    """Requests, answers, refused answers and edits, to be kept in this order."""
+
+    task_id: str
+    approvals: tuple[Approval, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    edits: tuple[ContextEdit, ...] = ()
+
+
+class LedgerActivities:
+    """What was spent, and who decided what."""
+
+    def __init__(self, transcripts: TranscriptStore, tasks: TaskStore) -> None:
+        self._transcripts, self._tasks = transcripts, tasks
+
+    @activity.defn(name="ReadTotals")
+    async def totals(self, run: RunRef) -> RunTotals:
+        """What a run has cost: settles a leg that failed, timed out or was cancelled."""
+        with reported():
+            return await self._transcripts.totals(run.run_id)
+
+    @activity.defn(name="TakeOverRun")
+    async def take_over(self, run: RunRef) -> RunTotals:
+        """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
+        with reported():
+            await self._transcripts.open_run(run)
+            await self._transcripts.take_fence(run.run_id)
+            return await self._transcripts.totals(run.run_id)
+
+    @activity.defn(name="RecordAudit")
+    async def audit(self, request: AuditRequest) -> None:
+        """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
+        with reported():
+            for entry in (*request.approvals, *request.refusals, *request.edits):
+                await self._tasks.audit(request.task_id, entry)
+
+
+UNKNOWN_MESSAGE = (
+    "the words behind `message` are not in the task's store: send them with `waystation tell`, which puts them there"
+)
+
+
+class TellRequest(Value):
+    """What is to be kept for which task."""
+
+    task_id: str
+    words: Words
+
+
+class Kept(Value):
+    """The telling with its words; or why they cannot be had."""
+
+    telling: Telling
+    reason: str = ""
+
+
+class TellingActivities:
+    """What people say."""
+
+    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
+        self._tasks, self._texts = tasks, texts
+
+    @activity.defn(name="KeepTelling")
+    async def keep(self, request: TellRequest) -> Kept:
+        """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
+        telling, words = request.words.telling, request.words
+        with reported():
+            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
+            if words.text is not None:
+                blob = await self._texts.put_text(words.text, task)
+            else:
+                blob = words.message or ""
+                if reason := await self._fault(blob, task):
+                    return Kept(telling=telling, reason=reason)
+            kept = telling.model_copy(update={"text": blob})
+            await self._tasks.audit(request.task_id, kept)
+        return Kept(telling=kept)
+
+    async def _fault(self, blob: str, task: OfTask) -> str:
+        try:
+            text = await self._texts.get_text(blob, task)
+        except TextMissing:
+            return UNKNOWN_MESSAGE
+        if len(text) > MAX_TELLING:
+            return f"the message has {len(text):,} characters; it may have {MAX_TELLING:,}"
+        return ""
+
+
+UNKNOWN_DOCUMENTS = (
+    "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
+    "there"
+)
+
+
+class UpdateRequest(Value):
+    """Which update of which task."""
+
+    task_id: str
+    update: DocumentsUpdate
+
+
+class Updated(Value):
+    """The update as it was kept; or why it could not be."""
+
+    update: DocumentsUpdate
+    reason: str = ""
+
+
+class UpdateActivities:
+    """What people's documents are now."""
+
+    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
+        self._tasks, self._texts = tasks, texts
+
+    @activity.defn(name="UpdateDocuments")
+    async def update(self, request: UpdateRequest) -> Updated:
+        """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
+        with reported():
+            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
+            given = await self._given(request.update.given, task)
+            if given is None:
+                return Updated(update=request.update, reason=UNKNOWN_DOCUMENTS)
+            kept = await self._tasks.update_documents(request.task_id, request.update, given)
+        return Updated(update=kept.counted)
+
+    async def _given(self, blob: str, task: OfTask) -> DocumentSet | None:
+        """None where it, or a text that it names, is not there."""
+        try:
+            given = DocumentSet.model_validate_json(await self._texts.get_text(blob, task))
+            for document in given.documents:
+                await self._texts.get_text(document.blob, task)
+        except (TextMissing, ValidationError):
+            return None
+        return given

@@ -1,0 +1,158 @@
+"""The activities by which tasks are forgotten and one person is erased.
+
+The activities by which tasks are forgotten: by the store, which decides, then by memory, then by what is outside.
+
+The activities by which one person is erased. The value itself is in the vault meanwhile, and not in any history.
+
+The activity that finds tasks whose time is over.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio import activity
+
+from activities.attempts import beating, reported
+from waystation.agents.archive import Archive
+from waystation.domain.errors import BadInput
+from waystation.domain.ownership import Installation, OfTenant
+from waystation.domain.removal import (
+    CarriedOut,
+    Due,
+    ForgetOrder,
+    Forgotten,
+    PersonOrder,
+    Sought,
+    Tidying,
+    Traces,
+    orders_of,
+)
+from waystation.ports import Clock, Forgetting, Outside, Persons, TaskStore, Vault
+
+logger = logging.getLogger(__name__)
+
+
+class ForgettingActivities:
+    """All are safe to repeat."""
+
+    def __init__(self, store: Forgetting, archive: Archive, outside: Outside) -> None:
+        self._store, self._archive, self._outside = store, archive, outside
+
+    @activity.defn(name="ForgetTasks")
+    async def forget(self, order: ForgetOrder) -> Forgotten:
+        """Remove from the store what the order names."""
+        async with beating():
+            with reported():
+                return await self._store.forget(order)
+
+    @activity.defn(name="ForgetPassages")
+    async def forget_passages(self) -> int:
+        """Take out of memory what the store has given up; how many points. Repeated until memory answers."""
+        async with beating():
+            with reported():
+                return await self._archive.forget_for_good()
+
+    @activity.defn(name="TidyUpAfterTasks")
+    async def tidy_up(self, tidying: Tidying) -> CarriedOut:
+        """Delete histories and reports, and say what went. An attempt counts what the ones before it have left."""
+        task_ids = tidying.order.task_ids
+        async with beating():
+            with reported():
+                files = self._outside.delete_reports(task_ids)
+                histories = await self._outside.delete_histories(task_ids)
+        gone = tidying.forgotten
+        logger.info(
+            "forgot %s tasks, %s passages, %s documents, %s messages, %s histories, %s reports",
+            *(gone.tasks, gone.passages, gone.documents, gone.messages, histories, files),
+        )
+        return CarriedOut(forgotten=gone, histories=histories, files=files)
+
+
+TASKS_OF_A_TENANT = 1_000_000
+
+
+class PersonActivities:
+    """All are safe to repeat."""
+
+    def __init__(self, store: Persons, tasks: TaskStore, archive: Archive, vault: Vault, outside: Outside) -> None:
+        self._store, self._tasks, self._archive, self._vault, self._outside = store, tasks, archive, vault, outside
+
+    @activity.defn(name="FindPerson")
+    async def find(self, order: PersonOrder) -> Traces:
+        """Where the store has the person, and how often."""
+        async with beating():
+            with reported():
+                return Traces(traces=await self._store.traces(order.tenant, await self._sought(order)))
+
+    @activity.defn(name="EraseFromStore")
+    async def erase(self, order: PersonOrder) -> None:
+        """Take the person out of the store's texts."""
+        async with beating():
+            with reported():
+                await self._store.erase(order, await self._sought(order))
+
+    @activity.defn(name="RewritePassages")
+    async def rewrite_passages(self) -> None:
+        """Have memory write over what it has of the passages that changed. Repeated until memory answers."""
+        async with beating():
+            with reported():
+                await self._archive.rewrite()
+
+    @activity.defn(name="RewriteReports")
+    async def rewrite_reports(self, order: PersonOrder) -> int:
+        """Take the person out of files of reports; how many had them."""
+        async with beating():
+            with reported():
+                rows = await self._tasks.tasks(OfTenant(tenant=order.tenant), TASKS_OF_A_TENANT)
+                task_ids = [row.ref.task_id for row in rows]
+                return self._outside.rewrite_reports(task_ids, await self._sought(order))
+
+    @activity.defn(name="DeleteHistories")
+    async def delete_histories(self, order: PersonOrder) -> int:
+        """Delete the closed histories that have the person; how many there still were."""
+        async with beating():
+            with reported():
+                return await self._outside.delete_seen(order.doomed)
+
+    @activity.defn(name="DropOriginals")
+    async def drop_originals(self, order: PersonOrder) -> int:
+        """Take out of the vault what the placeholders stand for, and the value of the order; how many of the former."""
+        async with beating():
+            with reported():
+                count = await self._vault.drop(order.tenant, order.placeholders)
+                await self._vault.drop(order.tenant, [order.wanted])
+                return count
+
+    async def _sought(self, order: PersonOrder) -> Sought:
+        originals = await self._vault.originals(order.tenant, [order.wanted])
+        if order.wanted not in originals:
+            raise BadInput("the vault has the value of this order no more: give the order again")
+        return Sought(originals[order.wanted], order.placeholders)
+
+
+TASKS_AT_ONCE = 5_000
+"""Of one look; the next one finds the rest."""
+
+
+@dataclass(frozen=True)
+class RetentionActivities:
+    """It is safe to repeat."""
+
+    days: int | None
+    tasks: TaskStore
+    clock: Clock
+    runs: Callable[[str], Awaitable[bool]]
+    """Whether the workflow of this id is open."""
+
+    @activity.defn(name="FindExpiredTasks")
+    async def due(self) -> Due:
+        """Tasks of all tenants that ended so many days ago. One that was never told to have ended may still run."""
+        if self.days is None:
+            return Due(days=None)
+        with reported():
+            before = self.clock() - timedelta(days=self.days)
+            rows = await self.tasks.tasks(Installation(), TASKS_AT_ONCE, ended_before=before)
+            over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
+            return Due(days=self.days, orders=orders_of(over))

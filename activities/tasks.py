@@ -1,0 +1,154 @@
+"""The activities of a task as a whole: admitted, planned, looked over, reported, told of.
+
+Activities at a task's beginning: admit it, plan it.
+
+The activities that look over a task's work: its plan after the research, its report before people get it.
+
+The activities at a task's end, and where it goes on after all.
+
+The activity that sends a notice.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from temporalio import activity
+
+from activities.attempts import beating, reported
+from waystation.agents.oversight import Reviewer, Reviser
+from waystation.agents.planner import PlanMade, Planner
+from waystation.agents.publisher import Published, Publisher
+from waystation.domain.amount import Limit
+from waystation.domain.errors import WebhookUnavailable, WrongStore
+from waystation.domain.models import PRICES, Price
+from waystation.domain.notices import Notice
+from waystation.domain.privacy import Place, cut
+from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
+from waystation.domain.session import Admitted, Equipment
+from waystation.domain.task import TaskProgress, TaskRef
+from waystation.domain.task_state import TaskState
+from waystation.domain.value import Value
+from waystation.ports import DocumentStore, Notifier, Redactor, TaskStore
+
+TITLE_CHARACTERS = 120
+
+
+class PlanRequest(Value):
+    """Which task to plan, with which model, for how much at most."""
+
+    ref: TaskRef
+    model: str
+    limit: Limit
+    prices: tuple[Price, ...] = PRICES
+
+
+class PlanningActivities:
+    """Admission and planning."""
+
+    def __init__(
+        self,
+        planner: Planner,
+        tasks: TaskStore,
+        documents: DocumentStore,
+        redactor: Redactor,
+        equipment: Equipment,
+    ) -> None:
+        self._planner, self._tasks, self._documents, self._redactor = planner, tasks, documents, redactor
+        self._equipment = equipment
+
+    @activity.defn(name="AdmitTask")
+    async def admit(self, ref: TaskRef) -> Admitted:
+        """What the workflows may know of a task: its terms, and its question redacted and shortened."""
+        with reported():
+            store_id = await self._tasks.store_id()
+            if store_id != ref.store_id:
+                raise WrongStore(ref.store_id, store_id)
+            row = await self._tasks.task(ref.task_id, ref.reader)
+            title = row.title or await self._title(row.request.question, ref.tenant)
+            await self._tasks.admit(ref.task_id, title)
+            ended = row.progress if row.progress is not None and row.progress.phase.over else None
+            return Admitted(
+                ref=ref,
+                terms=row.terms,
+                title=title,
+                documents=len(await self._documents.documents(ref.task_id, ref.reader)),
+                finished=ended is not None,
+                forked=row.request.forked_from is not None,
+                budget=ended.budget if ended is not None else None,
+                **self._equipment.model_dump(),
+            )
+
+    @activity.defn(name="PlanTask")
+    async def plan(self, request: PlanRequest) -> PlanMade:
+        """A plan that can be run, without its goals."""
+        async with beating():
+            with reported():
+                return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
+
+    async def _title(self, question: str, tenant: str) -> str:
+        (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)
+        line = " ".join(redacted.text.split())
+        return cut(line, TITLE_CHARACTERS, " …")
+
+
+class OversightActivities:
+    """Revisions and reviews."""
+
+    def __init__(self, reviser: Reviser, reviewer: Reviewer) -> None:
+        self._reviser, self._reviewer = reviser, reviewer
+
+    @activity.defn(name="RevisePlan")
+    async def revise(self, request: RevisionRequest) -> Revised:
+        """A plan that can be run, without its goals; or none, where it is kept."""
+        async with beating():
+            with reported():
+                return await self._reviser.revise(request)
+
+    @activity.defn(name="ReviewReport")
+    async def review(self, request: ReviewRequest) -> Reviewed:
+        """How many faults there are. What they are is in the store, and its writer may know it."""
+        async with beating():
+            with reported():
+                return await self._reviewer.review(request)
+
+
+class PublishRequest(Value):
+    """How the task ended."""
+
+    ref: TaskRef
+    progress: TaskProgress
+    state: TaskState | None = None
+    """What it goes on from if it is taken back."""
+    at: datetime | None = None
+    """The moment."""
+
+
+class ReportActivities:
+    """Reports."""
+
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+
+    @activity.defn(name="StoreReport")
+    async def store(self, request: PublishRequest) -> Published:
+        """Assemble, check and store the report, and how the task ended."""
+        with reported():
+            return await self._publisher.publish(request.ref, request.progress, request.state, request.at)
+
+
+class NoticeActivities:
+    """Tells people by a webhook."""
+
+    def __init__(self, notifier: Notifier | None, link: Callable[[str], str | None]) -> None:
+        """`link`: a task's page in the Temporal UI, by its id, where one is known."""
+        self._notifier, self._link = notifier, link
+
+    @activity.defn(name="SendNotice")
+    async def send(self, notice: Notice) -> None:
+        """One attempt. A worker without a webhook leaves it to the next attempt, perhaps on another worker."""
+        with reported():
+            if self._notifier is None:
+                raise WebhookUnavailable(
+                    "the task was admitted with notices, but this worker has no WAYSTATION_WEBHOOK: set it on all"
+                )
+            await self._notifier.send(notice, self._link(notice.task_id))

@@ -1,1 +1,0 @@
-"""Programs of the team's on the worker's machine."""

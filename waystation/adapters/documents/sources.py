@@ -1,0 +1,298 @@
+"""Where documents and procedures come from: files, folders, and what is installed.
+
+Files and folders to documents: what is taken, what is left out and why, in a stable order.
+
+The descriptions of the installed Python distributions as Markdown: documents that are on every machine.
+
+What documents are called: as the person gave them, unique, and usable inside a citation `[name:12-18]`.
+
+Procedures as they are handed in: Markdown files that a person names, or a folder of them.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from importlib.metadata import PackageMetadata, distributions
+from itertools import filterfalse
+from pathlib import Path
+from typing import NamedTuple
+
+from waystation.adapters.documents.extract import Extracted, Unreadable
+from waystation.adapters.documents.reader import SECONDS_A_FILE, ChildReader, fingerprint, read_file
+from waystation.domain.documents import LeftOut
+from waystation.domain.errors import BadInput
+from waystation.domain.procedures import MOST_CHARACTERS, SUFFIX, GivenProcedure, checked
+from waystation.domain.task import SourceDocument
+from waystation.domain.value import Value
+from waystation.patterns import proven
+
+LONGEST_NAME = 190
+"""Characters. A citation's name has at most 200, and a number may have to be added."""
+
+_UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
+_ENDS_A_CITATION = str.maketrans("[]:", "()-")
+
+
+class Named(NamedTuple):
+    """The two names that a document may have."""
+
+    short: str
+    """Its path within the folder that was given, or the path of the file that was given."""
+    long: str
+    """The same with the folder that was given."""
+
+
+def unique_names(named: Sequence[Named]) -> tuple[str, ...]:
+    """One name each, in order: the short one, the long one where short ones clash, numbered where that clashes too."""
+    short = [citable(names.short) for names in named]
+    count = Counter(short)
+    taken = {name for name in short if count[name] == 1}
+    chosen: list[str] = []
+    for names, name in zip(named, short, strict=True):
+        unique = name if count[name] == 1 else _free(citable(names.long), taken)
+        taken.add(unique)
+        chosen.append(unique)
+    return tuple(chosen)
+
+
+def citable(name: str) -> str:
+    """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
+    # A file name may hold bytes that are no text; the store and the model take text only.
+    text = os.fsencode(name).decode("utf-8", "replace")
+    whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip()
+    return whole if len(whole) <= LONGEST_NAME else f"…{whole[1 - LONGEST_NAME :]}"
+
+
+def _free(name: str, taken: set[str]) -> str:
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name} ({number})", number + 1
+    return candidate
+
+
+REASONS = 3
+"""How many files an error about a whole folder names."""
+
+_GENERATED = frozenset({"__pycache__", "node_modules"})
+_USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+
+
+class UnreadFile(Value):
+    """What would be a document of that name, and was read before."""
+
+    name: str
+    source: str
+    """Content hash of the file."""
+
+
+class Loaded(Value):
+    """The documents, in the order of the given paths and by name within a folder, and what is in none of them: files
+    and folders inside a given folder, and parts of files such as `paper.pdf, page 3`.
+    """
+
+    documents: tuple[SourceDocument, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    unread: tuple[UnreadFile, ...] = ()
+    """Files that are as they were when they were read before."""
+
+
+class _Read(NamedTuple):
+    named: Named
+    source: str
+    extracted: Extracted | None
+    """None for one that was read before."""
+
+
+class _Reader(NamedTuple):
+    child: ChildReader
+    known: Collection[str]
+
+    def read(self, path: Path, named: Named) -> _Read:
+        """Raises Unreadable."""
+        source = fingerprint(path)
+        return _Read(named, source, None if source in self.known else read_file(path, self.child))
+
+
+def load_documents(
+    paths: Sequence[Path], *, known: Collection[str] = frozenset(), seconds_a_file: float = SECONDS_A_FILE
+) -> Loaded:
+    """Read files, and folders with everything in them but hidden and generated files.
+
+    A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
+    is reached twice is one document. `known`: content hashes of files that were read before, and are not read again.
+    `seconds_a_file` is the most that a parser may take.
+
+    Raises:
+        BadInput: a file given by itself is missing or cannot be read, or a folder has nothing that can be read.
+    """
+    seen: set[str] = set()
+    left_out: list[LeftOut] = []
+    read: list[_Read] = []
+    with ChildReader(seconds_a_file) as child:
+        reader = _Reader(child, known)
+        for path in paths:
+            read += _folder(path, seen, left_out, reader) if path.is_dir() else _single(path, seen, reader)
+    documents: list[SourceDocument] = []
+    unread: list[UnreadFile] = []
+    for name, item in zip(unique_names([item.named for item in read]), read, strict=True):
+        if item.extracted is None:
+            unread.append(UnreadFile(name=name, source=item.source))
+            continue
+        documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
+        left_out += [LeftOut(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
+    return Loaded(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
+
+
+def _single(path: Path, seen: set[str], reader: _Reader) -> list[_Read]:
+    if _met(path, seen):
+        return []
+    try:
+        return [reader.read(path, Named(short=str(path), long=str(path)))]
+    except Unreadable as unreadable:
+        raise BadInput(f"cannot use {path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
+
+
+def _folder(folder: Path, seen: set[str], left_out: list[LeftOut], reader: _Reader) -> list[_Read]:
+    without: list[LeftOut] = []
+    read: list[_Read] = []
+    known = 0
+    for path in _files(folder, without):
+        if _met(path, seen):
+            known += 1
+            continue
+        short = path.relative_to(folder).as_posix()
+        try:
+            read.append(reader.read(path, Named(short=short, long=path.as_posix())))
+        except Unreadable as unreadable:
+            without.append(LeftOut(name=citable(short), reason=str(unreadable)))
+    if not read and not known:
+        raise BadInput(
+            f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
+        )
+    left_out += without
+    return read
+
+
+def _reasons(left_out: Sequence[LeftOut]) -> str:
+    told = [f"{item.name}: {item.reason}" for item in left_out[:REASONS]]
+    if len(left_out) > REASONS:
+        told.append(f"and {len(left_out) - REASONS} more")
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _files(folder: Path, left_out: list[LeftOut]) -> Iterator[Path]:
+    root = os.path.realpath(folder)
+
+    def leave_out(path: str, reason: str) -> None:
+        left_out.append(LeftOut(name=citable(os.path.relpath(path, folder)), reason=reason))
+
+    def unlisted(error: OSError) -> None:
+        leave_out(str(error.filename), f"cannot be listed ({error.strerror})")
+
+    for here, folders, files in os.walk(folder, onerror=unlisted):
+        for name in sorted(filter(_unwanted, (*folders, *files))):
+            leave_out(str(Path(here, name)), _unwanted(name))
+        folders[:] = sorted(filterfalse(_unwanted, folders))
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        for name in sorted([*filterfalse(_unwanted, files), *links]):
+            path = Path(here, name)
+            # What lies outside was not given: a link must not carry somebody's keys into a task.
+            if not Path(os.path.realpath(path)).is_relative_to(root):
+                leave_out(str(path), "a link that leads out of the folder; give its target by itself")
+            elif name not in links:
+                yield path
+
+
+def _unwanted(name: str) -> str:
+    """Why a file or folder of that name is not looked at; empty: it is."""
+    if name.startswith("."):
+        return "hidden"
+    return "generated" if name in _GENERATED else ""
+
+
+def _met(path: Path, seen: set[str]) -> bool:
+    """Whether the same file was met before; it is from now on."""
+    target = os.path.realpath(path)
+    met = target in seen
+    seen.add(target)
+    return met
+
+
+_BETWEEN_WORDS = proven(r"[-_.]+")
+
+
+def write_installed(folder: Path) -> tuple[Path, ...]:
+    """Write headers and long description of every installed distribution to `<name>.md`, sorted by name.
+
+    Of a distribution that is installed twice, the one that Python would import counts. Makes the folder if needed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, str] = {}
+    for distribution in distributions():
+        headers = distribution.metadata
+        # A half-removed installation has metadata without a name.
+        if "Name" in headers:
+            name = _BETWEEN_WORDS.sub("-", headers["Name"]).lower()
+            texts.setdefault(name, _markdown(headers))
+    written: list[Path] = []
+    for name, text in sorted(texts.items()):
+        path = folder / f"{name}.md"
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
+    return tuple(written)
+
+
+def _markdown(headers: PackageMetadata) -> str:
+    fields = dict.fromkeys(key for key in headers if key != "Description")
+    lines = [f"- {key}: {' '.join(value.split())}" for key in fields for value in headers.get_all(key, [])]
+    description = "".join(headers.get_all("Description", []))
+    return "\n".join([f"# {headers['Name']} {headers['Version']}", "", *lines, "", description.strip()]).strip() + "\n"
+
+
+MOST_BYTES = 8 * MOST_CHARACTERS
+"""Of a file: more than any procedure has in UTF-8 with its front matter."""
+
+
+def load_procedures(paths: Sequence[Path]) -> tuple[GivenProcedure, ...]:
+    """The files, and all Markdown files in the folders; hidden ones and links that lead out of a folder are left out.
+
+    Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
+    """
+    found = {os.path.realpath(path): (path, named) for given in paths for path, named in _procedure_files(given)}
+    names = unique_names([named for _, named in found.values()])
+    texts = [_text(path) for path, _ in found.values()]
+    try:
+        return checked(tuple(GivenProcedure(name=name, text=text) for name, text in zip(names, texts, strict=True)))
+    except ValueError as error:
+        raise BadInput(f"--procedures: {error}") from None
+
+
+def _procedure_files(given: Path) -> Iterator[tuple[Path, Named]]:
+    if not given.is_dir():
+        yield given, Named(short=given.name, long=str(given))
+        return
+    root, count = os.path.realpath(given), 0
+    for here, folders, files in os.walk(given):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(here, name) for name in sorted(files) if not name.startswith(".")):
+            if path.suffix.lower() == SUFFIX and Path(os.path.realpath(path)).is_relative_to(root):
+                count += 1
+                yield path, Named(short=path.relative_to(given).as_posix(), long=path.as_posix())
+    if not count:
+        raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise BadInput(f"--procedures {path} is no file. Give a Markdown file or a folder of them.")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise BadInput(f"--procedures {path} has more than {MOST_BYTES:,} bytes: give a shorter procedure.")
+        return content.decode("utf-8-sig")
+    except OSError as error:
+        cause = (error.strerror or "it cannot be opened").lower()
+        raise BadInput(f"--procedures {path} cannot be read: {cause}. Give a file that you may read.") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"--procedures {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error

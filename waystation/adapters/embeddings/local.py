@@ -1,0 +1,181 @@
+"""Embedders on this machine: static vectors that come inside a package, models of fastembed, or none.
+
+The static embedder whose weights come inside a package: 256 dimensions, numpy only, thousands of texts a second.
+
+Embedders of the package fastembed, on this machine: its models are loaded from the disk and never downloaded.
+
+Vectors of length 1: embedders give others, and only directions are compared.
+
+Which embedder this installation has.
+
+What stands in where no dense embedder can run: memory then finds passages by BM25 alone.
+"""
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.ports.knowledge import Use
+
+_DIMENSION = 256
+_READ_CHARACTERS = 8_000
+_BATCH_TEXTS = 16
+"""Texts that are padded to one length together: bounds the memory that a batch takes."""
+
+
+class _Model(Protocol):
+    def embed(self, texts: list[str], *, batch_size: int) -> object: ...
+
+
+class WordLlamaEmbedder:
+    """Implements the port `Embedder`. The model is loaded with the first texts, never from the network."""
+
+    name: str = "wordllama-l2-supercat-256"
+    dimension: int | None = _DIMENSION
+
+    def __init__(self) -> None:
+        self._model: _Model | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
+        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        if not texts:
+            return ()
+        async with self._one_at_a_time:
+            try:
+                return await asyncio.to_thread(self._vectors, [text.strip()[:_READ_CHARACTERS] for text in texts])
+            except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+                raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
+
+    def _vectors(self, texts: list[str]) -> tuple[tuple[float, ...] | None, ...]:
+        self._model = self._model or _load()
+        vectors = np.asarray(self._model.embed(texts, batch_size=_BATCH_TEXTS), dtype=np.float64)
+        lengths = np.linalg.norm(vectors, axis=1)
+        return tuple(
+            tuple((vector / length).tolist()) if length > 0 else None
+            for vector, length in zip(vectors, lengths, strict=True)
+        )
+
+
+def _load() -> _Model:
+    root, silent = logging.getLogger(), logging.NullHandler()
+    root.addHandler(silent)  # its import calls logging.basicConfig, which leaves a configured root alone
+    try:
+        import wordllama  # noqa: PLC0415 - see above, and not every platform has a wheel
+    finally:
+        root.removeHandler(silent)
+    # Its loader takes the tokenizer in the package for a cached one only if the cache is the package itself.
+    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+
+
+Vector = tuple[float, ...]
+
+
+def of_length_1(numbers: Sequence[float]) -> Vector | None:
+    """The same direction; None where there is none, as in a text without words."""
+    length = math.hypot(*numbers)
+    return tuple(number / length for number in numbers) if length > 0 else None
+
+
+MODEL = "BAAI/bge-small-en-v1.5"
+
+"""Texts that are padded to one length together: bounds the memory that a batch takes."""
+
+
+class _FastModel(Protocol):
+    def embed(self, documents: list[str], *, batch_size: int) -> Iterable[object]: ...
+    def query_embed(self, query: list[str]) -> Iterable[object]: ...
+
+
+class FastEmbedder:
+    """Implements the port `Embedder`. The model is loaded with the first texts."""
+
+    def __init__(self, model: str, dimension: int, folder: Path | None) -> None:
+        self.name = f"fastembed/{model}"
+        self.dimension: int | None = dimension
+        self._model_name = model
+        self._folder = folder
+        self._model: _FastModel | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @classmethod
+    def of(cls, model: str | None, folder: Path | None) -> "FastEmbedder":
+        """`folder`: of the model's files; None: they are in the cache of fastembed. Raises BadInput."""
+        if find_spec("fastembed") is None:
+            raise BadInput("the embedder fastembed needs its package: `pip install 'waystation[fastembed]'`")
+        from fastembed import TextEmbedding  # noqa: PLC0415 - an optional package, and it takes a second
+
+        name = model or MODEL
+        try:
+            return cls(name, TextEmbedding.get_embedding_size(name), folder)
+        except ValueError:
+            raise BadInput(
+                f"fastembed has no model {name}: WAYSTATION_EMBEDDER_MODEL takes a name of its list, like {MODEL}"
+            ) from None
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[Vector | None, ...]:
+        """One vector of length 1 for each text, of as much of it as the model reads; None where there is no word.
+
+        Raises MemoryUnavailable.
+        """
+        said = {place: text for place, text in enumerate(texts) if text.strip()}
+        if not said:
+            return (None,) * len(texts)
+        vectors = dict(zip(said, await asyncio.to_thread(self._vectors, [*said.values()], use), strict=True))
+        return tuple(vectors.get(place) for place in range(len(texts)))
+
+    def _vectors(self, texts: list[str], use: Use) -> list[Vector | None]:
+        with self._one_at_a_time:
+            model = self._model = self._model or _load_fast(self._model_name, self._folder)
+            try:
+                rows = model.query_embed(texts) if use == "query" else model.embed(texts, batch_size=_BATCH_TEXTS)
+                return [of_length_1(np.asarray(row, dtype=np.float64).tolist()) for row in rows]
+            except (OSError, RuntimeError, TypeError, ValueError) as error:
+                failed = type(error).__name__
+        raise MemoryUnavailable(f"the embedder {self.name} failed with {failed}")
+
+
+def _load_fast(name: str, folder: Path | None) -> _FastModel:
+    """From the disk alone. Raises MemoryUnavailable, with the command that fetches it."""
+    from fastembed import TextEmbedding  # noqa: PLC0415 - see above
+    from loguru import logger  # noqa: PLC0415 - its log, which goes to stderr although we say what is wrong
+
+    logger.disable("fastembed")
+    try:
+        return TextEmbedding(name, local_files_only=True, specific_model_path=None if folder is None else str(folder))
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        failed = type(error).__name__
+    if folder is not None:
+        raise MemoryUnavailable(f"{folder} does not hold the model {name} as fastembed needs it ({failed})")
+    raise MemoryUnavailable(
+        f"the model {name} is not in the cache of fastembed, and nothing is downloaded unasked: fetch it with "
+        f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with FASTEMBED_CACHE_PATH set "
+        "as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
+    )
+
+
+class NoEmbedder:
+    """Implements the port `Embedder` without vectors."""
+
+    name: str = "none"
+    dimension: int | None = None
+
+    async def embed(self, texts: Sequence[str], use: Use = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
+        """None for each text."""
+        return (None,) * len(texts)
+
+
+def best_embedder() -> WordLlamaEmbedder | NoEmbedder:
+    """The bundled static model, or none where its package has no wheel for the platform."""
+    return WordLlamaEmbedder() if find_spec("wordllama") else NoEmbedder()

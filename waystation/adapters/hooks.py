@@ -1,0 +1,227 @@
+"""Hooks and notices: programs and addresses of the team's that are told.
+
+Posts JSON to an address of the team's, and keeps that to itself: who knows its path may post, too.
+
+A hook that is an address: told by a POST, it answers by its status alone.
+
+Posts notices to a webhook: what it takes, and what is worth another attempt.
+
+A hook that is a program: told on its standard input, it answers by its exit code alone.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+
+import httpx2
+from pydantic import JsonValue, SecretStr
+
+from waystation.domain import notices
+from waystation.domain.compaction.outcome import CompactionEvent
+from waystation.domain.errors import BadInput, HookFailed, WebhookRefused, WebhookUnavailable
+from waystation.domain.notices import Notice
+
+
+class PrivateAddress:
+    """An http or https URL. Redirects are not followed, and what is posted is posted once."""
+
+    def __init__(self, address: SecretStr, patience_s: float) -> None:
+        """`patience_s`: from the first packet to the status of the answer."""
+        self._url = httpx2.URL(address.get_secret_value())
+        self._patience_s = patience_s
+        self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
+        logging.getLogger("httpx2").addFilter(self._keeps_the_secret)
+
+    @property
+    def host(self) -> str:
+        """For messages."""
+        return self._url.host
+
+    @asynccontextmanager
+    async def post(self, body: str) -> AsyncGenerator[httpx2.Response]:
+        """Post one JSON value, and have its answer's status and headers; the rest of it is not read.
+
+        Raises TimeoutError, httpx2.HTTPError.
+        """
+        headers = {"Content-Type": "application/json"}
+        async with (
+            asyncio.timeout(self._patience_s),
+            self._client.stream("POST", self._url, content=body, headers=headers) as response,
+        ):
+            yield response
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+        logging.getLogger("httpx2").removeFilter(self._keeps_the_secret)
+
+    def _keeps_the_secret(self, record: logging.LogRecord) -> bool:
+        """At level INFO the HTTP client logs the whole URL of every request."""
+        return str(self._url) not in record.getMessage()
+
+
+HOOK_PATIENCE_S = 30.0
+
+
+class PostedHook:
+    """A `CompactionHook`. It is told once: nothing of an answer but a success is one."""
+
+    def __init__(self, setting: str, address: SecretStr, patience_s: float = HOOK_PATIENCE_S) -> None:
+        """`setting`: its name, for messages; `address`: an http or https URL."""
+        self._address = PrivateAddress(address, patience_s)
+        self._patience_s = patience_s
+        self._name = f"{setting} ({self._address.host})"
+
+    async def call(self, event: CompactionEvent) -> None:
+        """See `CompactionHook`."""
+        try:
+            async with self._address.post(event.body) as response:
+                if not response.is_success:
+                    why = ", a redirect, which is not followed" if response.is_redirect else ""
+                    raise HookFailed(f"{self._name} answered {response.status_code}{why}")
+        except TimeoutError:
+            raise HookFailed(f"{self._name} did not answer within {self._patience_s:g} s") from None
+        except httpx2.HTTPError as error:
+            raise HookFailed(f"the connection to {self._name} failed ({type(error).__name__})") from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._address.aclose()
+
+
+PATIENCE_S = 10.0
+"""Until the status of the answer."""
+LONGEST_WAIT = timedelta(hours=12)
+"""A server that names a later time is asked again by then."""
+PASSING = frozenset({408, 429})
+"""What the server itself says may go otherwise next time, beside 5xx."""
+
+
+class Webhook:
+    """A `Notifier` behind one address. An answer's body is never read: its status says everything."""
+
+    def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
+        """`address`: an http or https URL."""
+        self._address = PrivateAddress(address, patience_s)
+        self._patience_s = patience_s
+
+    @property
+    def name(self) -> str:
+        """For messages: without the secret."""
+        return f"the webhook at {self._address.host}"
+
+    async def send(self, notice: Notice, link: str | None) -> None:
+        """Post once; see `Notifier`."""
+        try:
+            async with self._address.post(json.dumps(_body(notice, link))) as response:
+                self._check(response)
+        except TimeoutError:
+            raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
+        except httpx2.HTTPError as error:
+            raise WebhookUnavailable(f"the connection to {self.name} failed ({type(error).__name__})") from None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._address.aclose()
+
+    def _check(self, response: httpx2.Response) -> None:
+        status = response.status_code
+        if response.is_success:
+            return
+        if status in PASSING or response.is_server_error:
+            raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
+        cause = "a redirect, which is not followed" if response.is_redirect else "which is final"
+        raise WebhookRefused(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")
+
+
+def _body(notice: Notice, link: str | None) -> dict[str, JsonValue]:
+    """Fields that Slack does not know could make it refuse a message; `metadata` is where it takes any."""
+    return {
+        "text": notices.text(notice, link),
+        "metadata": {"event_type": f"waystation_{notice.event}", "event_payload": notices.fields(notice, link)},
+    }
+
+
+def _retry_after(headers: httpx2.Headers) -> float | None:
+    """Seconds to wait, where the server names them or a date, which is read against the answer's own."""
+    named = headers.get("retry-after", "")
+    if named.isascii() and named.isdigit():
+        return min(float(named), LONGEST_WAIT.total_seconds())
+    until, now = _date(named), _date(headers.get("date", ""))
+    if until is None or now is None:
+        return None
+    return max(timedelta(), min(until - now, LONGEST_WAIT)).total_seconds()
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+COMMAND_PATIENCE_S = 30.0
+"""From its start to its end; then it is ended, and what it started with it."""
+ENVIRONMENT = ("PATH", "HOME", "LANG")
+"""All that a program sees of the worker's environment: the rest holds keys."""
+
+
+class CommandHook:
+    """A `CompactionHook`. What it prints goes nowhere: it may be anything, and would be told further."""
+
+    def __init__(self, setting: str, arguments: Sequence[str], patience_s: float = COMMAND_PATIENCE_S) -> None:
+        """`setting`: its name, for messages; `arguments`: the program and what it gets, as they are.
+
+        Raises BadInput: there is no such program.
+        """
+        program = shutil.which(arguments[0])
+        if program is None:
+            raise BadInput(
+                "its program is not there, or may not be run: give a program on the worker's PATH, or its full path. "
+                "No shell reads the line, so that ~, $NAME, pipes and NAME=value mean nothing in it"
+            )
+        self._arguments = (program, *arguments[1:])
+        self._name = f"{setting} ({Path(program).name})"
+        self._patience_s = patience_s
+
+    async def call(self, event: CompactionEvent) -> None:
+        """See `CompactionHook`."""
+        process = await self._started()
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await process.communicate(event.body.encode())
+        except TimeoutError:
+            raise HookFailed(f"{self._name} did not end within {self._patience_s:g} s") from None
+        finally:
+            await _end(process)
+        if process.returncode:
+            code = process.returncode
+            how = f"ended with exit code {code}" if code > 0 else f"was ended by signal {-code}"
+            raise HookFailed(f"{self._name} {how}")
+
+    async def _started(self) -> Process:
+        seen = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._arguments, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, env=seen, start_new_session=True
+            )
+        except OSError as error:
+            raise HookFailed(f"{self._name} could not be started ({type(error).__name__})") from None
+
+
+async def _end(process: Process) -> None:
+    """With everything that it started in its process group, unless it has ended by itself."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

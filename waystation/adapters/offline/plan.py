@@ -1,0 +1,130 @@
+"""Plans: one research step for each part of the question, then analysis, then writing.
+
+Looking over the work: a part of the question that nothing matched is looked for once more, in other words.
+
+A report is judged by nobody here: what code can check is checked before a model is asked, and the rest takes one that
+understands.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pydantic import JsonValue
+
+from waystation.adapters.offline.language import shortened, stems
+from waystation.adapters.offline.replies import Call, Reply, call
+from waystation.adapters.offline.research import NOTHING_MATCHED
+from waystation.adapters.offline.view import View
+from waystation.domain.value import Value
+from waystation.patterns import Enclosed, proven
+
+MOST_CLAUSES = 3
+TITLE_WORDS = 10
+TITLE_CHARACTERS = 60
+ANALYSIS_TITLE = "Weigh the findings"
+
+_ASKING = (
+    "what|which|how|who|whom|whose|when|where|why|whether|is|are|do|does|did|can|could|should|will"
+    "|was|wer|wie|welche[rsmn]?|wann|wo|warum|que|qué|quel(?:le)?s?|quién|cómo|comment|où|pourquoi|quand|cuándo|dónde"
+)
+_WORD = proven(r"\w")
+_CUT = proven(
+    rf"[?？;；]++|[.。](?=\s|$)|,?(?<!\s)\s++(?:and|or|und|et|y)\s++(?=(?:{_ASKING})\b)|,\s*+(?=(?:{_ASKING})\b)",
+    re.IGNORECASE,
+)
+
+
+def clauses(question: str) -> tuple[str, ...]:
+    """The parts of a question, at most three; what is over joins the last one."""
+    parts = [part for piece in _CUT.split(question) if _WORD.search(part := " ".join(piece.split()).strip(" ,"))]
+    if len(parts) > MOST_CLAUSES:
+        parts = [*parts[: MOST_CLAUSES - 1], "; ".join(parts[MOST_CLAUSES - 1 :])]
+    return tuple(part[0].upper() + part[1:] for part in parts)
+
+
+def plan(view: View) -> Reply:
+    """The plan of a question; one research step only where a plan was refused before."""
+    question = view.contract.question
+    research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
+    ids = [f"research-{number}" for number in range(1, len(research) + 1)]
+    steps: list[JsonValue] = [
+        _step(step_id, "research", title, goal, []) for step_id, (title, goal) in zip(ids, research, strict=True)
+    ]
+    steps.append(
+        _step("analysis", "analysis", ANALYSIS_TITLE, f"Weigh the findings of all research steps: {question}", ids)
+    )
+    steps.append(
+        _step("writing", "writing", "Write the report", f"Write the report on: {question}", [*ids, "analysis"])
+    )
+    return Reply(calls=(call("submit_plan", steps=steps),))
+
+
+def _research(question: str) -> list[tuple[str, str]]:
+    """Title and goal of each research step."""
+    parts = clauses(question)
+    if len(parts) > 1:
+        return [(_title(part), f"{part}?") for part in parts]
+    return [("Direct evidence", question), ("Exceptions, limits and gaps", f"Exceptions, limits and gaps: {question}")]
+
+
+def _title(clause: str) -> str:
+    return shortened(" ".join(clause.split()[:TITLE_WORDS]), TITLE_CHARACTERS).rstrip(" ,;:")
+
+
+def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> JsonValue:
+    return {"id": step_id, "role": role, "title": title, "goal": goal, "needs": [*needs]}
+
+
+AGAIN = "research-again"
+AGAIN_TITLE = "Look again with the whole question"
+KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
+HOPELESS = "Nothing matched, and there are no other words or no budget to look with. No LLM judged this."
+_STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) (.*?): (.*)$", re.MULTILINE)
+_FOUND = Enclosed(r'<found step="([^"]{1,200}+)"', r"</found>")
+_ROOM = proven(r"budget for (\d{1,9}) new steps")
+
+
+class Planned(Value):
+    """A step of the plan, as a revision is shown it."""
+
+    id: str
+    begun: bool
+    needs: tuple[str, ...]
+    goal: str
+
+
+def revision(view: View) -> Reply:
+    """One research step with the whole question, where a step with other words found nothing; else the plan is kept."""
+    planned = list(_planned(view.opening))
+    empty = {found.opening[1] for found in _FOUND.finditer(view.opening) if f"open: {NOTHING_MATCHED}" in found.inside}
+    if not empty:
+        return Reply(calls=(call("revise_plan", reason=KEPT),))
+    question = view.contract.question
+    room = _ROOM.search(view.opening)
+    waiting = [step for step in planned if not step.begun and empty & set(step.needs)]
+    others = set(stems(question)) - {word for step in planned if step.id in empty for word in stems(step.goal)}
+    known = AGAIN in {step.id for step in planned} or bool(view.calls("revise_plan"))
+    if known or not others or not waiting or room is None or not int(room[1]):
+        return Reply(calls=(call("revise_plan", reason=HOPELESS),))
+    return Reply(calls=(_again(question, waiting, sorted(empty)),))
+
+
+def review(view: View) -> Reply:
+    """No fault beside those that code has found."""
+    del view
+    return Reply(calls=(call("review_report", faults=[]),))
+
+
+def _again(question: str, waiting: Sequence[Planned], empty: Sequence[str]) -> Call:
+    change: list[JsonValue] = [{"id": step.id, "needs": [*step.needs, AGAIN]} for step in waiting]
+    return call(
+        "revise_plan",
+        reason=f"Nothing matched the words of {', '.join(empty)}: one more step searches with the whole question.",
+        add=[{"id": AGAIN, "role": "research", "title": AGAIN_TITLE, "goal": question, "needs": []}],
+        change=change,
+    )
+
+
+def _planned(opening: str) -> Iterator[Planned]:
+    for step_id, _, stands, needs, _, goal in _STEP.findall(opening):
+        yield Planned(id=step_id, begun=stands == "begun", needs=tuple(filter(None, needs.split(", "))), goal=goal)

@@ -1,0 +1,374 @@
+"""The analysis agent and the writing agent: what was handed in becomes conclusions, and a report.
+
+The writing agent: one section of quotations for each step, then what was counted, then the report.
+
+The analysis agent: counts which documents say the same, and picks the findings nearest to the question.
+
+Reading what earlier steps handed in: page by page, as far as the view shows it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
+
+from pydantic import JsonValue
+
+from waystation.adapters.offline.language import concepts, shortened, weighed
+from waystation.adapters.offline.plan import ANALYSIS_TITLE
+from waystation.adapters.offline.quotes import CITATION, QUOTED, TOPIC, Place, label, places, strength
+from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
+from waystation.adapters.offline.view import Need, View
+from waystation.domain.details import counted
+from waystation.domain.value import Value
+from waystation.patterns import proven
+
+PAGE = 40
+MOST_TRIES = 2
+"""A page that was asked for this often and does not show is given up."""
+
+_HEADER = proven(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
+_NONE = proven(r"^Step .+ has (\d{1,9}) findings; none")
+_LINE = proven(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
+
+Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
+
+
+class Entry(Value):
+    """One line of what a step handed in."""
+
+    kind: Kind
+    text: str
+    places: tuple[Place, ...]
+
+    @property
+    def quote(self) -> str:
+        """The quoted words in it; empty without any."""
+        found = QUOTED.search(self.text)
+        return found.group(1) if found else ""
+
+    @property
+    def citations(self) -> tuple[str, ...]:
+        """Where it stands."""
+        return tuple(place.citation for place in self.places)
+
+
+class HandedIn(Value):
+    """What is known of a step's result: its entries by number, and how many there are (None: not read yet)."""
+
+    entries: dict[int, Entry]
+    total: int | None
+
+    @property
+    def missing(self) -> int:
+        """Entries that are there and were not seen."""
+        return (self.total or 0) - len(self.entries)
+
+    def of(self, *kinds: Kind) -> tuple[Entry, ...]:
+        """The entries of these kinds, in order."""
+        return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
+
+
+def handed_in(view: View, step: str) -> HandedIn:
+    """What the view shows of a step's result."""
+    entries: dict[int, Entry] = {}
+    total: int | None = None
+    for exchange in view.calls("read_findings"):
+        if exchange.text("step") != step:
+            continue
+        none = _NONE.match(exchange.result)
+        header = _HEADER.match(exchange.result)
+        if exchange.failed or none:
+            total = int(none.group(1)) if none else 0
+        if header and header.group(2) == step:
+            total = int(header.group(1))
+            entries.update(_entries(exchange.result[header.end() :]))
+    return HandedIn(entries=entries, total=total)
+
+
+def next_page(view: View, step: str) -> Call | None:
+    """The call that shows what is missing of a step's result; None where everything that can be read was read."""
+    known = handed_in(view, step)
+    total = 1 if known.total is None else known.total
+    first = next((number for number in range(1, total + 1) if number not in known.entries), None)
+    if first is None:
+        return None
+    page = call("read_findings", step=step, first=first, count=PAGE)
+    tries = sum(exchange.input == page.input for exchange in view.calls("read_findings"))
+    return page if tries < MOST_TRIES else None
+
+
+def _entries(text: str) -> dict[int, Entry]:
+    entries: dict[int, Entry] = {}
+    for number, kind, body in _LINE.findall(text):
+        cited = places(body)
+        claim = _without_citations(body) if cited else body
+        entries[int(number)] = Entry(kind=_kind(kind), text=claim, places=cited)
+    return entries
+
+
+def _without_citations(text: str) -> str:
+    """The claim in front of the citations at a line's end."""
+    claim = text.rstrip()
+    while (last := _last_citation(claim)) is not None:
+        claim = claim[:last].rstrip()
+    return claim
+
+
+def _last_citation(text: str) -> int | None:
+    return next((found.start() for found in CITATION.finditer(text) if found.end() == len(text)), None)
+
+
+def _kind(word: str) -> Kind:
+    return next((kind for kind in get_args(Kind) if kind == word), "claim")
+
+
+Said = tuple[str, tuple[str, ...]]
+"""Words, and the citations behind them."""
+
+CONCLUSIONS = "Conclusions"
+TITLE_CHARACTERS = 120
+SUMMARY_LINES = 3
+"""Of each topic."""
+FEW = 6
+"""So many quotations of a topic are seen at a glance: the summary says where they are from, not what they say."""
+SECTION_CHARACTERS = 24_000
+NO_MODEL = (
+    "No LLM wrote this: the built-in offline model picked quotations by matching words and counted which documents say "
+    "the same. Nothing was judged, paraphrased or inferred."
+)
+NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
+NOTHING_MORE = "Nothing beyond what is quoted above."
+QUOTED_ALREADY = "Quoted above already"
+NEAREST = "Nearest to the question, quoted above"
+_REMARKS: tuple[tuple[str, Kind], ...] = (
+    ("Contradictions", "contradiction"),
+    ("Gaps", "gap"),
+    ("Open", "open"),
+)
+_KEPT = proven(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re.MULTILINE)
+"""On a line of its own in a result; in a summary one line lists them all."""
+
+
+def writing(view: View) -> Reply:
+    """The next turn of a writing agent. What is written is known from the results of `write_section`."""
+    kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
+    tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
+    if not (view.must_hand_in and kept):
+        for need in view.contract.needs:
+            if _heading(view, need) not in tried:
+                return _next_section(view, need)
+        if not tried:
+            return _section(view, CONCLUSIONS, HandedIn(entries={}, total=0))
+    if any(made.failed for made in view.calls("submit_report")):
+        return Reply(text="I could not hand in: the report was refused.")
+    title = shortened(" ".join(view.contract.question.split()), TITLE_CHARACTERS) or "Report"
+    return Reply(calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept))),))
+
+
+def _next_section(view: View, need: Need) -> Reply:
+    """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
+    if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
+        return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
+    return _section(view, _heading(view, need), handed_in(view, need.step), _above(view, need))
+
+
+def _above(view: View, need: Need) -> frozenset[Said]:
+    """What the sections above this one quote and leave open, as far as it is in view; conclusions come last."""
+    research = [other for other in view.contract.needs if not _is_analysis(other)]
+    above = research if _is_analysis(need) else research[: research.index(need)]
+    return frozenset(_said(entry) for other in above for entry in handed_in(view, other.step).of("claim", "open"))
+
+
+def _told(view: View) -> Iterator[str]:
+    yield view.earlier
+    yield from (made.result for made in view.calls("write_section") if not made.failed)
+
+
+def _is_analysis(need: Need) -> bool:
+    return need.title == ANALYSIS_TITLE or "analysis" in need.step
+
+
+def _heading(view: View, need: Need) -> str:
+    """The step's title; with its id where two steps have the same."""
+    if _is_analysis(need):
+        return CONCLUSIONS
+    same = sum(other.title == need.title for other in view.contract.needs)
+    return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
+
+
+def _section(view: View, heading: str, result: HandedIn, above: frozenset[Said] = frozenset()) -> Reply:
+    """As many lines as the reply may hold; what is left out is said."""
+    nothing = NOTHING_MORE if result.of("conclusion") else "Nothing was found for this part."
+    lines = list(_lines(result, above)) or [nothing]
+    room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
+    taken: list[str] = []
+    for line in lines:
+        room -= len(line) + line.count('"') + 4
+        if room < 0:
+            break
+        taken.append(line)
+    if len(taken) < len(lines):
+        taken.append(f"- {len(lines) - len(taken)} more lines did not fit here; the step's findings have them.")
+    return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
+
+
+def _lines(result: HandedIn, above: frozenset[Said]) -> Iterator[str]:
+    yield from _new(result.of("claim"), above)
+    if again := _again(result.of("claim"), above):
+        yield f"- {QUOTED_ALREADY}: {', '.join(again)}"
+    for topic, entries in _by_topic(result.of("conclusion")).items():
+        bullets = [*_new(entries, above)]
+        # Of one alone there is no order to tell.
+        if len(again := _again(entries, above)) > 1:
+            bullets.append(f"- {NEAREST}: {', '.join(again)}")
+        yield from [f"\n**{topic}**\n"] if topic and bullets else []
+        yield from bullets
+    for heading, kind in _REMARKS:
+        if entries := [entry for entry in result.of(kind) if not _is_of_a_section(entry, above)]:
+            yield f"\n**{heading}**\n"
+            yield from (_bullet(entry) for entry in entries)
+    if result.total is None:
+        yield "- What this step handed in was not read before the report had to be finished."
+    elif result.missing:
+        yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
+
+
+def _new(entries: Sequence[Entry], above: frozenset[Said]) -> Iterator[str]:
+    """What does not stand above yet, word for word."""
+    return (_bullet(entry) for entry in entries if _said(entry) not in above)
+
+
+def _again(entries: Sequence[Entry], above: frozenset[Said]) -> list[str]:
+    """Where the rest of it stands."""
+    again = (entry for entry in entries if _said(entry) in above)
+    return [f"{_name(entry)} {' '.join(entry.citations)}".strip() for entry in again]
+
+
+def _said(entry: Entry) -> Said:
+    return entry.text, entry.citations
+
+
+def _is_of_a_section(remark: Entry, above: frozenset[Said]) -> bool:
+    """Whether the section of its topic says it."""
+    topic, said = _topic(remark.text)
+    return bool(topic) and (said, remark.citations) in above
+
+
+def _name(entry: Entry) -> str:
+    return label(entry.places[0].document) if entry.places else ""
+
+
+def _by_topic(conclusions: Sequence[Entry]) -> dict[str, list[Entry]]:
+    """The conclusions without their topics, by topic, in order."""
+    topics: dict[str, list[Entry]] = {}
+    for entry in conclusions:
+        topic, said = _topic(entry.text)
+        topics.setdefault(topic, []).append(entry.model_copy(update={"text": said}))
+    return topics
+
+
+def _topic(text: str) -> tuple[str, str]:
+    """Topic and what is said of it; the mark between them stands before any quotation."""
+    topic, mark, said = text.partition(TOPIC)
+    return (topic, said) if mark and '"' not in topic else ("", text)
+
+
+def _bullet(entry: Entry) -> str:
+    """A quotation stands directly before its citation, after the document's name."""
+    name = _name(entry)
+    cited = " ".join(entry.citations)
+    if name and entry.text == f'{name}: "{entry.quote}"':
+        return f'- **{name}**: "{entry.quote}" {cited}'
+    return f"- {entry.text} {cited}".rstrip()
+
+
+def _summary(view: View, kept: set[str]) -> Iterator[str]:
+    yield NO_MODEL
+    found = {need.step: handed_in(view, need.step) for need in view.contract.needs}
+    claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
+    if claims and not any(result.total is None or result.missing for result in found.values()):
+        documents = {place.document for entry in claims.values() for place in entry.places}
+        said = f"{counted(len(claims), 'quotation')} from {counted(len(documents), 'document')}"
+        yield f"\nIn the sections below: {said}."
+    short = {_heading(view, need): need for need in view.contract.needs if _is_short(found[need.step])}
+    yield from [""] if short else []
+    yield from (_source(heading, found[need.step].of("claim")) for heading, need in short.items())
+    yield from _concluded(found, {need.title for need in short.values()})
+    unwritten = [heading for need in view.contract.needs if (heading := _heading(view, need)) not in kept]
+    if unwritten:
+        yield f"\nNot written: {', '.join(unwritten)}."
+    if view.contract.accept:
+        yield f"\n{NOT_JUDGED}"
+
+
+def _is_short(result: HandedIn) -> bool:
+    return 0 < len(result.of("claim")) <= FEW and not result.missing
+
+
+def _source(heading: str, claims: Sequence[Entry]) -> str:
+    """Where the quotations of a section are from."""
+    names = ", ".join(dict.fromkeys(name for entry in claims if (name := _name(entry))))
+    return f"- **{heading}**: {counted(len(claims), 'quotation')}{', from ' if names else ''}{names}"
+
+
+def _concluded(found: Mapping[str, HandedIn], short: set[str]) -> Iterator[str]:
+    """The first conclusions of each topic; of a short one, only those that say more than its section."""
+    claims = [entry for result in found.values() for entry in result.of("claim")]
+    told = {words for entry in claims for words in (entry.text, entry.quote) if words}
+    conclusions = [entry for result in found.values() for entry in result.of("conclusion")]
+    for topic, entries in _by_topic(conclusions).items():
+        if shown := [entry for entry in entries if topic not in short or told.isdisjoint({entry.text, entry.quote})]:
+            yield f"\n**{topic or CONCLUSIONS}**\n"
+            yield from (_bullet(entry) for entry in shown[:SUMMARY_LINES])
+
+
+MOST_GROUPS = 6
+MOST_SINGLES = 5
+MOST_CITATIONS = 5
+
+
+def analysis(view: View) -> Reply:
+    """The next turn of an analysis agent: read every needed step, then hand in."""
+    if not view.must_hand_in:
+        for need in view.contract.needs:
+            if (page := next_page(view, need.step)) is not None:
+                return Reply(text=f"I read the findings of {need.step}.", calls=(page,))
+    results = [(need, handed_in(view, need.step)) for need in view.contract.needs]
+    refused = sum(made.failed for made in view.calls("submit_analysis"))
+    conclusions = [finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)]
+    if refused > 1 and not conclusions[: len(conclusions) >> refused]:
+        return Reply(text="I could not hand in: every attempt was refused.")
+    gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
+    kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
+    return Reply(calls=(call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
+
+
+def _conclusions(view: View, need: Need, result: HandedIn) -> Iterator[tuple[str, Sequence[str]]]:
+    """Counts first: what several documents say in the same words. Then the findings nearest to the question."""
+    claims = [entry for entry in result.of("claim") if entry.places]
+    documents = {place.document for entry in claims for place in entry.places}
+    groups: dict[str, list[Entry]] = {}
+    for entry in claims:
+        groups.setdefault(" ".join((entry.quote or entry.text).casefold().split()), []).append(entry)
+    shared = sorted((group for group in groups.values() if len(group) > 1), key=len, reverse=True)
+    for group in shared[:MOST_GROUPS]:
+        cited = list(dict.fromkeys(citation for entry in group for citation in entry.citations))
+        saying = len({place.document for entry in group for place in entry.places})
+        said = f'"{group[0].quote}"' if group[0].quote else group[0].text
+        more = "" if len(cited) <= MOST_CITATIONS else f" (the first {MOST_CITATIONS} are cited)"
+        yield (
+            f"{need.title}{TOPIC}{saying} of {len(documents)} quoted documents say the same{more}: {said}",
+            cited[:MOST_CITATIONS],
+        )
+    looked_for = concepts(need.title) or concepts(view.contract.question)
+    singles = [group[0] for group in groups.values() if len(group) == 1]
+    rare = weighed(looked_for, [entry.quote or entry.text for entry in singles])
+    nearest = sorted(singles, key=lambda entry: -strength(entry.quote or entry.text, rare))
+    for entry in nearest[:MOST_SINGLES]:
+        yield f"{need.title}{TOPIC}{entry.text}", entry.citations
+
+
+def _gaps(need: Need, result: HandedIn) -> Iterator[str]:
+    yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.of("open"))
+    if result.total is None or result.missing:
+        yield f"{need.title}{TOPIC}not all findings of this step were in view when this was handed in."

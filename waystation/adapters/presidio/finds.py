@@ -1,0 +1,189 @@
+"""What was found in a text, and which of several overlapping finds counts.
+
+A text as a reader sees it: without characters that cannot be seen, and with the plain form of those that only look
+different, so that `exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from waystation.patterns import proven
+
+SECRET = "SECRET"
+MASK = "\ufffc"
+NAME_TYPES = frozenset({"PERSON", "LOCATION"})
+_A_WORD = proven(r"\w[^\n]*\w")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One find, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
+
+    type: str
+    start: int
+    end: int
+    score: float
+
+    @property
+    def rank(self) -> tuple[int, int, float]:
+        """Higher wins: secrets before identifiers before names, then the longer, then the surer."""
+        severity = 2 if self.type == SECRET else 0 if self.type in NAME_TYPES else 1
+        return severity, self.end - self.start, self.score
+
+
+def without_overlaps(text: str, finds: Iterable[Found]) -> tuple[Found, ...]:
+    """Finds in the order of the text, none touching another's characters.
+
+    A name that reaches into a stronger find keeps what lies outside of it; any other loser goes.
+    """
+    return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
+
+
+def _overlapping(finds: Iterable[Found]) -> Iterator[list[Found]]:
+    """Groups of finds that hang together, so that a long text is not compared pair by pair."""
+    group: list[Found] = []
+    end = 0
+    for find in sorted(finds, key=lambda find: find.start):
+        if group and find.start >= end:
+            yield group
+            group = []
+        group.append(find)
+        end = max(end, find.end)
+    if group:
+        yield group
+
+
+def _winners(text: str, group: Sequence[Found]) -> list[Found]:
+    kept: list[Found] = []
+    for find in sorted(group, key=lambda find: find.rank, reverse=True):
+        # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
+        first = bisect_right(kept, find.start, key=lambda other: other.end)
+        last = bisect_left(kept, find.end, key=lambda other: other.start)
+        if first >= last:
+            kept.insert(first, find)
+        elif find.type in NAME_TYPES:
+            rivals = kept[first:last]
+            kept[first:last] = sorted((*rivals, *_outside(text, find, rivals)), key=lambda one: one.start)
+    return kept
+
+
+def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
+    edges = [find.start]
+    for rival in rivals:
+        edges += [rival.start, rival.end]
+    edges.append(find.end)
+    pieces = (
+        _A_WORD.search(text, start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end
+    )
+    return [replace(find, start=piece.start(), end=piece.end()) for piece in pieces if piece]
+
+
+def masked(piece: str, finds: Sequence[Found]) -> str:
+    """The piece with its finds blotted out at the same length, and looking like placeholders from outside.
+
+    The finds are in order, and none touches another's characters.
+    """
+    parts: list[str] = []
+    position = 0
+    for find in finds:
+        length = find.end - find.start
+        parts += (piece[position : find.start], f"<{MASK * (length - 2)}>" if length > 2 else MASK * length)
+        position = find.end
+    return "".join((*parts, piece[position:]))
+
+
+_LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
+"""Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
+_UNSEEN_THOUGH_NO_FORMAT = {*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0), 0x34F, 0x115F, 0x1160, 0x3164, 0xFFA0}
+"""Variation selectors, the grapheme joiner, and fillers of Hangul."""
+_HYPHENS = {0x2010: "-", 0x2011: "-"}
+
+
+def _plain_form(character: str) -> str | None:
+    digit = unicodedata.decimal(character, None)
+    if digit is not None:
+        return str(digit)
+    if unicodedata.decomposition(character).partition(" ")[0] not in _LOOKALIKES:
+        return None
+    plain = unicodedata.normalize("NFKC", character)
+    return plain if len(plain) == 1 else None
+
+
+def _is_unseen(number: int) -> bool:
+    return unicodedata.category(chr(number)) == "Cf" or number in _UNSEEN_THOUGH_NO_FORMAT
+
+
+_BEYOND_ASCII = (*range(0x80, 0x20000), *range(0xE0000, 0xE0200))
+"""Ideographs beyond, and private use, have neither kind."""
+_UNSEEN = {number: "" for number in _BEYOND_ASCII if _is_unseen(number)}
+_PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
+_FOLDED = _PLAIN | _UNSEEN
+_ANY_UNSEEN = proven(f"[{re.escape(''.join(map(chr, _UNSEEN)))}]")
+_MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
+
+
+@dataclass(frozen=True)
+class View:
+    """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
+
+    text: str
+    places: Sequence[int] | None = None
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the text that is read as this stretch of the view, with what cannot be seen inside of it."""
+        return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
+
+
+def views_of(text: str) -> Iterator[View]:
+    """The ways to read a text: one for nearly all.
+
+    A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
+    """
+    if text.isascii():
+        yield View(text)
+        return
+    plain = text.translate(_PLAIN)
+    if not _ANY_UNSEEN.search(plain):
+        yield View(plain)
+        return
+    seen = [place for place, character in enumerate(plain) if ord(character) not in _UNSEEN]
+    yield View("".join(plain[place] for place in seen), seen)
+    if _MAYBE_A_SPACE.search(plain):
+        yield View(plain)
+
+
+def folded(value: str) -> str:
+    """The value as a reader sees it."""
+    return value if value.isascii() else value.translate(_FOLDED)
+
+
+_JOINT = proven(
+    r"""
+      (?<=[^\W_])_{1,3}(?=[(+]?\d(?:[ ._()/-]{0,2}\d){6})
+    | (?<=\d{4})_(?!\d)
+    | (?<=[a-z])[-./](?=(?:[2-9]\d\d([.-])\d{3}\1\d{4}|\(\d{3}\)\ ?\d{3}-\d{4}|\d{3}-\d\d-\d{4})(?!\w|[.-]\d))
+    """,
+    re.VERBOSE,
+)
+_GROUPS = proven(r"(?<!\d)(?<!\d[_-])(?:\d{4}_\d{4}_\d{4}_\d{4}|\d{4}_\d{6}_\d{5}|\d{3}_\d{2,3}_\d{4})(?!\d|_\d)")
+
+
+def parted(text: str) -> str:
+    """As long a text, without what joins a number to a word: `run_212-555-0147` is one word to a pattern."""
+    return _JOINT.sub(_blanks, _GROUPS.sub(_hyphened, text) if "_" in text else text)
+
+
+def _blanks(joint: re.Match[str]) -> str:
+    return " " * len(joint[0])
+
+
+def _hyphened(groups: re.Match[str]) -> str:
+    return groups[0].replace("_", "-")
+
+
+def without_unseen(value: str) -> str:
+    """The value without characters that cannot be seen, and else as it is."""
+    return value if value.isascii() else value.translate(_UNSEEN)

@@ -1,1 +1,0 @@
-"""Prices that a team sets itself."""

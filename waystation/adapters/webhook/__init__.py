@@ -1,1 +1,0 @@
-"""What is told by HTTP: notices, in a shape that Slack's incoming webhooks and programs understand alike, and hooks."""

@@ -1,0 +1,243 @@
+"""Calls that cost: announced before, charged after, and never over the budget.
+
+Calls of a model that fit their budget and leave a trace whatever happens: intent before, charge after, nothing in
+between forgotten.
+
+Redactions are counted here, too, for every redactor alike.
+
+Searches of the web that are held under a budget, announced before and charged after, as calls of models are.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Protocol, TypeVar
+
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import Bound, Usage
+from waystation.domain.compaction.tokens import upper_bound
+from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
+from waystation.domain.models import Price, cost_micro_usd, price_of, worst_rates
+from waystation.domain.privacy import Place, Redacted
+from waystation.domain.progress import Doing
+from waystation.domain.transcript import Charge, Fence, Intent
+from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
+from waystation.ports import (
+    CallKind,
+    ChatModel,
+    Clock,
+    Meter,
+    ModelReply,
+    ModelRequest,
+    Redactor,
+    TranscriptStore,
+    WebSearch,
+)
+
+
+@dataclass(frozen=True)
+class CallKey:
+    """Names a call within its agent run, without an attempt number: what has this key is paid once."""
+
+    kind: CallKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.name}"
+
+    @property
+    def turn(self) -> int | None:
+        """Its number, where the call is one."""
+        return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
+
+
+def told_nobody(_: Doing) -> None:
+    """Where nobody asks what goes on."""
+
+
+@dataclass(frozen=True)
+class Affordable:
+    """A call that stays under its limit whatever the model answers."""
+
+    request: ModelRequest
+    """With the longest reply that fits."""
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it: what was promised before the call is what is charged after it."""
+
+    def reminded(self, reminder: str) -> "Affordable":
+        """With a reminder that is no longer than the one it was fitted with."""
+        return replace(self, request=self.request.model_copy(update={"reminder": reminder}))
+
+
+@dataclass(frozen=True)
+class TooDear:
+    """Not even the smallest useful reply fits."""
+
+    needed: Amount
+    """What it needs over what is left."""
+
+
+@dataclass(frozen=True)
+class MeteredModel:
+    """A model whose every call is announced in the store. The caller commits the charge together with its use."""
+
+    model: ChatModel
+    transcripts: TranscriptStore
+    clock: Clock
+    meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
+    """Takes what goes on at this moment."""
+
+    async def fitted(
+        self, request: ModelRequest, left: Limit, floor: int, prices: Sequence[Price]
+    ) -> Affordable | TooDear:
+        """The request with its reply shortened to what is left, down to `floor` tokens.
+
+        The input's bound is its bytes, or the provider's count where that is too wide. Raises ModelError, and BadInput
+        where dollars are limited and the model has no known price.
+        """
+        day = self.clock().date()
+        tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
+        bytes_bound = upper_bound(request.system + request.reminder, tools, request.messages)
+        bound = Bound(input_tokens=bytes_bound, rates=worst_rates(request.model, bytes_bound, day, prices))
+        if bound.rates is None and left.micro_usd is not None:
+            raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
+        if not left.covers(bound.worst_case(request.max_output)):
+            counted = min(bytes_bound, await self.model.count_tokens(request))
+            bound = Bound(input_tokens=counted, rates=worst_rates(request.model, counted, day, prices))
+        room = bound.reply_room(left, request.max_output, floor)
+        if room is None:
+            return TooDear(bound.shortfall(left, floor))
+        return Affordable(request.model_copy(update={"max_output": room}), bound.worst_case(room), prices, day)
+
+    async def ask(self, fence: Fence, key: CallKey, call: Affordable) -> tuple[ModelReply, Charge]:
+        """Ask once.
+
+        An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
+        where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
+        """
+        books = Books(self.transcripts, self.clock, self.meter, self.tell)
+        priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
+        return await books.charged(fence, key, priced, lambda: self.model.complete(call.request))
+
+
+class Used(Protocol):
+    """What an answer says that it used."""
+
+    @property
+    def usage(self) -> Usage:
+        """As the provider counted it."""
+        ...
+
+
+UsedT = TypeVar("UsedT", bound=Used)
+
+
+@dataclass(frozen=True)
+class PricedCall:
+    """What is known of a call's price before it is made."""
+
+    model: str
+    worst_case: Amount
+    prices: Sequence[Price]
+    day: date
+    """Whose prices hold for it."""
+
+
+@dataclass(frozen=True)
+class Books:
+    """What calls that cost leave behind, whoever answers them."""
+
+    transcripts: TranscriptStore
+    clock: Clock
+    meter: Meter
+    tell: Callable[[Doing], None] = told_nobody
+
+    async def charged(
+        self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
+    ) -> tuple[UsedT, Charge]:
+        """The answer, and the charge for it, which is not committed yet. Raises ModelError, FenceLost."""
+        intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
+        await self.transcripts.record_intent(fence, intent)
+        agent = fence.run_id.rpartition("/")[2]
+        if key.kind != "search":  # that is a call of a tool
+            self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
+        try:
+            answered = await answer()
+        except ModelError as error:
+            self.meter.failed(key.kind, call.model, error)
+            if not _possibly_billed(error):
+                await self.transcripts.drop_intent(fence, intent.key)
+            raise
+        charge = Charge(
+            key=str(key),
+            kind=key.kind,
+            model=call.model,
+            usage=answered.usage,
+            cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
+            at=self.clock(),
+        )
+        if key.kind != "search":
+            self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
+        # Here and not where the charge is committed: this is what the provider bills, and no attempt passes it twice.
+        self.meter.answered(charge)
+        return answered, charge
+
+
+def _possibly_billed(error: ModelError) -> bool:
+    return isinstance(error, ReplyBlocked) or (isinstance(error, ModelUnavailable) and error.possibly_billed)
+
+
+@dataclass(frozen=True)
+class MeteredRedactor:
+    """A redactor whose replacements are counted, again where a text is redacted again."""
+
+    redactor: Redactor
+    meter: Meter
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`."""
+        results = await self.redactor.redact(texts, place, tenant)
+        self.meter.redacted(place, sum(len(result.spans) for result in results))
+        return results
+
+
+@dataclass(frozen=True)
+class MeteredSearch:
+    """A search whose every call leaves a trace, and is charged once."""
+
+    web: WebSearch
+    transcripts: TranscriptStore
+    clock: Clock
+    meter: Meter
+    prices: Sequence[Price]
+
+    async def search(self, fence: Fence, call_id: str, query: str, most: int, limit: Limit) -> Searched | TooDear:
+        """Search once for at most so many pages, within the run's limit.
+
+        A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
+        where the provider reads more than any search does. Raises ModelError, BadInput, StoreError.
+        """
+        spent = (await self.transcripts.totals(fence.run_id)).spent
+        call = self._priced(limit)
+        if not limit.after(spent).covers(call.worst_case):
+            return TooDear(limit.after(spent).excess(call.worst_case))
+        books = Books(self.transcripts, self.clock, self.meter)
+        found, charge = await books.charged(
+            fence, CallKey("search", call_id), call, lambda: self.web.search(query, most)
+        )
+        await self.transcripts.commit_charge(fence, charge)
+        return found
+
+    def _priced(self, limit: Limit) -> PricedCall:
+        day, model = self.clock().date(), self.web.model
+        price = price_of(model, day, self.prices)
+        if price is None and limit.micro_usd is not None:
+            raise BadInput(f"{model} has no known price, so no search by it can be held under a limit in dollars")
+        rates = None if price is None else price.worst_for(SEARCH_INPUT_TOKENS)
+        searching = Amount() if price is None else Amount(micro_usd=int(price.cost_of_searches(1)))
+        worst = Bound(input_tokens=SEARCH_INPUT_TOKENS, rates=rates).worst_case(SEARCH_OUTPUT_TOKENS) + searching
+        return PricedCall(model, worst, self.prices, day)

@@ -1,0 +1,230 @@
+"""Documents as agents may see them: their names and their texts, without private values.
+
+How the documents of a task are called where agents work and what they did is kept: without private values.
+
+Whole texts as agents may see them: redacted once, before anything of them is numbered, cut, searched or cited.
+
+Recognisers read structures of several lines: a table's heading, a key and its value on the next line. A stretch of
+lines with numbers before them has those no more, so what is shown of a text is a part of the whole redacted text.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import WeakValueDictionary
+
+from waystation.agents.redaction import restored
+from waystation.domain.documents import Document, DocumentFinder
+from waystation.domain.errors import TextHeldBack
+from waystation.domain.foreign import one_line
+from waystation.domain.ownership import OfTask, OfTenant
+from waystation.domain.privacy import (
+    PLACEHOLDER,
+    UNVERSIONED,
+    Place,
+    Redacted,
+    RedactionRules,
+    ShownKey,
+    ShownText,
+    redaction_notes,
+    shown_text,
+    treatment,
+    with_line_feeds,
+    with_placeholders,
+)
+from waystation.patterns import literals, proven
+from waystation.ports import DocumentStore, Redactor, ShownTexts, Vault
+
+_SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
+_JOINTS = str.maketrans("_-/", "   ")
+"""Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
+
+
+@dataclass(frozen=True)
+class DocumentNames:
+    """The documents of one task, by both of their names."""
+
+    documents: Sequence[Document]
+    shown: Mapping[str, str]
+    """What agents are told, by the name as handed in."""
+    vault: Vault | None
+    tenant: str
+    session: str = ""
+    """What placeholders stand for is found where this session met it, and nowhere else."""
+    resolved: set[str] = field(default_factory=set[str])
+    """Placeholders that were, so far."""
+
+    def shown_in(self, text: str) -> str:
+        """The text with documents called as agents know them."""
+        return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
+
+    @cached_property
+    def as_shown(self) -> tuple[Document, ...]:
+        """The documents under the names that agents know."""
+        return tuple([_under(self.shown[one.name], one) for one in self.documents])
+
+    async def original(self, words: str) -> str:
+        """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
+
+        Raises StoreError, WrongKey.
+        """
+        if (called := self._as_shown.index(words)) is not None:
+            return self.documents[called].name
+        if self.vault is None:
+            return words
+        text = (await restored(words, self.vault, self.tenant, self.session)).text
+        self.resolved.update(set(PLACEHOLDER.findall(words)).difference(PLACEHOLDER.findall(text)))
+        return text
+
+    def of(self, vault: Vault | None, session: str) -> "DocumentNames":
+        """The same names, with what placeholders stand for in this session."""
+        return replace(self, vault=vault, session=session, resolved=set[str]())
+
+    @cached_property
+    def _as_shown(self) -> DocumentFinder:
+        return DocumentFinder(self.as_shown)
+
+    @cached_property
+    def _called(self) -> Mapping[str, str]:
+        """What private names are called, by how they were handed in and by how tools write that on one line."""
+        private = {name: one_line(shown) for name, shown in self.shown.items() if name != shown}
+        return {one_line(name): shown for name, shown in private.items()} | private
+
+    @cached_property
+    def _private(self) -> re.Pattern[str]:
+        """Longer names first: one may be part of another."""
+        return literals(sorted(self._called, key=len, reverse=True))
+
+
+async def document_names(
+    documents: Sequence[Document],
+    redactor: Redactor,
+    tenant: str,
+    place: Place = Place.TOOL_RESULT,
+) -> DocumentNames:
+    """As they are called at this place.
+
+    Names are redacted with and without their suffix: `.eml` hides that `a@example.org.eml` is an address, and `.org` is
+    no suffix of it. Raises RedactionFailed.
+    """
+    names = [one.name for one in documents]
+    stems = [*names, *(_SUFFIX.sub("", name) for name in names)]
+    redacted = await redactor.redact([stem.translate(_JOINTS) for stem in stems], place, tenant)
+    pairs = zip(redacted[: len(names)], redacted[len(names) :], strict=True)
+    fuller = [max(pair, key=_covered) for pair in pairs]
+    shown = [
+        with_placeholders(name, found.spans).text if found.spans else name
+        for name, found in zip(names, fuller, strict=True)
+    ]
+    return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
+
+
+async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
+    """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
+
+    With and without its suffix, as other names of documents. Raises RedactionFailed.
+    """
+    spaced = name.translate(_JOINTS)
+    (whole,) = await redactor.redact([spaced], Place.TITLE, tenant)
+    stem = _SUFFIX.sub("", whole.text)
+    (without,) = await redactor.redact([stem], Place.TITLE, tenant)
+    if without.text != stem:
+        return one_line(without.text)
+    return one_line(name if whole.text == spaced else whole.text)
+
+
+@dataclass(frozen=True)
+class NamingRedactor:
+    """The redactor of one task, for places where more is replaced than where agents work.
+
+    In a text the name of a file counts as code, where names of people are not looked for.
+    """
+
+    redactor: Redactor
+    documents: DocumentStore
+    task: OfTask
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
+        documents = await self.documents.documents(self.task.task_id, self.task)
+        names = await document_names(documents, self.redactor, tenant, place=place)
+        return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
+
+
+def _under(name: str, document: Document) -> Document:
+    return document if document.name == name else document.model_copy(update={"name": name})
+
+
+def _covered(redacted: Redacted) -> int:
+    return sum(span.end - span.start for span in redacted.spans)
+
+
+MOST_WITHHELD = 10_000
+"""Texts that could not be redacted and are not tried again by this process."""
+
+
+@dataclass(frozen=True)
+class RedactedDocuments:
+    """Documents, pages and stored results, by the content hashes of their originals.
+
+    Each is redacted when it is first shown, line for line, and kept with its original for its tenant and these rules.
+    A text that could not be redacted, as often as it was to be tried, is not tried again while the process lives.
+    """
+
+    texts: ShownTexts
+    redactor: Redactor
+    rules: RedactionRules = UNVERSIONED
+    keeps: bool = True
+    """False where what is replaced goes into no vault: nobody could restore what is kept."""
+    _withheld: dict[ShownKey, ShownText] = field(default_factory=dict[ShownKey, ShownText], init=False)
+    _turns: WeakValueDictionary[ShownKey, asyncio.Lock] = field(
+        default_factory=WeakValueDictionary[ShownKey, asyncio.Lock], init=False
+    )
+    """Agents of one task ask for the same document at once: the second finds what the first has kept."""
+
+    async def text(self, blob: str, reader: OfTenant, place: Place = Place.TOOL_RESULT) -> ShownText:
+        """The whole text as it may be shown at this place, with as many lines as the original.
+
+        Raises TextMissing where no task that the reader may see has it, StoreError; RedactionFailed where it is to be
+        tried again.
+        """
+        key = ShownKey(
+            blob=blob, tenant=reader.tenant, treatment=treatment(place, self.rules.policy), version=self.rules.version
+        )
+        async with self._turns.setdefault(key, asyncio.Lock()):
+            return await self.texts.shown(key, reader) or await self._redacted(key, reader, place)
+
+    async def notes(self, shown: ShownText | Sequence[Redacted], called: str, tenant: str) -> tuple[str, ...]:
+        """What a person should know of the redaction of a whole text, or of parts of it.
+
+        `called`: how the text is known where agents work. Raises RedactionFailed.
+        """
+        parts = shown.results if isinstance(shown, ShownText) else shown
+        named = any(part.put_aside for part in parts)
+        return redaction_notes(*parts, of=await told_name(called, self.redactor, tenant) if named else "")
+
+    async def lines(self, blob: str, reader: OfTenant) -> list[str]:
+        """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
+
+        Raises as `text` does.
+        """
+        try:
+            return (await self.text(blob, reader)).lines
+        except TextHeldBack:
+            return [""]
+
+    async def _redacted(self, key: ShownKey, reader: OfTenant, place: Place) -> ShownText:
+        original = with_line_feeds(await self.texts.get_text(key.blob, reader))
+        if (withheld := self._withheld.get(key)) is not None:
+            return withheld
+        (redacted,) = await self.redactor.redact([original], place, key.tenant)
+        shown = shown_text(original, redacted)
+        if shown.withheld:
+            self._withheld[key] = shown
+            if len(self._withheld) > MOST_WITHHELD:
+                self._withheld.pop(next(iter(self._withheld)))
+        elif self.keeps:
+            await self.texts.keep_shown(key, shown)
+        return shown

@@ -1,0 +1,411 @@
+"""Redaction as agents have it: kept in the vault, given up after some attempts, careful with titles, undone for owners.
+
+A redactor that puts what it replaces into the vault before the redacted text goes anywhere.
+
+A redactor that does not fail for ever at the same text: after enough attempts nothing of it goes on.
+
+A text that takes too long holds up others each time, so it has two attempts, one after the other and whatever it is
+for, and is put aside: it is not looked at again under the same rules, by no worker and after no restart.
+
+A redactor that is more careful with titles: they go where everybody looks, and are too short for a language model.
+
+A name that stands alone, in small letters or in capitals, is often not seen as one; spelled as names are, it may be.
+What is replaced too much costs little there.
+
+Placeholders in a text become again what they stand for.
+
+What a model wrote, as it is kept: private values in its words and in its calls' arguments replaced, like everywhere.
+
+Models are told of no originals, and still write some: guessed, recited, or decoded from what redaction cannot read.
+"""
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Literal, NamedTuple, NoReturn, TypeVar
+
+from waystation.domain.errors import (
+    RedactionFailed,
+    StoreError,
+    TextGivenUp,
+    TextHeldBack,
+    TextNotRedacted,
+    TextTookTooLong,
+)
+from waystation.domain.privacy import (
+    FINGERPRINT_DIGITS,
+    PLACEHOLDER,
+    UNREDACTED,
+    AfterFailures,
+    Original,
+    Place,
+    Redacted,
+    Span,
+    unredacted,
+    with_placeholders,
+)
+from waystation.domain.transcript import Block, Text, ToolUse
+from waystation.domain.value import Value, mapped, strings
+from waystation.patterns import proven
+from waystation.ports import Clock, Redactor, SlowTexts, Vault
+
+NEVER_KEPT = frozenset({"SECRET"})
+"""Types of credentials: nothing that is restored ever holds one."""
+LENGTHENED_BY = 4
+"""Hexadecimal digits (16 bits) that a placeholder gets more where a shorter one stands for another value."""
+TRUSTED_FOR = timedelta(minutes=10)
+"""What was forgotten meanwhile is kept anew when it comes again after this."""
+MOST_REMEMBERED = 100_000
+
+Fingerprint = Callable[[str, str, str], str]
+"""Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
+
+
+_Value = tuple[str, str, str]
+
+
+def _no_session() -> str:
+    return ""
+
+
+class _Kept(NamedTuple):
+    placeholder: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class KeepingRedactor:
+    """Where the vault cannot be written, nothing is redacted: no placeholder goes out that nobody could restore.
+
+    A value that comes again costs a hash and no look into the vault.
+    """
+
+    redactor: Redactor
+    vault: Vault
+    fingerprint: Fingerprint
+    clock: Clock
+    session: Callable[[], str] = _no_session
+    """Hash of the session that the text at hand belongs to: what is replaced in it, was met there."""
+    _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
+    """By tenant, session and fingerprint."""
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`."""
+        results = await self.redactor.redact(texts, place, tenant)
+        found = [
+            [self._original(tenant, span, text) for span in result.spans]
+            for text, result in zip(texts, results, strict=True)
+        ]
+        placeholders = await self._keep(tenant, {one.fingerprint: one for each in found for one in each})
+        return tuple(
+            _settled(text, result, [placeholders.get(one.fingerprint, one.placeholder) for one in originals])
+            for text, result, originals in zip(texts, results, found, strict=True)
+        )
+
+    async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> Mapping[str, str]:
+        """See `Placeholders`."""
+        found = {value: self._made(tenant, type_, value) for value in values}
+        settled = await self._keep(tenant, {one.fingerprint: one for one in found.values()})
+        return {value: settled.get(one.fingerprint, one.placeholder) for value, one in found.items()}
+
+    def _made(self, tenant: str, type_: str, value: str) -> Original:
+        fingerprint = self.fingerprint(tenant, type_, value)
+        placeholder = f"<{type_}_{fingerprint[:FINGERPRINT_DIGITS]}>"
+        return Original(type=type_, placeholder=placeholder, fingerprint=fingerprint, text=value)
+
+    def _original(self, tenant: str, span: Span, text: str) -> Original:
+        value = text[span.start : span.end]
+        fingerprint = self.fingerprint(tenant, span.type, value)
+        return Original(type=span.type, placeholder=span.placeholder, fingerprint=fingerprint, text=value)
+
+    async def _keep(self, tenant: str, originals: Mapping[str, Original]) -> Mapping[str, str]:
+        """By fingerprint the placeholder under which the vault has each; credentials are not among them."""
+        now, session = self.clock(), self.session()
+        known = {one: self._remembered((tenant, session, one), now) for one in originals}
+        settled = {one: kept.placeholder for one, kept in known.items() if kept}
+        waiting = [one for one in originals.values() if one.fingerprint not in settled and one.type not in NEVER_KEPT]
+        while waiting:
+            try:
+                taken = await self.vault.keep(tenant, waiting, session)
+            except StoreError as error:
+                raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error
+            for one in waiting:
+                if one.fingerprint not in taken:
+                    settled[one.fingerprint] = one.placeholder
+                    self._remember((tenant, session, one.fingerprint), _Kept(one.placeholder, now))
+            waiting = [_lengthened(one) for one in waiting if one.fingerprint in taken]
+        return settled
+
+    def _remembered(self, value: _Value, now: datetime) -> _Kept | None:
+        kept = self._kept.get(value)
+        return kept if kept is not None and now - kept.at < TRUSTED_FOR else None
+
+    def _remember(self, value: _Value, kept: _Kept) -> None:
+        if len(self._kept) >= MOST_REMEMBERED:
+            self._kept.clear()
+        self._kept[value] = kept
+
+
+def _settled(text: str, result: Redacted, placeholders: Sequence[str]) -> Redacted:
+    if all(span.placeholder == settled for span, settled in zip(result.spans, placeholders, strict=True)):
+        return result
+    spans = [
+        span.model_copy(update={"placeholder": settled})
+        for span, settled in zip(result.spans, placeholders, strict=True)
+    ]
+    kept = {"languages_without_names": result.languages_without_names}
+    return with_placeholders(text, spans).model_copy(update=kept)
+
+
+def _lengthened(original: Original) -> Original:
+    label, _, digits = original.placeholder.strip("<>").rpartition("_")
+    longer = original.fingerprint[: len(digits) + LENGTHENED_BY]
+    return original.model_copy(update={"placeholder": f"<{label}_{longer}>"})
+
+
+PAID = frozenset({Place.MODEL_OUTPUT, Place.TOOL_ARGUMENT, Place.SUMMARY})
+"""What a model was paid for. Another attempt at the work would ask it anew, so redaction is tried again here."""
+NEEDED = frozenset({Place.USER_INPUT, Place.CONTRACT})
+"""Without these an agent does not know what it is to do."""
+LONGEST_PAUSE_S = 60
+ATTEMPTS_IN_TIME = 2
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EnduringRedactor:
+    """Until then it raises what the redactor raises, so that the activity waits and is tried again.
+
+    A redactor that is down altogether is waited for without end.
+    """
+
+    redactor: Redactor
+    fingerprint: Callable[[str, str, str], str]
+    """Tenant, type and text become 64 hexadecimal digits that cannot be guessed back."""
+    slow: SlowTexts
+    """Which took too long, and how often: kept, so that no restart forgets one."""
+    attempt: Callable[[], int]
+    """Which attempt at the work in hand this is. Temporal counts them, so that no crash forgets one."""
+    attempts: int
+    then: AfterFailures
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    """Waits so many seconds."""
+
+    _times: dict[str, int] = field(default_factory=dict[str, int], init=False)
+    """What is kept of slow texts, as this process knows it: by fingerprint how often."""
+    _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`. Raises TextGivenUp and TextHeldBack, too."""
+        if place in PAID:
+            return tuple([await self._paid(text, place, tenant) for text in texts])
+        if self.attempt() < self.attempts:
+            return await self._all(texts, place, tenant)
+        return tuple([await self._last_attempt(text, place, tenant) for text in texts])
+
+    async def _all(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        if len(texts) > 1 and not await self._any_aside(texts, tenant):
+            try:
+                return await self.redactor.redact(texts, place, tenant)
+            except TextTookTooLong:
+                # Which one it was, only one by one tells. What was done is done at once.
+                pass
+        return tuple([await self._once(text, place, tenant) for text in texts])
+
+    async def _any_aside(self, texts: Sequence[str], tenant: str) -> bool:
+        times = await self._known()
+        return bool(times) and any(times.get(self._key(text, tenant), 0) >= ATTEMPTS_IN_TIME for text in texts)
+
+    async def _last_attempt(self, text: str, place: Place, tenant: str) -> Redacted:
+        try:
+            return await self._once(text, place, tenant)
+        except (TextGivenUp, TextHeldBack):
+            raise
+        except TextNotRedacted as failed:
+            if self.then == "pause" or place in NEEDED:
+                self._stop(failed)
+            return self._placeholder(text, tenant)
+
+    async def _paid(self, text: str, place: Place, tenant: str) -> Redacted:
+        failures = pause = 0
+        while True:
+            try:
+                return await self._once(text, place, tenant)
+            except RedactionFailed as failed:
+                failures += isinstance(failed, TextNotRedacted)
+            if failures == self.attempts:
+                return self._placeholder(text, tenant)
+            pause = min(max(1, pause * 2), LONGEST_PAUSE_S)
+            await self.pause(pause)
+
+    async def _once(self, text: str, place: Place, tenant: str) -> Redacted:
+        """Raises what the redactor does, but that it took too long only where that is a person's to see."""
+        times, key, tried = await self._known(), self._key(text, tenant), False
+        while times.get(key, 0) < ATTEMPTS_IN_TIME:
+            try:
+                (redacted,) = await self.redactor.redact([text], place, tenant)
+            except TextTookTooLong:
+                times[key], tried = await _kept(self.slow.took_too_long(tenant, key)), True
+            else:
+                return redacted
+        if place not in PAID and (self.then == "pause" or place in NEEDED):
+            # A person may have seen to it when it comes again.
+            await _kept(self.slow.try_again(tenant, key))
+            times.pop(key, None)
+            kind = TextHeldBack if self.then == "pause" else TextGivenUp
+            raise kind(
+                f"a text ({place}) could not be redacted in time, twice: give less at once, or more time (the setting "
+                "redaction_seconds)"
+            )
+        placeholder = unredacted(text, key, put_aside=True)
+        if tried:
+            _log.warning("a text (%s) could not be redacted in time, twice: %s stands for it", place, placeholder.text)
+        return placeholder
+
+    async def _known(self) -> dict[str, int]:
+        """Read once: what another worker counts meanwhile comes with the first time that it is slow here."""
+        if not self._read.is_set():
+            self._times.update(await _kept(self.slow.slow_texts()))
+            self._read.set()
+        return self._times
+
+    def _key(self, text: str, tenant: str) -> str:
+        # Of the text to the letter: in a normal form, all texts of signs alone would be one.
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return self.fingerprint(tenant, UNREDACTED, digest)
+
+    def _placeholder(self, text: str, tenant: str) -> Redacted:
+        return unredacted(text, self._key(text, tenant))
+
+    def _stop(self, failed: TextNotRedacted) -> NoReturn:
+        kind = TextHeldBack if self.then == "pause" else TextGivenUp
+        raise kind(f"after {self.attempts} attempts a text could still not be redacted: {failed}") from failed
+
+
+async def _kept(answer: Awaitable[_T]) -> _T:
+    """Raises RedactionFailed where the store does not answer, so that the work waits for it."""
+    try:
+        return await answer
+    except StoreError as error:
+        raise RedactionFailed(f"which texts take too long cannot be looked up: {error}") from error
+
+
+Titles = Literal["redacted", "none"]
+"""Words of the question and of the plan, redacted; or none of them."""
+NO_TITLE = "(no title)"
+_PERSON = "PERSON"
+_WORD = proven(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
+_LONGEST_CODE = 3
+"""Letters: words of capitals that are no longer stay as they are."""
+_NO_NAMES = proven(
+    "a|about|after|all|an|and|any|are|as|ask|at|be|between|by|call|can|could|did|do|does|draft|find|for|from"
+    "|had|has|have|he|her|his|how|if|in|into|is|it|its|me|my|not|of|on|or|our|out|over|said|say|says|she"
+    "|should|so|tell|than|that|the|their|them|then|they|this|to|told|up|us|was|we|were|what|when|where|which"
+    "|who|whom|whose|why|will|with|would|write|you|your"
+)
+"""Between words like these a model sees a name best."""
+
+
+@dataclass(frozen=True)
+class TitlingRedactor:
+    """Implements the port `Redactor` over another one."""
+
+    redactor: Redactor
+    titles: Titles = "redacted"
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given."""
+        if place is not Place.TITLE:
+            return await self.redactor.redact(texts, place, tenant)
+        if self.titles == "none":
+            return tuple([Redacted(text=NO_TITLE) for _ in texts])
+        once = await self.redactor.redact(texts, place, tenant)
+        spelled = await self.redactor.redact([_WORD.sub(_as_a_name, one.text) for one in once], place, tenant)
+        return tuple(_without_names(one, again) for one, again in zip(once, spelled, strict=True))
+
+
+def _as_a_name(word: re.Match[str]) -> str:
+    written = word[0]
+    if _NO_NAMES.fullmatch(written.lower()):
+        return written
+    spelled = written[0].upper() + written[1:].lower()
+    other = written.islower() or (written.isupper() and len(written) > _LONGEST_CODE)
+    return spelled if other and len(spelled) == len(written) else written
+
+
+def _without_names(once: Redacted, again: Redacted) -> Redacted:
+    # A single word that is spelled so is taken for a name too often.
+    names = [span for span in again.spans if span.type == _PERSON and " " in once.text[span.start : span.end]]
+    if once.unredacted or not names:
+        return once
+    return once.model_copy(update={"text": with_placeholders(once.text, names).text, "spans": ()})
+
+
+GRANTED: Mapping[str, Set[str]] = MappingProxyType(
+    {
+        "query_table": {"tables"},
+        "read_document": {"name"},
+        "read_skill": {"name"},
+        "search_documents": {"query"},
+        "take_note": {"document"},
+    }
+)
+"""The tools that may be given what placeholders stand for, by name, and the arguments in which they are: names of
+documents, and what documents are searched for. No tool of others is among them.
+"""
+
+
+class Restored(Value):
+    """A text with its placeholders replaced by their originals."""
+
+    text: str
+    replaced: int
+    """Placeholders, one that comes twice counted twice."""
+    unknown: int
+    """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
+
+
+async def restored(text: str, vault: Vault, tenant: str, session: str | None = None) -> Restored:
+    """The text as its owner may read it; `tenant` is the tenant's hash. Raises StoreError, WrongKey.
+
+    With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
+    """
+    found = PLACEHOLDER.findall(text)
+    originals = await vault.originals(tenant, frozenset(found), session)
+    unknown = sum(placeholder not in originals for placeholder in found)
+    return Restored(
+        text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
+        replaced=len(found) - unknown,
+        unknown=unknown,
+    )
+
+
+async def redacted_reply(
+    blocks: Sequence[Block], redactor: Redactor, tenant: str
+) -> tuple[tuple[Block, ...], tuple[Redacted, ...]]:
+    """The blocks as they may be kept, and what was redacted for it.
+
+    Signed reasoning stays as it is: the provider takes it back unchanged or not at all. Raises RedactionFailed.
+    """
+    words = [block.text for block in blocks if isinstance(block, Text)]
+    arguments = [text for block in blocks if isinstance(block, ToolUse) for _, text in strings(block.input)]
+    said = await redactor.redact(words, Place.MODEL_OUTPUT, tenant)
+    given = await redactor.redact(arguments, Place.TOOL_ARGUMENT, tenant)
+    said_texts, given_texts = iter([one.text for one in said]), iter([one.text for one in given])
+    return tuple([_kept_words(block, said_texts, given_texts) for block in blocks]), (*said, *given)
+
+
+def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Block:
+    if isinstance(block, Text):
+        return block.model_copy(update={"text": next(said)})
+    if isinstance(block, ToolUse):
+        # `mapped` meets the texts in the order in which `strings` gave them.
+        return block.model_copy(update={"input": mapped(block.input, lambda _: next(given))})
+    return block

@@ -1,0 +1,274 @@
+"""The tools for documents: list, search and read them, procedures and stored results.
+
+The tool that names the task's documents.
+
+The tool that reads a document in pieces, with line numbers.
+
+The tool that shows a procedure of the user's.
+
+The tool that reads a large tool result which was put into the store.
+
+The tool that searches the task's documents.
+"""
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from pydantic import Field
+
+from waystation.agents.contract import as_procedure, procedures_of
+from waystation.agents.documents import RedactedDocuments, document_names
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines, stretch
+from waystation.domain.documents import REMOVED, Document, DocumentHit, ShownDocument, named
+from waystation.domain.errors import TextMissing
+from waystation.domain.foreign import one_line, without_tags
+from waystation.domain.privacy import whole_until
+from waystation.domain.procedures import Procedure, evidence
+from waystation.domain.projection import FIRST, SOON, urgent
+from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore
+
+
+class ListDocumentsInput(ToolInput):
+    """Which part of the list."""
+
+    first: int = Field(default=1, ge=1, description="Number of the first document to name.")
+    count: int = Field(default=100, ge=1, le=200)
+
+
+class ListDocuments(TypedTool[ListDocumentsInput]):
+    """Names, lines and sizes of the documents."""
+
+    name = "list_documents"
+    description = "Names the documents of this task with their length, page by page."
+    rereadable = True
+    urgency = urgent(FIRST, SOON)
+    input_model = ListDocumentsInput
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+
+    async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
+        """One line a document, and where to go on."""
+        documents = evidence(await self._documents.documents(at.run.task_id, at.run.reader))
+        start = arguments.first - 1
+        lines = [_line(document) for document in documents[start : start + arguments.count]]
+        taken, _ = page(lines, at.page_characters)
+        shown = start + len(taken)
+        if not taken:
+            return f"There are {len(documents)} documents; none from number {arguments.first} on."
+        rest = [f"continues at number {shown + 1} of {len(documents)}"] if shown < len(documents) else []
+        return "\n".join([*taken, *rest])
+
+
+def _line(document: Document) -> str:
+    size = f"{document.lines:,} lines, {document.characters:,} characters"
+    return f"{one_line(document.name)} ({REMOVED if document.removed else size})"
+
+
+LINES_A_PAGE = 200
+LINE_CHARACTERS = 2_000
+"""A longer line is cut here: one line must not fill the window."""
+
+
+class ReadDocumentInput(ToolInput):
+    """Which lines of which document."""
+
+    name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
+    first_line: int = Field(default=1, ge=1)
+    last_line: int | None = Field(default=None, ge=1)
+
+
+class ReadDocument(TypedTool[ReadDocumentInput]):
+    """A stretch of lines."""
+
+    name = "read_document"
+    description = (
+        f"Reads up to {LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
+    )
+    rereadable = True
+    originals = frozenset({"name"})
+    urgency = urgent(FIRST)
+    input_model = ReadDocumentInput
+
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments) -> None:
+        self._documents, self._redacted = documents, redacted
+
+    async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
+        """A header, numbered lines, and where to go on."""
+        document = find(arguments.name, await self._documents.documents(at.run.task_id, at.run.reader))
+        if arguments.first_line > document.lines:
+            raise ToolRefused(
+                f"{one_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
+            )
+        if arguments.last_line is not None and arguments.last_line < arguments.first_line:
+            raise ToolRefused("last_line is before first_line.")
+        lines = await shown_lines(self._redacted, document.blob, document.name, at)
+        last = min(arguments.last_line or document.lines, arguments.first_line + LINES_A_PAGE - 1, document.lines)
+        # Before they are numbered: a tag may begin on one line and end on another.
+        shown_ones = without_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
+        numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
+        taken, _ = page(numbered, at.page_characters)
+        shown = arguments.first_line + len(taken) - 1
+        header = f"{one_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"
+        wanted = min(arguments.last_line or document.lines, document.lines)
+        return "\n".join([header, *taken, *([f"continues at line {shown + 1}"] if shown < wanted else [])])
+
+
+FILE_READERS = {ReadDocument.name: "name"}
+"""The tools that read files, each with the argument that names the file."""
+
+
+def find(name: str, documents: tuple[Document, ...]) -> Document:
+    """The document of that name.
+
+    Raises:
+        ToolRefused: there is none, which names the closest ones; or it was removed.
+    """
+    if document := named(name, documents):
+        called = one_line(document.name)
+        if document.procedure:
+            raise ToolRefused(f"{called} is a procedure, and no evidence to read or cite; read_skill shows it.")
+        if document.removed:
+            raise ToolRefused(f"{called} was {REMOVED}: it is no evidence any more. Go on without it.")
+        return document
+    close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
+    hint = f"Did you mean {', '.join(map(one_line, close))}?" if close else "list_documents names them all."
+    raise ToolRefused(f"There is no document {name!r}. {hint}")
+
+
+def _cut(line: str) -> str:
+    if len(line) <= LINE_CHARACTERS:
+        return line
+    return f"{line[: whole_until(line, LINE_CHARACTERS)]} … ({len(line):,} characters in all)"
+
+
+class ReadSkillInput(ToolInput):
+    """Which procedure."""
+
+    name: str = Field(min_length=1, max_length=300, description="As the contract names it.")
+
+
+class ReadSkill(TypedTool[ReadSkillInput]):
+    """A whole procedure."""
+
+    name = "read_skill"
+    description = (
+        "Shows a procedure of the user's, whole. Follow it where it fits your step; it is no evidence to cite."
+    )
+    rereadable = True
+    originals = frozenset({"name"})
+    urgency = urgent(FIRST)
+    input_model = ReadSkillInput
+
+    def __init__(self, tasks: TaskStore, documents: DocumentStore) -> None:
+        self._tasks, self._documents = tasks, documents
+
+    async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
+        """Its text, in its tag."""
+        found = await procedures_of(await self._tasks.task(at.run.task_id, at.run.reader), self._documents)
+        for one in found:
+            if isinstance(one, Procedure) and arguments.name in {one.name, one.document}:
+                return as_procedure(one)
+        names = ", ".join(one.name for one in found if isinstance(one, Procedure))
+        raise ToolRefused(f"There is no procedure {arguments.name!r}. There are: {names or 'none'}.")
+
+
+class ReadStoredInput(ToolInput):
+    """Which characters of which stored result."""
+
+    id: str = Field(description="The id that the pointer gives.")
+    first: int = Field(default=0, ge=0, description="Number of the first character.")
+
+
+class ReadStored(TypedTool[ReadStoredInput]):
+    """A page of a stored result."""
+
+    name = "read_stored"
+    description = "Reads on in a large result that was stored; its pointer gives the id."
+    rereadable = True
+    urgency = urgent(SOON, FIRST)
+    input_model = ReadStoredInput
+
+    def __init__(self, redacted: RedactedDocuments) -> None:
+        self._redacted = redacted
+
+    async def run(self, arguments: ReadStoredInput, at: CallSite) -> str:
+        """The page, and where to go on."""
+        try:
+            text = "\n".join(await shown_lines(self._redacted, arguments.id, "This result", at))
+        except TextMissing as error:
+            raise ToolRefused(f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer.") from error
+        if arguments.first >= len(text):
+            raise ToolRefused(f"It has {len(text):,} characters; there is none from number {arguments.first:,} on.")
+        return stretch(text, arguments.first, at)
+
+
+ROUNDS = 5
+"""In which documents are redacted, those of the best hits first, before the passages that there are by then must do."""
+
+
+class SearchDocumentsInput(ToolInput):
+    """What to look for."""
+
+    query: str = Field(min_length=1, max_length=1_000, description="Key words.")
+    limit: int = Field(default=10, ge=1, le=40)
+    first_document: int = Field(default=1, ge=1, description="Number in the list of documents, to search a part of it.")
+    last_document: int | None = Field(default=None, ge=1)
+
+
+class SearchDocuments(TypedTool[SearchDocumentsInput]):
+    """Full-text search, best passages first, with their line ranges."""
+
+    name = "search_documents"
+    description = (
+        "Searches all documents by key words. Gives the best passages, each headed by the place it stands at, "
+        "written as a citation: [document:first-last]."
+    )
+    rereadable = True
+    originals = frozenset({"query"})
+    urgency = urgent(FIRST)
+    input_model = SearchDocumentsInput
+
+    def __init__(
+        self, search: DocumentSearch, documents: DocumentStore, redactor: Redactor, redacted: RedactedDocuments
+    ) -> None:
+        self._search, self._documents, self._redactor, self._redacted = search, documents, redactor, redacted
+
+    async def run(self, arguments: SearchDocumentsInput, at: CallSite) -> str:
+        """One block a passage."""
+        hits = await self._found(arguments, at)
+        if not hits:
+            return "No passage matches. Try other words, or list_documents."
+        blocks = [
+            f"[{one_line(hit.name)}:{hit.first_line}-{hit.last_line}]\n{without_tags(hit.text)}\n" for hit in hits
+        ]
+        taken, whole = page(blocks, at.page_characters)
+        return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
+
+    async def _found(self, arguments: SearchDocumentsInput, at: CallSite) -> Sequence[DocumentHit]:
+        """Only what is found in documents as they are shown: a hit on a word that was replaced would confirm it.
+
+        Those in which something was found are redacted now, and searched again so.
+        """
+        last = arguments.last_document
+        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
+        # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
+        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.as_written("query")))))
+        hits = await self._search.search(at.run.reader, query, arguments.limit, among)
+        for _ in range(ROUNDS):
+            if all(hit.shown for hit in hits):
+                break
+            await self._search.take(at.run.task_id, await self._shown(hits, at))
+            hits = await self._search.search(at.run.reader, query, arguments.limit, among)
+        return [hit for hit in hits if hit.shown]
+
+    async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
+        documents = await self._documents.documents(at.run.task_id, at.run.reader)
+        called = (await document_names(documents, self._redactor, at.run.tenant)).shown
+        shown: list[ShownDocument] = []
+        for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
+            text = await self._redacted.text(blob, at.run.reader)
+            at.notices.extend(await self._redacted.notes(text, name, at.run.tenant))
+            shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
+        return shown

@@ -1,0 +1,187 @@
+"""The tools for notes and pins, which survive every compaction.
+
+The tool that keeps a note with its source. Notes survive every compaction.
+
+The tool that shows an agent its own notes.
+
+The tool by which an agent pins a message of its conversation. Models see no ids, so it is named by words of it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from pydantic import Field
+
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.tools.documents import find
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
+from waystation.domain.compaction.constraints import has_words, words_of
+from waystation.domain.compaction.history import current, view
+from waystation.domain.compaction.summary import is_stand_in, shortened
+from waystation.domain.compaction.units import pin, unpin
+from waystation.domain.errors import BadInput
+from waystation.domain.projection import FIRST, LAST, LATER, SOON, urgent
+from waystation.domain.transcript import Message, Pinned, Record, ToolUse, Transcript
+from waystation.domain.web import kept_pages, page_lines
+from waystation.domain.work import Note
+from waystation.ports import DocumentStore, WorkStore
+
+
+class TakeNoteInput(ToolInput):
+    """A note and where it stands."""
+
+    text: str = Field(min_length=1, max_length=4_000, description="What is worth keeping; quote it where you can.")
+    document: str
+    first_line: int = Field(ge=1)
+    last_line: int = Field(ge=1)
+
+
+class TakeNote(TypedTool[TakeNoteInput]):
+    """Keeps a note."""
+
+    name = "take_note"
+    description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
+    originals = frozenset({"document"})
+    permission = "note"
+    urgency = urgent(FIRST, verifying=SOON)
+    input_model = TakeNoteInput
+
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, work: WorkStore) -> None:
+        self._documents, self._redacted, self._work = documents, redacted, work
+
+    async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
+        """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
+        name, lines = await self._source(arguments.document, at)
+        if not arguments.first_line <= arguments.last_line <= lines:
+            raise ToolRefused(
+                f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
+            )
+        found = arguments.model_copy(update={"document": name})
+        note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
+        await self._work.add_note(at.fence, at.run.task_id, note)
+        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        return f"note {len(notes)} kept"
+
+    async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
+        """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
+        if fetched := kept_pages(at.transcript.messages).get(name):
+            return name, len(page_lines(await shown_lines(self._redacted, fetched.blob, name, at)))
+        document = find(name, await self._documents.documents(at.run.task_id, at.run.reader))
+        return document.name, document.lines
+
+
+class ReadNotesInput(ToolInput):
+    """Which part of the notes."""
+
+    first: int = Field(default=1, ge=1)
+    count: int = Field(default=50, ge=1, le=200)
+
+
+class ReadNotes(TypedTool[ReadNotesInput]):
+    """Notes in the order in which they were taken."""
+
+    name = "read_notes"
+    description = "Shows your own notes with their sources, page by page."
+    urgency = urgent(LATER, FIRST)
+    input_model = ReadNotesInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: ReadNotesInput, at: CallSite) -> str:
+        """One line a note."""
+        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        start = arguments.first - 1
+        lines = [
+            f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"
+            for number, note in enumerate(notes[start : start + arguments.count], arguments.first)
+        ]
+        if not lines:
+            return f"You have {len(notes)} notes; none from number {arguments.first} on."
+        taken, _ = page(lines, at.page_characters)
+        shown = start + len(taken)
+        return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])
+
+
+ID_PREFIX = "pin-"
+NAME_CHARACTERS = 80
+
+
+class PinMessageInput(ToolInput):
+    """Which message."""
+
+    quote: str = Field(
+        pattern=r"\w",
+        max_length=500,
+        description="Words of one line of it, exactly as they stand. The newest message that has them is meant.",
+    )
+    take_back: bool = Field(default=False, description="Take back a pin of yours instead.")
+
+
+class PinMessage(TypedTool[PinMessageInput]):
+    """Keeps a message in view, or takes such a pin back."""
+
+    name = "pin_message"
+    description = (
+        "Pins an earlier message: it stays word for word when the conversation is compressed, a call with its results. "
+        "Pins take a fifth of your context at most: keep the rest as notes."
+    )
+    permission = "note"
+    urgency = urgent(LAST)
+    input_model = PinMessageInput
+
+    async def run(self, arguments: PinMessageInput, at: CallSite) -> str:
+        """What was pinned, in words. The record derives its id from the call, so that a repeated call makes one pin."""
+        calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
+        message = _quoted(arguments.quote, at.transcript)
+        done = f"{'no longer pinned' if arguments.take_back else 'pinned'}: {_in_words(message, calls)}"
+        record_id = f"{ID_PREFIX}{at.call_id}"
+        if not any(record.id == record_id for record in at.transcript.records):
+            at.records.append(_record(message.id, at, record_id, take_back=arguments.take_back))
+        return done
+
+
+def _record(message_id: str, at: CallSite, record_id: str, *, take_back: bool) -> Record:
+    own = {pinned.message_id for pinned in _pins(at.transcript) if pinned.id.startswith(ID_PREFIX)}
+    if take_back and message_id not in own:
+        raise ToolRefused(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
+    try:
+        if take_back:
+            return unpin(at.transcript, message_id, record_id)
+        return pin(at.transcript, message_id, at.policy, at.measure, record_id)
+    except BadInput as refused:
+        raise ToolRefused(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
+
+
+def _quoted(quote: str, transcript: Transcript) -> Message:
+    """The newest message in view with these words, the one that asks for the call aside. Raises ToolRefused."""
+    for message in reversed(view(transcript)[:-1]):
+        texts = (message.text, *(result.content for result in message.tool_results))
+        if not is_stand_in(message) and any(has_words(words_of(text), quote) for text in texts):
+            return message
+    raise ToolRefused(
+        "No earlier message that you are shown whole has these words in one line. Copy them exactly; what is no longer "
+        "shown has to be read again before it can be pinned."
+    )
+
+
+def _pins(transcript: Transcript) -> Iterator[Pinned]:
+    return (record for record in current(transcript).records if isinstance(record, Pinned))
+
+
+def _all_pins(transcript: Transcript) -> str:
+    said = {message.id: message for message in transcript.messages}
+    calls = {call.id: call for message in transcript.messages for call in message.tool_uses}
+    named = [f"{pinned.message_id}, {_in_words(said[pinned.message_id], calls)}" for pinned in _pins(transcript)]
+    return "; ".join(named) or "none"
+
+
+def _in_words(message: Message, calls: Mapping[str, ToolUse]) -> str:
+    """What the message is, for a model: no ids, and no more than its beginning."""
+    if asked := [calls[result.tool_use_id] for result in message.tool_results if result.tool_use_id in calls]:
+        return " and ".join(f"the result of {call.name} {_start(json.dumps(call.input))}" for call in asked)
+    return f"“{_start(message.text)}”"
+
+
+def _start(text: str) -> str:
+    return shortened(" ".join(text.split()), NAME_CHARACTERS)

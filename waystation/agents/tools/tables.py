@@ -1,0 +1,373 @@
+"""The tools for numbers: one calculates, one queries tables in the task's documents.
+
+The tool that calculates, so that no number of a report is a model's guess.
+
+The tool that queries tables in the task's documents.
+
+Which lines of a document are a table: all of them, one sheet of a workbook, or those that are asked for.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import PurePath
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, StringConstraints
+
+from waystation.agents.columns import RedactedTable
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.tables import Tables
+from waystation.agents.tools.documents import find
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_whole
+from waystation.domain.documents import Document, marked_place, named, place_of
+from waystation.domain.errors import QueryRefused
+from waystation.domain.leg import RunRef
+from waystation.domain.privacy import Replaced, replaced_in
+from waystation.domain.projection import LAST, SOON, urgent
+from waystation.domain.tables import Rows, Table, TableText
+from waystation.patterns import proven
+from waystation.ports import DocumentStore, TableEngine
+
+_FLOATING = frozenset({"DOUBLE", "FLOAT"})
+_SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
+"""How types of values that hold others begin; that of a list has brackets."""
+_OVERFLOW = "Out of Range Error: Overflow"
+_WIDER = (
+    " Larger numbers are exact with a type: 99999999999::HUGEINT for whole ones, 1.5::DECIMAL(38,2) for decimals; "
+    "1.5::DOUBLE is approximate."
+)
+
+
+class CalculateInput(ToolInput):
+    """What is to be calculated."""
+
+    expression: str = Field(
+        min_length=1,
+        max_length=2_000,
+        description="For example (1250.40 - 1100) / 1100 * 100, round(2.5 * 19.99, 2), "
+        "date_diff('day', DATE '2024-01-31', DATE '2025-03-01') or DATE '2026-03-01' + INTERVAL 6 WEEK.",
+    )
+
+
+class Calculate(TypedTool[CalculateInput]):
+    """The value of an expression."""
+
+    name = "calculate"
+    description = (
+        "Calculates one expression with numbers or dates, as SQL writes it; use it instead of calculating yourself. "
+        "Sums, differences and products of decimals are exact; / and ^ are approximate beyond 15 digits. No thousands "
+        "separators, no percent signs; -2^2 is (-2)^2."
+    )
+    permission = "compute"
+    urgency = urgent(LAST)
+    input_model = CalculateInput
+
+    def __init__(self, engine: TableEngine) -> None:
+        self._engine = engine
+
+    async def run(self, arguments: CalculateInput, at: CallSite) -> str:  # noqa: ARG002 - it is the same everywhere
+        """The value after `=`, or after `≈` where it is not exact."""
+        # The line break ends a comment that the expression may end with.
+        try:
+            result = await self._engine.query(f"SELECT ({arguments.expression}\n)", (), 2)
+        except QueryRefused as refused:
+            more = _WIDER if str(refused).startswith(_OVERFLOW) else ""
+            raise ToolRefused(f"{refused}{more}") from refused
+        if len(result.columns) != 1 or len(result.rows) != 1 or _holds_others(result.columns[0].type):
+            raise ToolRefused("This has several values. Ask for one, and write numbers without thousands separators.")
+        value = result.rows[0][0]
+        if value is None:
+            raise ToolRefused("This has no value: something in it is NULL.")
+        if result.columns[0].type not in _FLOATING:
+            return f"= {value}"
+        if not any(map(str.isdigit, value)):
+            raise ToolRefused("This has no value: it divides by zero, or is too large.")
+        return f"≈ {value} (floating point: exact to about 15 digits)"
+
+
+def _holds_others(type_name: str) -> bool:
+    return type_name.startswith(_SEVERAL) or "]" in type_name
+
+
+MOST_CHARACTERS = 20_000_000
+"""Of all tables of a query."""
+PARTS_NAMED = 20
+SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
+
+_WITH_LINES = proven(r"\A(?P<document>.+):(?P<first>\d{1,9})-(?P<last>\d{1,9})", re.DOTALL)
+
+
+def is_table(document: str) -> bool:
+    """Whether a document of this name is a table, or has some."""
+    return PurePath(document).suffix.lower() in SUFFIXES
+
+
+class TableSource(NamedTuple):
+    """A table without private cells, and where it stands."""
+
+    table: Table
+    document: str
+    first_line: int
+    last_line: int
+    notes: tuple[str, ...]
+
+    @property
+    def citation(self) -> str:
+        """Of all its lines."""
+        return f"[{self.document}:{self.first_line}-{self.last_line}]"
+
+
+class _Part(NamedTuple):
+    """Lines of one place in a document, both ends included."""
+
+    place: str
+    first: int
+    last: int
+
+
+class TableSources:
+    """The tables in a task's documents."""
+
+    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables) -> None:
+        self._documents, self._redacted, self._tables = documents, redacted, tables
+
+    async def read(self, at: CallSite, wanted: Mapping[str, str], headless: Sequence[str]) -> tuple[TableSource, ...]:
+        """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
+
+        Raises:
+            ToolRefused: there is no such document, nothing of it may be shown, lines are missing in it or are not of
+                one place, or all of it is too large.
+            QueryRefused: it is no table.
+            RedactionFailed: nobody may query it.
+        """
+        documents = await self._documents.documents(at.run.task_id, at.run.reader)
+        found: list[TableSource] = []
+        room = MOST_CHARACTERS
+        for name, source in wanted.items():
+            asked = None if named(source, documents) else _WITH_LINES.fullmatch(source)
+            document = find(asked["document"] if asked else source, documents)
+            lines = (await self._documents.get_text(document.blob, at.run.reader)).splitlines() or [""]
+            ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
+            part = await self._part(document, lines, ends, at)
+            room -= sum(map(len, lines[part.first - 1 : part.last]))
+            if room < 0:
+                raise ToolRefused(
+                    f"These tables have more than {MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
+                    f"{document.name}:{part.first}-10000."
+                )
+            shown = await shown_whole(self._redacted, document.blob, document.name, at)
+            whole = await asyncio.to_thread(_whole, document.name, lines, part) if asked else part
+            view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
+            redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
+            table = redacted.table.within(part.first, part.last)
+            notes = (*redacted.notes, *await self._redacted.notes(redacted.put_aside, document.name, at.run.tenant))
+            found.append(TableSource(table, document.name, part.first, part.last, notes))
+        return tuple(found)
+
+    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: CallSite) -> _Part:
+        """The one between these lines, both included."""
+        first, last = ends
+        if not 1 <= first <= last <= len(lines):
+            raise ToolRefused(f"Lines {first}-{last} are not in {document.name}, which has {len(lines)} lines.")
+        parts = await asyncio.to_thread(list, _parts(lines[:last], first))
+        if len(parts) > 1:
+            shown = await shown_whole(self._redacted, document.blob, document.name, at)
+            raise ToolRefused(_in_parts(document.name, parts, shown.lines))
+        return parts[0]
+
+    async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
+        """With as much of the table around the part as can be read: what lines hold is seen from those around them."""
+        for text in texts[:-1]:
+            if len(text.text) <= MOST_CHARACTERS:
+                with suppress(QueryRefused):
+                    return await self._tables.read(text, run)
+        return await self._tables.read(texts[-1], run)
+
+
+class _Lines:
+    """Those of a document, and what of them agents are not shown."""
+
+    def __init__(self, name: str, lines: Sequence[str], replaced: Sequence[Replaced]) -> None:
+        """`name`: what queries call the table."""
+        self._name, self._lines, self._replaced = name, lines, replaced
+        self._starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+
+    def texts(self, part: _Part, whole: _Part, *, heading: bool) -> list[TableText]:
+        """Best first: the whole table, the part below the first line of it, the part."""
+        if whole == part:
+            return [self._text(part, heading=heading)]
+        above = _Part(whole.place, whole.first, whole.first) if whole.first < part.first else None
+        return [
+            self._text(whole, heading=heading),
+            self._text(part, above, heading=heading),
+            self._text(part, heading=heading),
+        ]
+
+    def _text(self, part: _Part, above: _Part | None = None, *, heading: bool) -> TableText:
+        """A part as one table, below another that is one line, if there is one."""
+        parts = [one for one in (above, part) if one is not None]
+        own: list[str] = []
+        hidden: list[Replaced] = []
+        begin = 0
+        for one in parts:
+            hidden += self._hidden(one, begin)
+            own += self._lines[one.first - 1 : one.last]
+            begin += self._starts[one.last] - self._starts[one.first - 1]
+        return TableText(
+            name=self._name,
+            text="\n".join(own),
+            first_line=part.first - (above is not None),
+            heading=heading,
+            sheet=part.place.startswith("sheet "),
+            hidden=tuple(hidden),
+        )
+
+    def _hidden(self, part: _Part, at: int) -> Iterator[Replaced]:
+        """In a text in which the part begins there. What goes on beyond the part ends one sign beyond it."""
+        begin, end = self._starts[part.first - 1], self._starts[part.last] - 1
+        for one in replaced_in(self._replaced, begin, end):
+            yield one._replace(start=max(one.start, -1) + at, end=min(one.end, end - begin + 1) + at)
+
+
+def _whole(document: str, lines: Sequence[str], part: _Part) -> _Part:
+    """The table around these lines: all of their place in a file of tables, else the lines up to blank ones."""
+
+    def ends(line: str) -> bool:
+        return marked_place(line) is not None or not (is_table(document) or line.strip())
+
+    first, last = part.first, part.last
+    while first > 1 and not ends(lines[first - 2]):
+        first -= 1
+    while last < len(lines) and not ends(lines[last]):
+        last += 1
+    return _Part(part.place, first, last)
+
+
+def _parts(lines: Sequence[str], first: int) -> Iterator[_Part]:
+    """Stretches from a line on that lie in one place each, without the lines that mark the places."""
+    place, begins = place_of(lines, first) or "", first
+    for number, line in enumerate(lines[first - 1 :], first):
+        if marked := marked_place(line):
+            if begins < number:
+                yield _Part(place, begins, _end(lines, number - 1))
+            place, begins = marked, number + 1
+    yield _Part(place, min(begins, len(lines)), len(lines))
+
+
+def _end(lines: Sequence[str], last: int) -> int:
+    while last > 1 and not lines[last - 1].strip():
+        last -= 1
+    return last
+
+
+def _in_parts(document: str, parts: Sequence[_Part], shown: Sequence[str]) -> str:
+    """`shown`: the document's lines as agents see them."""
+    told = ", ".join(
+        f"{place_of(shown, part.first) or 'its beginning'} ({part.first}-{part.last})" for part in parts[:PARTS_NAMED]
+    )
+    more = f" and {len(parts) - PARTS_NAMED} more" if len(parts) > PARTS_NAMED else ""
+    return (
+        f"{document} has several parts here: {told}{more}. Give the lines of one table, such as "
+        f"{document}:{parts[0].first}-{parts[0].last}."
+    )
+
+
+MOST_TABLES = 8
+ROWS_SHOWN = 100
+SAMPLE_ROWS = 5
+"""Of a table that is looked at before it is queried."""
+
+TableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
+
+
+class QueryTableInput(ToolInput):
+    """Tables and what is asked of them."""
+
+    tables: dict[TableName, str] = Field(
+        min_length=1,
+        max_length=MOST_TABLES,
+        description="The name that sql uses for each table, and its document, or lines of it: "
+        '{"sales": "q3.csv", "costs": "book.xlsx:3-40"}.',
+    )
+    sql: str | None = Field(default=None, max_length=10_000, description="One SELECT. Leave it out to see the tables.")
+    without_heading: tuple[str, ...] = Field(
+        default=(), description="Names of tables whose first row is no heading: their columns are column_1, column_2, …"
+    )
+
+
+class QueryTable(TypedTool[QueryTableInput]):
+    """A SELECT over documents."""
+
+    name = "query_table"
+    description = (
+        "Runs one SQL SELECT (DuckDB) over tables in documents: CSV, TSV, sheets of a workbook, rows with | between "
+        "cells. Leave sql out first: it shows columns, types and first rows. Names of columns with spaces need "
+        'double quotes: "Net amount". Columns of numbers written like 1.234,56 or 12 % are text: convert them in the '
+        "query. The column _line has the line of the document, for citations. Private cells are placeholders, in SQL "
+        "too: the same value has the same one, to be compared, joined and counted by."
+    )
+    rereadable = True
+    originals = frozenset({"tables"})
+    permission = "compute"
+    urgency = urgent(LAST)
+    input_model = QueryTableInput
+
+    def __init__(
+        self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables, *, wanted: bool = False
+    ) -> None:
+        """`wanted`: the task has documents that are tables."""
+        self._sources, self._engine = TableSources(documents, redacted, tables), tables.engine
+        if wanted:
+            self.urgency = urgent(SOON)
+
+    async def run(self, arguments: QueryTableInput, at: CallSite) -> str:
+        """Where the tables stand, how many rows there are, and a Markdown table."""
+        try:
+            sources = await self._sources.read(at, arguments.tables, arguments.without_heading)
+            at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
+            if arguments.sql is not None:
+                lines = await self._queried(arguments.sql, sources, at.page_characters)
+            else:
+                room = at.page_characters // len(sources)
+                lines = [line for source in sources for line in await self._looked_at(source, room)]
+        except QueryRefused as refused:
+            raise ToolRefused(str(refused)) from refused
+        return "\n".join(lines)
+
+    async def _queried(self, sql: str, sources: Sequence[TableSource], characters: int) -> list[str]:
+        result = await self._engine.query(sql, [source.table for source in sources], ROWS_SHOWN)
+        return [
+            *(f"{source.table.name} is {source.citation}" for source in sources),
+            *result.cautions,
+            *_shown(result, characters),
+        ]
+
+    async def _looked_at(self, source: TableSource, characters: int) -> list[str]:
+        first = await self._engine.query(f'FROM "{source.table.name}"', [source.table], SAMPLE_ROWS)
+        types = ", ".join(f'"{column.name}" {column.type}' for column in first.columns)
+        (columns,), _ = page([f"columns: {types}"], characters // 2)
+        return [f"{source.table.name} is {source.citation}", columns, *first.cautions, *_shown(first, characters // 2)]
+
+
+def _shown(result: Rows, characters: int) -> list[str]:
+    """How many rows there are, and those of them that fit, as a Markdown table."""
+    heading = [_row([column.name for column in result.columns]), _row(["---"] * len(result.columns))]
+    lines, _ = page([*heading, *map(_row, result.rows)], characters)
+    shown = max(0, len(lines) - len(heading))
+    count = "more rows than can be counted" if result.row_count is None else f"{result.row_count:,} rows"
+    rest = "" if result.row_count == shown else f", the first {shown} shown; filter, aggregate or use OFFSET for others"
+    return [count + rest, *lines]
+
+
+def _row(cells: Sequence[str | None]) -> str:
+    return f"| {' | '.join(map(_cell, cells))} |"
+
+
+def _cell(value: str | None) -> str:
+    """On one line, with nothing in it that no text has."""
+    if value is None:
+        return "NULL"
+    return "".join(sign if sign.isprintable() else " " for sign in value).replace("|", r"\|")

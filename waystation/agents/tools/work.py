@@ -1,0 +1,278 @@
+"""The tools that hand in work, and show what earlier steps handed in.
+
+The tool by which an analysis agent hands in its conclusions.
+
+The tool by which a research agent hands in its findings.
+
+The tool by which the writing agent hands in the report that it wrote section by section.
+
+The tool that writes one section of the report. What is written is kept, so a pause can show the draft.
+
+What an agent's calls have handed in, derived from its conversation: so that it can be taken back with it.
+
+What an agent has handed in, as lines that another agent reads.
+
+The tool that shows what earlier steps handed in.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol, Self
+
+from pydantic import Field, JsonValue
+
+from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
+from waystation.domain.ownership import OfTask
+from waystation.domain.projection import FIRST, urgent
+from waystation.domain.transcript import Message
+from waystation.domain.work import (
+    Analysis,
+    Deliverable,
+    Finding,
+    Findings,
+    Note,
+    ReportDraft,
+    Section,
+    findings_from_notes,
+)
+from waystation.ports import TaskStore, WorkStore
+
+
+class SubmitAnalysisInput(ToolInput):
+    """Conclusions, contradictions and gaps."""
+
+    conclusions: tuple[Finding, ...]
+    contradictions: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover.")
+
+    def handed_in(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
+        """The analysis, whatever was handed in before."""
+        return Analysis(conclusions=self.conclusions, contradictions=self.contradictions, gaps=self.gaps)
+
+
+class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
+    """Hands in the analysis and ends the run."""
+
+    name = "submit_analysis"
+    description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
+    ends_run = True
+    permission = "hand_in"
+    input_model = SubmitAnalysisInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: SubmitAnalysisInput, at: CallSite) -> str:
+        """Keep it."""
+        await self._work.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        return f"analysis with {len(arguments.conclusions)} conclusions handed in"
+
+
+class SubmitFindingsInput(ToolInput):
+    """Findings and what stayed open."""
+
+    findings: tuple[Finding, ...]
+    open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
+
+    def handed_in(self, before: Deliverable | None) -> Findings:  # noqa: ARG002
+        """The findings, whatever was handed in before."""
+        return Findings(findings=self.findings, open_questions=self.open_questions)
+
+
+class SubmitFindings(TypedTool[SubmitFindingsInput]):
+    """Hands in findings and ends the run."""
+
+    name = "submit_findings"
+    description = "Hands in your findings, each with citations, and ends your work on this step."
+    ends_run = True
+    permission = "hand_in"
+    input_model = SubmitFindingsInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: SubmitFindingsInput, at: CallSite) -> str:
+        """Keep them."""
+        await self._work.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        return f"{len(arguments.findings)} findings handed in"
+
+
+class WriteSectionInput(ToolInput):
+    """One section."""
+
+    heading: str = Field(min_length=1, max_length=200)
+    markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
+
+    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+        """The draft with this section added, or replaced in its place."""
+        return draft_of(before).with_section(Section(heading=self.heading, markdown=self.markdown))
+
+
+class WriteSection(TypedTool[WriteSectionInput]):
+    """Adds a section to the draft, or replaces the one of the same heading."""
+
+    name = "write_section"
+    description = "Writes one section of the report. The same heading again replaces that section."
+    permission = "hand_in"
+    input_model = WriteSectionInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
+        """Keep the section."""
+        grown = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
+        await self._work.hand_in(at.fence, at.run.task_id, grown)
+        number = [section.heading for section in grown.sections].index(arguments.heading) + 1
+        return f"section {number} kept: {arguments.heading}"
+
+
+def draft_of(handed_in: Deliverable | None) -> ReportDraft:
+    """The draft so far; an empty one before the first section."""
+    return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()
+
+
+class SubmitReportInput(ToolInput):
+    """What stands above the sections."""
+
+    title: str = Field(min_length=1, max_length=300)
+    summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
+
+    def handed_in(self, before: Deliverable | None) -> ReportDraft:
+        """The sections written before, with this above them."""
+        return draft_of(before).model_copy(update={"title": self.title, "summary": self.summary})
+
+
+class SubmitReport(TypedTool[SubmitReportInput]):
+    """Hands in the report and ends the run."""
+
+    name = "submit_report"
+    description = "Gives the report its title and summary and hands it in, with the sections written before."
+    ends_run = True
+    permission = "hand_in"
+    input_model = SubmitReportInput
+
+    def __init__(self, work: WorkStore) -> None:
+        self._work = work
+
+    async def run(self, arguments: SubmitReportInput, at: CallSite) -> str:
+        """Keep it."""
+        whole = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
+        if not whole.sections:
+            raise ToolRefused("The report has no section yet. Write them with write_section, then hand it in.")
+        await self._work.hand_in(at.fence, at.run.task_id, whole)
+        return f"report with {len(whole.sections)} sections handed in"
+
+
+class HandIn(Protocol):
+    """Arguments of a call that hands something in."""
+
+    @classmethod
+    def model_validate(cls, obj: Mapping[str, JsonValue], /) -> Self:
+        """Read them. Raises ValidationError."""
+        ...
+
+    def handed_in(self, before: Deliverable | None) -> Deliverable:
+        """What there is after the call."""
+        ...
+
+
+HAND_INS: Mapping[str, type[HandIn]] = {
+    SubmitFindings.name: SubmitFindingsInput,
+    SubmitAnalysis.name: SubmitAnalysisInput,
+    WriteSection.name: WriteSectionInput,
+    SubmitReport.name: SubmitReportInput,
+}
+
+
+def handed_in_by(messages: Iterable[Message]) -> Deliverable | None:
+    """What the successful calls of these messages have handed in; None where there is none."""
+    messages = tuple(messages)
+    done = {result.tool_use_id for message in messages for result in message.tool_results if not result.is_error}
+    handed_in: Deliverable | None = None
+    for call in (call for message in messages for call in message.tool_uses if call.id in done):
+        if (arguments := HAND_INS.get(call.name)) is not None:
+            handed_in = arguments.model_validate(call.input).handed_in(handed_in)
+    return handed_in
+
+
+class ResultLines(NamedTuple):
+    """What an agent came to, and what it did not settle: each of them says of itself what it is."""
+
+    claims: list[str]
+    left_open: list[str]
+
+    @property
+    def lines(self) -> list[str]:
+        """Claims with their citations first, then what stayed open."""
+        return [*self.claims, *self.left_open]
+
+
+def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> ResultLines:
+    """Of what was handed in. Of an agent that was stopped there are its notes."""
+    match deliverable:
+        case None:
+            return ResultLines([*map(claim_line, findings_from_notes(notes).findings)], [])
+        case Findings():
+            claims = [*map(claim_line, deliverable.findings)]
+            return ResultLines(claims, [f"open: {text}" for text in deliverable.open_questions])
+        case Analysis():
+            contradictions = [f"contradiction: {text}" for text in deliverable.contradictions]
+            return ResultLines(
+                [f"conclusion: {claim_line(conclusion)}" for conclusion in deliverable.conclusions],
+                [*contradictions, *(f"gap: {text}" for text in deliverable.gaps)],
+            )
+        case ReportDraft():
+            return ResultLines([section.markdown for section in deliverable.sections], [])
+
+
+async def results_of(work: WorkStore, task: OfTask, agent: str) -> ResultLines:
+    """Of one agent of the task. Raises StoreError."""
+    run_id = f"{task.task_id}/{agent}"
+    return result_lines(await work.deliverable(run_id, task), await work.notes(task.task_id, task, run_id))
+
+
+def claim_line(finding: Finding) -> str:
+    """A claim with its citations."""
+    return " ".join([finding.claim, *finding.citations])
+
+
+class ReadFindingsInput(ToolInput):
+    """Which part of which step's result."""
+
+    step: str = Field(description="Id of the step.")
+    first: int = Field(default=1, ge=1)
+    count: int = Field(default=40, ge=1, le=200)
+
+
+class ReadFindings(TypedTool[ReadFindingsInput]):
+    """Findings of research steps, conclusions of the analysis."""
+
+    name = "read_findings"
+    description = "Shows what an earlier step handed in, with its citations, page by page."
+    rereadable = True
+    urgency = urgent(FIRST)
+    input_model = ReadFindingsInput
+
+    def __init__(self, tasks: TaskStore, work: WorkStore) -> None:
+        self._tasks, self._work = tasks, work
+
+    async def run(self, arguments: ReadFindingsInput, at: CallSite) -> str:
+        """A header and one line a finding; a step that was stopped is represented by its notes."""
+        lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, at), 1)]
+        start = arguments.first - 1
+        taken, _ = page(lines[start : start + arguments.count], at.page_characters)
+        if not taken:
+            return f"Step {arguments.step} has {len(lines)} findings; none from number {arguments.first} on."
+        shown = start + len(taken)
+        header = f"findings {arguments.first}-{shown} of {len(lines)} of step {arguments.step}"
+        return "\n".join([header, *taken])
+
+    async def _texts(self, step_id: str, at: CallSite) -> list[str]:
+        plan = await self._tasks.plan(at.run.task_id, at.run.reader)
+        if plan is None or step_id not in {step.id for step in plan.steps}:
+            raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
+        return (await results_of(self._work, at.run.reader, step_id)).lines
+
+
+def _line(number: int, text: str) -> str:
+    return f"{number}. {' '.join(text.split())}"

@@ -1,0 +1,242 @@
+"""Arguments of the `context` commands: files, options, and the terms of a compaction.
+
+Files that the `context` commands read, with the file's name in every complaint.
+
+Arguments and options of the `context` commands.
+
+What a conversation in a file is compacted by: window, threshold and tools that can be called again.
+"""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.adapters.conversation.request_body import RequestBody, read_request_body
+from waystation.cli.options import parse_tokens
+from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.tokens import Measure, fixed_tokens
+from waystation.domain.errors import BadInput
+from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
+from waystation.domain.presets import INHERITED, LEAST_THRESHOLD, MOST_THRESHOLD, Wishes, profile_of, wishes_of
+from waystation.patterns import proven
+from waystation.settings import Settings
+from waystation.terms import OUTPUT_RESERVE
+
+STDIN = Path("-")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in the file, or comes from stdin. Raises BadInput."""
+    try:
+        return sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
+
+
+def read_body(path: Path) -> RequestBody:
+    """The request body in the file. Raises BadInput, naming file and place."""
+    raw = read_bytes(path)
+    try:
+        return read_request_body(raw)
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from None
+
+
+def read_text(path: Path, option: str) -> str:
+    """The text of a file that an option names. Raises BadInput."""
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{option} {path} is no UTF-8 text: save it as plain text in UTF-8") from error
+
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A request body of the Messages API as JSON; - reads it from stdin.")
+]
+WindowOption = Annotated[
+    str | None,
+    typer.Option("--window", metavar="N", help="Working window in tokens, like 50k; by default the model's."),
+]
+MaxOutputOption = Annotated[
+    str | None, typer.Option("--max-output", metavar="N", help="Longest reply in tokens; by default the model's.")
+]
+ThresholdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold", metavar="P", help="Percent of the window that is full: 5 to 100; -1 takes the default."
+    ),
+]
+StrategyOption = Annotated[
+    Strategy | None, typer.Option("--strategy", help="What the summary stands for, and what stays; by default ends.")
+]
+InstructionsOption = Annotated[str, typer.Option("--instructions", help="What the summary is to heed.")]
+PinOption = Annotated[
+    list[int] | None, typer.Option("--pin", metavar="INDEX", help="Keep this message as it is; repeatable.")
+]
+SummaryOption = Annotated[
+    Path | None, typer.Option("--summary-file", help="Take this file's text for the summary, and ask no model.")
+]
+OriginalsOption = Annotated[
+    Path | None,
+    typer.Option("--originals", metavar="FOLDER", help="Write results that are too large to keep into this folder."),
+]
+FilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--files", metavar="FOLDER", help="Where the conversation's files are: replace marks those that have changed."
+    ),
+]
+RereadableOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rereadable", metavar="NAME", help="A tool that can be called again: old results are masked before a summary."
+    ),
+]
+ReadingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rereadable",
+        metavar="NAME",
+        help="A tool that can be called again; repeatable. Not given: every tool whose name begins with a word such as "
+        "read, get, list, search, find, view, fetch or query.",
+    ),
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Summarise also when it is not full; a refused summary changes nothing.")
+]
+
+
+READING = frozenset(
+    {"read", "get", "list", "search", "find", "view", "fetch", "query", "grep", "glob", "ls", "cat", "show", "open"}
+    | {"look", "lookup", "recall", "browse", "describe", "inspect", "retrieve", "scan"}
+)
+"""With what the names of tools begin that can be called again without harm."""
+FILE_ARGUMENTS = ("path", "file_path", "filename", "file")
+"""What the argument of a tool is called that names a file, the likeliest first."""
+_WORDS = proven(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_PREFIXES = frozenset({"web", "file", "fs"})
+"""What may stand before that word: web_search, file_read."""
+
+
+@dataclass
+class Asked:
+    """What the options say, as they were typed."""
+
+    window: str | None = None
+    max_output: str | None = None
+    threshold: str | None = None
+    strategy: Strategy = "ends"
+    instructions: str = ""
+    notes: list[str] = field(default_factory=list[str])
+    """What could not be had as it was wished."""
+
+    def policy(self, body: RequestBody, settings: Settings) -> Policy:
+        """The numbers that hold. Raises BadInput for what is no number at all."""
+        window, profile = self._window(body, settings), profiled(body, settings, self.strategy)
+        given = settings.trigger_percent if "trigger_percent" in settings.model_fields_set else None
+        percent = self._percent(given or profile.trigger_percent or settings.trigger_percent)
+        trigger = int(window * percent / 100)
+        return Policy(
+            strategy=self.strategy,
+            instructions=self.instructions,
+            window=window,
+            trigger=trigger,
+            target=trigger // 2,
+            primers=settings.primers,
+            recents=settings.recents,
+            keep_last=profile.keep_last if settings.keep_last is None else settings.keep_last,
+            recall=False,
+        )
+
+    def _window(self, body: RequestBody, settings: Settings) -> int:
+        facts = model_facts(body.model or "")
+        if not facts.known:
+            who = f"The model {body.model} is not known here" if body.model else "The body names no model"
+            self.notes.append(f"{who}: its window is taken to be {facts.window:,} tokens.")
+        usable = facts.window - min(self._max_output(facts), OUTPUT_RESERVE) - facts.window // 10
+        wished = _tokens(self.window, "--window")
+        if wished is None:
+            return min(usable, settings.window_cap)
+        if wished > usable or wished < 1:
+            taken = usable if wished > usable else min(usable, settings.window_cap)
+            most = f"the model leaves {usable:,} tokens for a request"
+            self.notes.append(f"--window {wished:,} cannot be had, {most}: {taken:,} is taken.")
+            return taken
+        return wished
+
+    def _max_output(self, facts: ModelFacts) -> int:
+        wished = _tokens(self.max_output, "--max-output")
+        if wished is None or 1 <= wished <= facts.max_output:
+            return wished or facts.max_output
+        self.notes.append(
+            f"--max-output {wished:,} cannot be had, the model's replies have 1 to {facts.max_output:,} tokens: "
+            f"{facts.max_output:,} is taken."
+        )
+        return facts.max_output
+
+    def _percent(self, default: int) -> float:
+        if self.threshold is None:
+            return default
+        try:
+            percent = float(self.threshold.removesuffix("%"))
+        except ValueError:
+            percent = 0.0
+        if LEAST_THRESHOLD <= percent <= MOST_THRESHOLD:
+            return percent
+        if percent != INHERITED:
+            self.notes.append(
+                f"--threshold takes {LEAST_THRESHOLD} to {MOST_THRESHOLD}, or {INHERITED} for the default, {default}: "
+                "that is taken."
+            )
+        return default
+
+
+def profiled(body: RequestBody, settings: Settings, strategy: Strategy) -> Wishes:
+    """What the profile of the body's model wants; nothing without one."""
+    found = profile_of(body.model or "", settings.profiles)
+    return wishes_of(found[1], body.model or "", keeps_ends=strategy == "ends") if found else Wishes()
+
+
+def measure_of(body: RequestBody) -> Measure:
+    """What requests with this body's system prompt and tools are measured by."""
+    return Measure(fixed=fixed_tokens(body.system, body.tools_json))
+
+
+def condensing_model(body: RequestBody, settings: Settings) -> str:
+    """Which model writes the summaries."""
+    if settings.uses_offline_model:
+        return OFFLINE_MODEL
+    by_profile = profiled(body, settings, settings.strategy).condense_model
+    return settings.condense_model if "condense_model" in settings.model_fields_set else by_profile or CONDENSE_MODEL
+
+
+def reading_tools(body: RequestBody) -> frozenset[str]:
+    """The tools whose calls can be repeated, as their names have it."""
+    used = {call.name for message in body.transcript.messages for call in message.tool_uses}
+    return frozenset(name for name in used if _only_reads(name))
+
+
+def file_readers(body: RequestBody) -> dict[str, str]:
+    """The tools that read files, as it seems, each with the argument that names the file."""
+    tools = reading_tools(body)
+    called = (call for message in body.transcript.messages for call in message.tool_uses if call.name in tools)
+    return {call.name: name for call in called for name in reversed(FILE_ARGUMENTS) if name in call.input}
+
+
+def _only_reads(tool: str) -> bool:
+    # What stands before a double underscore is the server that the tool is from: mcp__github__get_issue.
+    words = [word.lower() for word in _WORDS.findall(tool.rpartition("__")[2])]
+    while words and words[0] in _PREFIXES:
+        words.pop(0)
+    return bool(words) and words[0] in READING
+
+
+def _tokens(typed: str | None, option: str) -> int | None:
+    if typed is None:
+        return None
+    if typed.strip().startswith("-"):
+        return 0
+    return parse_tokens(typed, option, lowest=0)

@@ -1,0 +1,255 @@
+"""`waystation context tokens`, `check` and `audit`: what a request has, and what compactions lost.
+
+`waystation context tokens`: what a request is estimated to have, part by part.
+
+`waystation context check`: what the Messages API would not accept of a conversation.
+
+`waystation context audit`: what the compactions of a task's agents kept, and what they lost.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Annotated
+
+import typer
+from pydantic import JsonValue
+
+from waystation.adapters.conversation.faults import faults
+from waystation.adapters.conversation.request_body import RequestBody
+from waystation.cli.console import OK, WORK_FAILED, print_text, say
+from waystation.cli.context.arguments import (
+    Asked,
+    FileArgument,
+    MaxOutputOption,
+    ThresholdOption,
+    WindowOption,
+    read_body,
+    read_bytes,
+)
+from waystation.cli.context.compact import print_object
+from waystation.cli.options import JsonOption, TaskArgument
+from waystation.cli.render_context import SHORT_ID
+from waystation.client import Client
+from waystation.client.context import AgentAudits, SearchedMemory
+from waystation.domain.compaction.audit import KINDS, Audit, Item
+from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
+from waystation.domain.errors import BadInput, MemoryUnavailable
+from waystation.domain.transcript import Message, Opaque, ToolResult
+from waystation.settings import Settings
+
+app = typer.Typer()
+
+
+@app.command()
+def tokens(
+    file: FileArgument,
+    window: WindowOption = None,
+    max_output: MaxOutputOption = None,
+    threshold: ThresholdOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the estimated tokens of the whole request: system prompt, tools, and each message by kind of content."""
+    body, asked = read_body(file), Asked(window, max_output, threshold)
+    policy = asked.policy(body, Settings())
+    counts = [_by_kind(original.message) for original in body.originals]
+    if as_json:
+        print_object(_json(body, policy, counts, asked.notes))
+        return
+    for line in _lines(body, policy, counts):
+        print_text(line)
+    for note in asked.notes:
+        print_text(note)
+
+
+def _by_kind(message: Message) -> Counter[str]:
+    """Tokens by the type of the blocks, and those of the message itself as `overhead`."""
+    counts = Counter({"overhead": MESSAGE_TOKENS})
+    for block in message.blocks:
+        whole = estimate_message(message.model_copy(update={"blocks": (block,)})) - MESSAGE_TOKENS
+        attached = block.attached if isinstance(block, ToolResult) else ()
+        for part in attached:
+            counts[part.kind] += part.tokens
+        counts[block.kind if isinstance(block, Opaque) else block.type] += whole - sum(part.tokens for part in attached)
+    return counts
+
+
+def _json(body: RequestBody, policy: Policy, counts: list[Counter[str]], notes: list[str]) -> dict[str, JsonValue]:
+    messages: list[JsonValue] = [
+        {"index": index, "role": original.body["role"], "tokens": count.total(), "kinds": {**count}}
+        for index, (original, count) in enumerate(zip(body.originals, counts, strict=True))
+    ]
+    system, tools = estimate_text(body.system), estimate_text(body.tools_json)
+    return {
+        "total": system + tools + sum(count.total() for count in counts),
+        "system": system,
+        "tools": tools,
+        "kinds": {**sum(counts, Counter[str]())},
+        "messages": messages,
+        "threshold": policy.trigger,
+        "window": policy.window,
+        "notes": [*notes],
+    }
+
+
+def _lines(body: RequestBody, policy: Policy, counts: list[Counter[str]]) -> Iterator[str]:
+    system, tools = estimate_text(body.system), estimate_text(body.tools_json)
+    total = system + tools + sum(count.total() for count in counts)
+    share = f"{total / policy.window:.0%} of the window of {policy.window:,}"
+    yield f"{total:,} tokens, {share}; full at {policy.trigger:,}"
+    yield f"{system:>9,}  system prompt"
+    yield f"{tools:>9,}  tools"
+    for index, (original, count) in enumerate(zip(body.originals, counts, strict=True)):
+        kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in count.items() if kind != "overhead")
+        yield f"{count.total():>9,}  {index} {original.body['role']}: {kinds or 'nothing'}"
+
+
+@app.command()
+def check(file: FileArgument, as_json: JsonOption = False) -> None:
+    """Print everything in the conversation that the Messages API does not accept, each with its place.
+
+    Exit code 0 for a legal one, 1 for one with faults, 2 for a file that cannot be read.
+    """
+    try:
+        found = faults(read_bytes(file))
+    except BadInput as error:
+        raise BadInput(f"{file}: {error}") from None
+    if as_json:
+        listed: list[JsonValue] = [{"path": fault.path, "index": fault.index, "fault": fault.rule} for fault in found]
+        print_object({"legal": not found, "violations": listed})
+    else:
+        for fault in found:
+            print_text(f"{fault.path}: {fault.rule}")
+        if not found:
+            print_text("legal")
+    raise typer.Exit(WORK_FAILED if found else OK)
+
+
+BY_MEMORY, BY_PASSAGES = "memory", "passages"
+PLACES = ("summary", "ledger", "elsewhere")
+
+
+@app.command()
+def audit(
+    task: TaskArgument,
+    agent: Annotated[
+        str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: all of them.")
+    ] = None,
+    sample: Annotated[
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N of what was lost, of each kind.")
+    ] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Set each summary beside the messages that it hides: what of them the model still sees, and what it can recall.
+
+    It needs neither server nor worker. What is shown is redacted, as the summariser saw it.
+    """
+    found, recall, note = asyncio.run(_audited(task, agent, Settings()))
+    if as_json:
+        print_object({"recall": recall, "agents": [_audits_json(one, sample) for one in found]})
+    else:
+        for one in found:
+            for line in _audit_lines(one, sample):
+                print_text(line)
+        if not found:
+            print_text("No compaction hides anything.")
+    if found and note:
+        say(note)
+
+
+async def _audited(task: str, agent: str | None, settings: Settings) -> tuple[Sequence[AgentAudits], str, str]:
+    """What was found, where recall was tried, and a note on that."""
+    async with await Client.connect(settings) as client:
+        task_id = await client.resolve(task)
+        try:
+            async with _memory(settings) as memory:
+                return await client.audits(task_id, agent, memory), BY_MEMORY, ""
+        except MemoryUnavailable as error:
+            note = (
+                f"Memory cannot be searched ({error}). `recallable` says instead what the passages in the store have "
+                "by exact text: they are what recall searches."
+            )
+            return await client.audits(task_id, agent), BY_PASSAGES, note
+
+
+@asynccontextmanager
+async def _memory(settings: Settings) -> AsyncGenerator[SearchedMemory]:
+    """Memory as a worker has it. Raises MemoryUnavailable, also where a worker has embedded memory to itself."""
+    if settings.qdrant_url is None and not settings.memory_folder.exists():
+        raise MemoryUnavailable("there is none in this home folder")
+    # They take a second to load.
+    from waystation.knowledge import opened_embedder  # noqa: PLC0415
+    from workers.memory import opened_memory  # noqa: PLC0415
+
+    async with AsyncExitStack() as stack:
+        embedder = await stack.enter_async_context(opened_embedder(settings))
+        try:
+            memory = await stack.enter_async_context(opened_memory(settings, embedder))
+        except BadInput as error:
+            raise MemoryUnavailable("a worker has it open" if settings.qdrant_url is None else str(error)) from error
+        yield SearchedMemory(memory, embedder)
+
+
+def _audit_by_kind(one: Audit) -> dict[str, list[Item]]:
+    """The items of each kind that there is."""
+    kinds = {kind: [item for item in one.items if item.kind == kind] for kind in KINDS}
+    return {kind: items for kind, items in kinds.items() if items}
+
+
+def _counts(items: Sequence[Item]) -> dict[str, int]:
+    places = {place: sum(item.kept == place for item in items) for place in PLACES}
+    lost = sum(item.kept is None for item in items)
+    return {"found": len(items), **places, "lost": lost, "recallable": sum(item.recallable for item in items)}
+
+
+def _examples(items: Sequence[Item], sample: int) -> list[Item]:
+    """What cannot be recalled comes first."""
+    return sorted((item for item in items if item.kept is None), key=lambda item: item.recallable)[:sample]
+
+
+def _audits_json(one: AgentAudits, sample: int) -> dict[str, JsonValue]:
+    return {"agent": one.agent, "compactions": [_audit_json(compaction, sample) for compaction in one.compactions]}
+
+
+def _audit_json(one: Audit, sample: int) -> dict[str, JsonValue]:
+    kinds: dict[str, JsonValue] = {}
+    for kind, items in _audit_by_kind(one).items():
+        examples: list[JsonValue] = [
+            {"text": item.text, "recallable": item.recallable} for item in _examples(items, sample)
+        ]
+        kinds[kind] = {**_counts(items), "examples": examples}
+    return {
+        "id": one.id,
+        "type": one.type,
+        "strategy": one.strategy,
+        "hidden": [*one.hidden],
+        "earlier": [*one.earlier],
+        "kinds": kinds,
+    }
+
+
+def _audit_lines(one: AgentAudits, sample: int) -> Iterator[str]:
+    for compaction in one.compactions:
+        what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
+        ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
+        earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
+        over = f", some of them hidden before by {earlier}" if earlier else ""
+        hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
+        yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
+        yield from _table(_audit_by_kind(compaction), sample)
+        yield ""
+
+
+def _table(kinds: dict[str, list[Item]], sample: int) -> Iterator[str]:
+    if not kinds:
+        yield "  nothing in them that a summary could lose"
+        return
+    yield f"  {'':<12}{'found':>7}{'summary':>9}{'ledger':>8}{'elsewhere':>11}{'lost':>6}{'recallable':>12}"
+    for kind, items in kinds.items():
+        found, summary, ledger, elsewhere, lost, recallable = _counts(items).values()
+        yield (f"  {kind:<12}{found:>7,}{summary:>9,}{ledger:>8,}{elsewhere:>11,}{lost:>6,}{recallable:>12,}")
+    for kind, items in kinds.items():
+        for item in _examples(items, sample):
+            yield f"  lost of {kind}: {item.text}  ({'recallable' if item.recallable else 'not recallable'})"

@@ -1,0 +1,144 @@
+"""`waystation compact`, `pin`, `restore` and `rewind`: the context of a running agent is edited.
+
+What the commands share that edit the context of a running agent: send the edit, tell what became of it.
+
+`waystation compact`: a running agent's context is summarised now, however full it is.
+
+`waystation pin`: no compaction hides a message of a running agent.
+
+`waystation restore`: one compaction of a running agent is undone.
+
+`waystation rewind`: an agent goes back to a message; a finished task goes on from there.
+"""
+
+import asyncio
+from getpass import getuser
+from typing import Annotated
+
+import typer
+
+from waystation.cli.approvals import conclude
+from waystation.cli.options import AgentOption, ByOption, JsonOption, NoteOption, TaskArgument
+from waystation.cli.render import compaction_text, restore_command
+from waystation.client import Client
+from waystation.domain.compaction.outcome import Action
+from waystation.domain.errors import BadInput
+from waystation.domain.signals import EditInput
+from waystation.domain.value import Value
+from waystation.settings import Settings
+from waystation.task_view import Answer
+
+
+class Asked(Value):
+    """An edit as it was typed."""
+
+    task: str
+    action: Action
+    agent: str
+    message: str | None = None
+    keep: bool | None = None
+    compaction: str | None = None
+    instructions: str = ""
+    by: str | None = None
+    note: str = ""
+
+
+def edit_context(asked: Asked, *, as_json: bool) -> None:
+    """Have it carried out, and exit: 1 where it was refused."""
+    conclude(asyncio.run(_edit(asked)), "refused", as_json=as_json)
+
+
+async def _edit(asked: Asked) -> Answer:
+    edit = EditInput(
+        action=asked.action,
+        agent=asked.agent,
+        message=asked.message,
+        keep=asked.keep,
+        compaction=asked.compaction,
+        by=asked.by or getuser(),
+        note=asked.note,
+    )
+    async with await Client.connect(Settings()) as client:
+        return await client.edit(await client.resolve(asked.task), edit, asked.instructions)
+
+
+app = typer.Typer()
+
+
+@app.command()
+def compact(
+    task: TaskArgument,
+    agent: AgentOption,
+    instructions: Annotated[str, typer.Option(help="What the summary is to heed.")] = "",
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Summarise the context of an agent at work, between two of its legs. A summary that is refused changes nothing."""
+    asked = Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
+    edit_context(asked, as_json=as_json)
+
+
+@app.command()
+def pin(
+    task: TaskArgument,
+    agent: AgentOption,
+    message: Annotated[str, typer.Option(help="Id of the message, like m4: `waystation transcript` shows them.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Take the pin back.")] = False,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep a message of an agent at work as it is, whatever is compacted. All pins may have a fifth of the window."""
+    asked = Asked(task=task, action="unpin" if remove else "pin", agent=agent, message=message, by=by, note=note)
+    edit_context(asked, as_json=as_json)
+
+
+@app.command()
+def restore(
+    task: TaskArgument,
+    agent: AgentOption,
+    compaction: Annotated[
+        str | None, typer.Option(help="Id of the compaction, which `waystation show` prints; its beginning is enough.")
+    ] = None,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Undo one compaction of an agent at work: what it hid is shown again. A context that is full then is compacted."""
+    if compaction is None:
+        raise BadInput(asyncio.run(_which(task, agent)))
+    asked = Asked(task=task, action="restore", agent=agent, compaction=compaction, by=by, note=note)
+    edit_context(asked, as_json=as_json)
+
+
+async def _which(task: str, agent: str) -> str:
+    """What there is to choose from."""
+    async with await Client.connect(Settings()) as client:
+        progress = (await client.progress(await client.resolve(task))).progress
+    made = [one for one in progress.compactions if one.agent == agent and one.status.made_room]
+    if not made:
+        return f"{agent} has no compaction that could be undone: `waystation show {progress.task_id}` lists them all"
+    there = "; ".join(map(compaction_text, made))
+    return f"say which compaction is to be undone, as in `{restore_command(progress.task_id, made[-1])}`: {there}"
+
+
+@app.command()
+def rewind(
+    task: TaskArgument,
+    agent: AgentOption,
+    to: Annotated[str, typer.Option("--to", metavar="MESSAGE", help="Go on after this message, like m4.")] = "",
+    before: Annotated[str, typer.Option("--before", metavar="MESSAGE", help="Go on without this message.")] = "",
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take an agent back to a message: of a task that is paused or at work between two legs, or of a finished one.
+
+    What it said, noted and handed in after that counts no more, but stays paid and in the transcript. In a finished
+    task the agents that built on its work begin anew.
+    """
+    if bool(to) == bool(before):
+        raise BadInput("give either --to or --before, with the id of a message: `waystation transcript` shows them")
+    asked = Asked(task=task, action="rewind", agent=agent, message=to or before, keep=bool(to), by=by, note=note)
+    edit_context(asked, as_json=as_json)

@@ -1,0 +1,280 @@
+"""Following a task until it is over: a live view at a terminal, sentences elsewhere, and an answer to every pause.
+
+Reports as files in the home folder, and what is said of one that is not the last word on its task.
+
+A task on its way: what a person should know when it was handed in, then its end, and what is printed of it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from getpass import getuser
+from pathlib import Path
+
+from rich.console import RenderableType
+from rich.live import Live
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import named_in_environment, read_run_file
+from waystation.cli.approvals import tell_answer, too_little
+from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_text, progress, say
+from waystation.cli.options import parse_amount
+from waystation.cli.platform import serves_itself
+from waystation.cli.render import doing_text, happened, task_screen
+from waystation.cli.render_requests import pending
+from waystation.cli.task_json import task_json
+from waystation.client import Client
+from waystation.domain.amount import Amount, amount_text
+from waystation.domain.decisions import ActionQuestion
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.task import Approval, TaskPhase, TaskProgress
+from waystation.files import own_folder, report_file, write_private
+from waystation.settings import Settings
+from waystation.task_view import Submitted, TaskView
+
+AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
+
+
+SIGN_OF_LIFE = timedelta(seconds=15)
+"""So long nothing is printed, and then what agents are at."""
+
+
+class Screen:
+    """Shows a task as it changes, and between its changes that somebody is at work."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+        self._shown: TaskView | None = None
+        self._said_at = utc_now()
+
+    def show(self, view: TaskView) -> None:
+        """Show the task as it is now."""
+        before, self._shown, now = self._shown, view, utc_now()
+        if self._live is not None:
+            self._live.refresh()
+            return
+        lines = happened(before, view, now, progress.width)
+        if not lines and now - self._said_at >= SIGN_OF_LIFE:
+            lines = tuple(doing_text(view, now))
+        for line in lines:
+            say(line)
+        self._said_at = now if lines else self._said_at
+
+    def _screen(self) -> RenderableType:
+        """Drawn anew at every refresh: it says since when something is waited for."""
+        return "" if self._shown is None else task_screen(self._shown, utc_now(), progress.width)
+
+    @contextmanager
+    def drawing(self) -> Generator[None]:
+        """Redraw in place while this lasts, where the output is a terminal."""
+        if not progress.is_terminal:
+            yield
+            return
+        with Live(console=progress, refresh_per_second=4, get_renderable=self._screen) as self._live:
+            yield
+        self._live = None
+
+    @contextmanager
+    def standing_still(self) -> Generator[None]:
+        """Do not redraw while a person types."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        yield
+        self._live.start(refresh=True)
+
+
+async def follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
+    """Show the task until it is over, answering each of its requests for money once; returns how it ended.
+
+    Raises Unreachable where the server ends meanwhile: the task does not, and the message says how it goes on.
+    """
+    lost = _what_is_lost(Settings(), task_id)
+    try:
+        return await _follow(client, task_id, answer_pause)
+    except asyncio.CancelledError:
+        if serves_itself(Settings()):
+            say("the task goes on when the demo's server runs again: `waystation up`")
+        else:
+            say(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
+        raise
+    except Unreachable as error:
+        raise Unreachable(lost(error)) from error
+
+
+async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
+    screen = Screen()
+    answered: set[str] = set()
+    view = await client.progress(task_id)
+    with screen.drawing():
+        async for view in client.watch(task_id):
+            screen.show(view)
+            for approval in (one.approval for one in pending(view.progress)):
+                if approval.request_id not in answered:
+                    answered.add(approval.request_id)
+                    with screen.standing_still():
+                        await answer_pause(client, task_id, approval)
+    return view
+
+
+def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], str]:
+    """What to say when the server that answers now has gone: only one of ours is started again by `up`."""
+    run = None if named_in_environment() else read_run_file(settings.run_file)
+    ours = run if run is not None and run.alive else None
+
+    def lost(error: Unreachable) -> str:
+        if ours is not None and not ours.alive:
+            return (
+                f"the platform was stopped, and {task_id} is safe: `waystation up`, then `waystation watch {task_id}`, "
+                "and it goes on where it was"
+            )
+        return f"{error}; {task_id} is safe: `waystation watch {task_id}` follows it again when the server answers"
+
+    return lost
+
+
+async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
+    """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
+    if not can_ask():
+        return
+    if approval.action is not None:
+        await _ask_for_action(client, task_id, approval, approval.action)
+        return
+    while True:
+        typed = await ask(
+            f"Grant {approval.agent} {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
+            "[l]ater:"
+        )
+        match typed.lower():
+            case "l" | "later" | "":
+                return
+            case "d" | "deny" | "n" | "no":
+                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case _:
+                try:
+                    yes = typed.lower() in {"y", "yes"}
+                    amount = approval.asked if yes else parse_amount(typed, "a grant")
+                except BadInput as error:
+                    say(str(error))
+                    continue
+                answer = await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser())
+                tell_answer(answer)
+                if short := too_little(amount, approval, answer):
+                    say(short)
+                return
+
+
+async def _ask_for_action(client: Client, task_id: str, approval: Approval, question: ActionQuestion) -> None:
+    while True:
+        typed = await ask(f"Let {approval.agent} call {question.tool}? [y]es, [d]eny and go on without it, [l]ater:")
+        match typed.lower():
+            case "l" | "later" | "":
+                return
+            case "d" | "deny" | "n" | "no":
+                tell_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case "y" | "yes":
+                tell_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()))
+                return
+            case _:
+                continue
+
+
+class ApproveItself:
+    """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
+
+    def __init__(self, room: Amount | None = None) -> None:
+        """`room`: what it may grant in all; None means whatever is asked for."""
+        self._room = room
+
+    async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
+        """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
+        if approval.action is not None:
+            say(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
+            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
+            return
+        asked, room = approval.asked, self._room
+        amount = asked if room is None else asked.at_most(room)
+        if amount.nothing:
+            say("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
+            tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
+            return
+        say(f"Nobody to ask here: the demo grants {amount_text(amount)} itself, by the signal that `approve` sends.")
+        tell_answer(
+            await client.approve(
+                task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"
+            )
+        )
+        if room is not None:
+            self._room = room.less(amount)
+
+
+def outcome_code(view: TaskView) -> int:
+    """Exit code of a task that is over: a partial report is a report."""
+    return OK if view.progress.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED
+
+
+async def keep_report(client: Client, settings: Settings, progress: TaskProgress) -> Path | None:
+    """Write each version of the task's report to its file; the path of the one that is shown, None while it has none.
+
+    A file holds its version and never a later one: what a cancelled rewind leaves overwrites no finished report.
+    """
+    task_id, readable = progress.task_id, progress.readable
+    for version in progress.versions:
+        path = report_file(settings.reports_folder, task_id, version.number)
+        own_folder(path.parent)
+        text = await client.report_text(version)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:  # somebody was erased from it
+            write_private(path, text.encode())
+    return None if readable is None else report_file(settings.reports_folder, task_id, readable.number)
+
+
+def remark_on(progress: TaskProgress) -> str:
+    """Why the version that is shown is not the end of it; empty where it is."""
+    task_id, shown = progress.task_id, progress.readable
+    if shown is None or (progress.phase.over and shown == progress.versions[-1]):
+        return ""
+    this = f"this is version {shown.number} of its report, which was delivered before ({shown.phase})"
+    if not progress.phase.over:
+        return f"{task_id} was rewound and goes on (it is {progress.phase}): {this}"
+    last = progress.versions[-1]
+    how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
+    there = f"what there was at the end is version {last.number}, in {task_id}.v{last.number}.md beside it"
+    return f"{task_id} was rewound and then {how}: {this}; {there}"
+
+
+def tell_of(submitted: Submitted) -> None:
+    """What its agents follow, its warnings, its id, its page."""
+    for one in submitted.procedures:
+        say(f"Agents follow the procedure {one.name} (sha256 {one.digest}).")
+    for warning in submitted.warnings:
+        say(f"Warning: {warning}")
+    say(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())
+
+
+async def tell_of_unattended(client: Client) -> None:
+    """Where nobody would take it up. Raises Unreachable."""
+    if unattended := await client.unattended_queues():
+        say(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
+
+
+async def require_workers(client: Client) -> None:
+    """Raise Unreachable where nobody would carry an order out, or there is no server."""
+    if unattended := await client.unattended_queues():
+        raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
+
+
+async def see_through(client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool) -> int:
+    """Follow it until it is over, unless that is not wanted; print the result. The exit code."""
+    view = await client.progress(task_id) if detach else await follow(client, task_id, ask_person)
+    path = await keep_report(client, settings, view.progress)
+    if as_json:
+        print_json(task_json(view, path))
+    elif detach:
+        print_text(task_id)
+    elif path is not None:
+        print_text(str(path))
+    return 0 if detach else outcome_code(view)

@@ -1,0 +1,424 @@
+"""`waystation dev`, `up`, `down`, `status` and `worker`: what runs on this machine.
+
+`waystation dev`: server and workers in the foreground.
+
+`waystation down`: what `up` or `dev` started ends.
+
+Waystation on this machine: the dev server as a child, the workers in this process, and the record of both.
+
+`waystation status`: what runs on this machine.
+
+`waystation up`: server and workers in the background.
+
+`waystation worker`: the workers alone, for a server that runs elsewhere.
+"""
+
+import asyncio
+import fcntl
+import os
+import subprocess
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import (
+    ProcessMark,
+    RunFile,
+    ensure_search_attributes,
+    find_target,
+    named_in_environment,
+    read_run_file,
+    remove_run_file,
+    write_run_file,
+)
+from waystation.adapters.temporal.dev_server import CodecForUi, DevServer, running_dev_server
+from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.children import python, search_path
+from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
+from waystation.cli.options import JsonOption
+from waystation.domain.errors import BadInput, Unreachable, WaystationError
+from waystation.domain.value import Value
+from waystation.files import opened_private, own_folder, private_folder
+from waystation.imports import loading
+from waystation.settings import Settings, unknown_variables
+from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
+
+CHECK_SECONDS = 1.0
+POLLED_SECONDS = 10.0
+"""Workers poll a moment after they start; who submits later than this is told that none does."""
+POLLED_CHECK_SECONDS = 0.1
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.1
+"""Who looks whether the lock is taken holds it for an instant, and that must not look like another run."""
+ORPHAN_SECONDS = 10.0
+"""How long a server may take to end after its workers' process was killed."""
+
+
+@asynccontextmanager
+async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
+    """Server and workers, until the block ends.
+
+    Raises:
+        BadInput: one runs here already, or the environment names another server.
+        Unreachable: the server does not start.
+    """
+    refuse_named_server()
+    log = settings.logs_folder / "temporal.log"
+    codec = _codec(settings)
+    async with _only_run(settings), running_dev_server(settings.temporal_database, log, codec=codec) as server:
+        run = _record(server)
+        write_run_file(settings.run_file, run)
+        try:
+            if not await ensure_search_attributes(server.client):
+                say("The server has search attributes of our names with other types: tasks run without them.")
+            async with workers_here(settings):
+                await _until_polled(server)
+                yield run
+        finally:
+            remove_run_file(settings.run_file, run)
+
+
+@asynccontextmanager
+async def _only_run(settings: Settings) -> AsyncGenerator[None]:
+    """Hold the lock of the home folder; the kernel releases it when this process ends, however it ends."""
+    path = _lock_path(settings)
+    private_folder(path.parent)
+    with opened_private(path) as lock:
+        for _ in range(LOCK_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            await asyncio.sleep(LOCK_PAUSE_SECONDS)
+        else:
+            raise _runs_already(settings)
+        await _orphan_ended(settings)
+        yield
+
+
+def taken(settings: Settings) -> bool:
+    """Whether a process runs, or just starts, server and workers in this home folder."""
+    try:
+        with _lock_path(settings).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def serves_itself(settings: Settings) -> bool:
+    """Whether the server of this home folder was started by this process, and so ends with it."""
+    run = read_run_file(settings.run_file)
+    return run is not None and run.workers == ProcessMark.of(os.getpid())
+
+
+def _lock_path(settings: Settings) -> Path:
+    return settings.home / "run.lock"
+
+
+def _runs_already(settings: Settings) -> BadInput:
+    found = read_run_file(settings.run_file)
+    where = found.ui_url if found is not None and found.alive else "it is just starting"
+    return BadInput(f"it runs already: {where} (`waystation status`, `waystation down`)")
+
+
+async def _orphan_ended(settings: Settings) -> None:
+    found = read_run_file(settings.run_file)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ORPHAN_SECONDS):
+            while found is not None and found.alive:  # noqa: ASYNC110  a process gives no event
+                await asyncio.sleep(POLLED_CHECK_SECONDS)
+    if found is not None and found.alive:
+        raise _runs_already(settings)
+
+
+def refuse_named_server() -> None:
+    """Raise BadInput where the environment names a server, which our own would then be in vain."""
+    if named_in_environment():
+        raise BadInput(
+            "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), and `dev` starts its own: "
+            "unset it, or run `waystation worker` against that server"
+        )
+
+
+@asynccontextmanager
+async def workers_here(settings: Settings) -> AsyncGenerator[None]:
+    """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
+    # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
+    with loading():
+        from workers.wiring import running_workers  # noqa: PLC0415
+
+    async with running_workers(settings):
+        yield
+
+
+async def _until_polled(server: DevServer) -> None:
+    temporal = TemporalTasks(server.client, server.target)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(POLLED_SECONDS):
+            while await temporal.unattended_queues():  # noqa: ASYNC110  the server gives no event
+                await asyncio.sleep(POLLED_CHECK_SECONDS)
+
+
+def _codec(settings: Settings) -> CodecForUi | None:
+    if not settings.encrypts_payloads:
+        return None
+    # A web server comes with this import, which who encrypts nothing does not need.
+    from waystation.cli.codec_server import codec_for_ui  # noqa: PLC0415
+
+    return partial(codec_for_ui, settings)
+
+
+def _record(server: DevServer) -> RunFile:
+    return RunFile(
+        address=server.target.address,
+        namespace=server.target.namespace,
+        ui_url=server.target.ui_url or "",
+        server=ProcessMark.of(server.pid),
+        workers=ProcessMark.of(os.getpid()),
+        started=utc_now(),
+        codec_endpoint=server.codec_endpoint,
+    )
+
+
+def say_where(run: RunFile) -> None:
+    """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
+    say(f"Temporal UI {run.ui_url}  server {run.address}")
+    if run.codec_endpoint is not None:
+        say(
+            "Payloads are encrypted. To read and answer them in the UI: the codec server button at its top, there "
+            f'"Use my browser setting", with {run.codec_endpoint} (for this run; tell nobody)'
+        )
+
+
+async def while_alive(run: RunFile) -> None:
+    """Wait for as long as the server runs. Raises Unreachable when it has ended."""
+    while run.alive:  # noqa: ASYNC110  a process gives no event
+        await asyncio.sleep(CHECK_SECONDS)
+    raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
+
+
+app = typer.Typer()
+
+
+@app.command()
+def dev() -> None:
+    """Run a Temporal dev server with UI, and the workers, until Ctrl-C. Everything is kept in the home folder."""
+    for sentence in unknown_variables():
+        say(sentence)
+    asyncio.run(_dev(Settings()))
+
+
+async def _dev(settings: Settings) -> None:
+    stop_on_signals(lambda: say("stopping: agents end their turns; Ctrl-C again stops at once"))
+    try:
+        async with running_locally(settings) as run:
+            say_where(run)
+            say(f"home {settings.home}")
+            say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
+            await while_alive(run)
+    except asyncio.CancelledError:
+        say("stopped; tasks go on when it runs again")
+
+
+WIND_DOWN_SECONDS = 40
+"""Workers let running activities reach a safe point first."""
+ENDED_POLL_SECONDS = 0.1
+
+
+@app.command()
+def down() -> None:
+    """Stop server and workers on this machine. Tasks go on when they run again."""
+    settings = Settings()
+    run = read_run_file(settings.run_file)
+    if run is None:
+        say("nothing runs here")
+        return
+    # The workers' process takes its server with it; the server is ended here only where that process was killed.
+    running = [mark for mark in (run.workers, run.server) if _end(mark)]
+    remove_run_file(settings.run_file, run)
+    say("stopped; tasks go on where they were after `waystation up`" if running else "nothing ran any more")
+
+
+def _end(mark: ProcessMark) -> bool:
+    process = mark.find()
+    if process is None:
+        return False
+    process.terminate()
+    deadline = time.monotonic() + WIND_DOWN_SECONDS
+    while time.monotonic() < deadline:
+        if mark.find() is None:
+            return True
+        time.sleep(ENDED_POLL_SECONDS)
+    process.kill()
+    return True
+
+
+class StatusJson(Value):
+    """What runs."""
+
+    home: str
+    address: str
+    namespace: str
+    ui_url: str | None
+    codec_endpoint: str | None
+    """Where the UI has payloads decrypted, its secret path included; None where `dev` serves none."""
+    started_here: bool
+    """Whether `dev` or `up` started the server on this machine."""
+    server_answers: bool
+    unattended_queues: tuple[str, ...]
+    waiting_approvals: int | None
+    """None where no server answers."""
+    offline: bool
+
+    @property
+    def ready(self) -> bool:
+        """Whether a task that is submitted now is worked on."""
+        return self.server_answers and not self.unattended_queues
+
+
+@app.command()
+def status(as_json: JsonOption = False) -> None:
+    """Tell what runs on this machine, and whether a task submitted now would be worked on. Exit code 3 if not."""
+    found = asyncio.run(_status(Settings()))
+    if as_json:
+        print_json(found)
+    else:
+        print_text(_text(found))
+    raise typer.Exit(OK if found.ready else UNREACHABLE)
+
+
+async def _status(settings: Settings) -> StatusJson:
+    target = find_target(settings.run_file, settings.temporal_ui)
+    run = read_run_file(settings.run_file)
+    found = StatusJson(
+        home=str(settings.home),
+        address=target.address,
+        namespace=target.namespace,
+        ui_url=target.ui_url,
+        codec_endpoint=run.codec_endpoint if run is not None and run.alive else None,
+        started_here=run is not None and run.alive and run.address == target.address,
+        server_answers=False,
+        unattended_queues=(),
+        waiting_approvals=None,
+        offline=settings.uses_offline_model,
+    )
+    try:
+        # The client takes half a second to load, which `down` and `up` need not.
+        from waystation.client import Client  # noqa: PLC0415
+
+        async with await Client.connect(settings) as client:
+            unattended = await client.unattended_queues()
+            waiting = len(await client.approvals())
+    except Unreachable:
+        return found
+    return found.model_copy(
+        update={"server_answers": True, "unattended_queues": unattended, "waiting_approvals": waiting}
+    )
+
+
+def _text(found: StatusJson) -> str:
+    if not found.server_answers:
+        where = f"answers at {found.address}" if found.address else "runs here"
+        server = f"no server {where}: `waystation up` starts one"
+    else:
+        server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
+    lines = [server, f"home {found.home}"]
+    if found.codec_endpoint:
+        lines.append(
+            f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
+        )
+    if found.server_answers:
+        queues = ", ".join(found.unattended_queues)
+        lines.append(f"no worker polls {queues}: `waystation worker`" if queues else "workers poll every queue")
+        lines.append(f"{found.waiting_approvals} requests wait for an answer (`waystation approvals`)")
+    lines.append("model: the built-in offline model" if found.offline else "model: by key")
+    return "\n".join(lines)
+
+
+START_SECONDS = 90
+READY_POLL_SECONDS = 0.5
+
+
+@app.command()
+def up() -> None:
+    """Start `waystation dev` in the background; it outlives this terminal. `waystation down` stops it."""
+    for sentence in unknown_variables():
+        say(sentence)
+    run = asyncio.run(_up(Settings()))
+    say_where(run)
+
+
+async def _up(settings: Settings) -> RunFile:
+    refuse_named_server()
+    log = settings.logs_folder / "dev.log"
+    process = None if taken(settings) else _start(log)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            # Two may start at once: whichever lost waits for the other.
+            while (process is not None and process.poll() is None) or taken(settings):
+                run = read_run_file(settings.run_file)
+                if run is not None and run.workers.find() is not None and await _workers_poll(settings):
+                    if process is None or run.workers.pid != process.pid:
+                        say("it runs already")
+                    return run
+                await asyncio.sleep(READY_POLL_SECONDS)
+    except TimeoutError as error:
+        if process is not None:
+            process.terminate()
+        raise Unreachable(f"it was not ready in {START_SECONDS} s: {log}") from error
+    raise Unreachable(f"it ended before it was ready: {_last_line(log)} ({log})")
+
+
+def _start(log: Path) -> subprocess.Popen[bytes]:
+    own_folder(log.parent)
+    with opened_private(log) as output:
+        return subprocess.Popen(
+            python("waystation.cli.main", "dev"),
+            # The workers read settings and keys from it.
+            env={**os.environ, "PYTHONPATH": "", **search_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+async def _workers_poll(settings: Settings) -> bool:
+    try:
+        temporal = await TemporalTasks.connect(find_target(settings.run_file))
+        return not await temporal.unattended_queues()
+    except Unreachable:
+        return False
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
+
+
+@app.command()
+def worker(
+    queues: Annotated[
+        str | None,
+        typer.Option(help="Serve only these: workflows, agents, context, with commas between. Needs QDRANT_URL."),
+    ] = None,
+) -> None:
+    """Run the workers until Ctrl-C, against the server of TEMPORAL_ADDRESS or of the Temporal profile."""
+    settings = Settings() if queues is None else Settings(queues=queues)
+    if settings.qdrant_url is None and taken(settings):
+        raise WaystationError(
+            "workers run here already (`waystation status`): stop them with `waystation down`, "
+            "or set WAYSTATION_HOME to another folder"
+        )
+    # Temporal's SDK comes with this import: whoever asks for help should not wait for it.
+    with loading():
+        from workers.wiring import serve  # noqa: PLC0415
+
+    asyncio.run(serve(settings, say))

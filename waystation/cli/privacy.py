@@ -1,0 +1,402 @@
+"""`waystation privacy`: what is replaced in a text, and where one person is.
+
+`waystation privacy erase`: one person is taken out of everything, with a receipt that has no content.
+
+`waystation privacy find`: where one person is, by count and place.
+
+`waystation privacy redact`: a text with its private parts replaced.
+
+`waystation privacy redact --restore`: a text with what its placeholders stand for, for its owner.
+"""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from waystation.cli.console import OK, WORK_FAILED, confirmed, print_exactly, print_json, print_text, say, waiting
+from waystation.cli.follow import require_workers
+from waystation.cli.options import JsonOption
+from waystation.cli.render_context import said_of
+from waystation.client import Client
+from waystation.client.lookups import restored_for_tenant
+from waystation.client.persons import Found, Search, searching, whole
+from waystation.client.removal import Receipt, erase, last_receipt, require_at_rest, under_way
+from waystation.domain.details import counted
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.privacy import Place, Policy, Redacted, Treatment, redaction_notes, treatment
+from waystation.domain.removal import ERASED, NearValue, Trace, Whereabouts, summed
+from waystation.domain.task import tenant_hash
+from waystation.settings import Settings
+from waystation.stores import placeholder_key
+
+
+def print_restored(text: str, *, as_json: bool) -> None:
+    """Print it, and say beside it how many placeholders stayed. Raises BadInput where the key does not open them."""
+    found = asyncio.run(restored_for_tenant(Settings(), text))
+    say(said_of(found))
+    if as_json:
+        print_json(found)
+    else:
+        print_exactly(found.text)
+
+
+STDIN = "-"
+PLACES = [place for place in Place if treatment(place, Policy.STRICT) is Treatment.NAMES]
+"""Those before which something is replaced."""
+
+app = typer.Typer()
+privacy = typer.Typer(
+    name="privacy", help="Replace what is private in a text; find or erase one person.", no_args_is_help=True
+)
+app.add_typer(privacy)
+
+
+@privacy.callback()
+def _privacy() -> None:
+    """Replace what is private in a text; find or erase one person."""
+
+
+@privacy.command()
+def redact(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A text in UTF-8; - reads it from stdin.")],
+    policy: Annotated[
+        Policy | None, typer.Option("--policy", help="How much is replaced; by default what the settings say.")
+    ] = None,
+    place: Annotated[
+        str,
+        typer.Option(
+            "--place", help=f"Where the text would go (docs/privacy.md): {', '.join(PLACES)}.", metavar="PLACE"
+        ),
+    ] = Place.COMPRESSED,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="The way back: put in what the placeholders of this tenant stand for.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the text as it would go to the summariser and to memory, or to another PLACE.
+
+    JSON has the text and its spans, with offsets in characters of what was read. The placeholders are those of the
+    workers that have the same key and tenant; a key that is not there is made, unless the store here knows one. Nothing
+    is stored.
+    """
+    if restore:
+        print_restored(read_text(file), as_json=as_json)
+        return
+    if place not in PLACES:
+        raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
+    found = asyncio.run(_redacted(read_text(file), Place(place), policy, Settings()))
+    for note in redaction_notes(found):
+        say(note)
+    if as_json:
+        print_json(found)
+    else:
+        print_exactly(found.text)
+
+
+async def _redacted(text: str, place: Place, policy: Policy | None, settings: Settings) -> Redacted:
+    from waystation.knowledge import redactor_of  # noqa: PLC0415  it takes seconds, and wrong input should not wait
+
+    with closing(redactor_of(settings, await placeholder_key(settings), policy)) as redactor:
+        (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))
+    return found
+
+
+def read_text(file: str) -> str:
+    """The text of a file or of stdin, its line ends kept. Raises BadInput."""
+    try:
+        read = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from error
+    shown = "stdin" if file == STDIN else file
+    try:
+        text = read.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{shown} is not text in UTF-8 (byte {error.start:,}): convert it first") from None
+    if "\x00" in text:
+        raise BadInput(f"{shown} is no text: it has NUL bytes")
+    return text
+
+
+ValueArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VALUE", help="A name, an address, a number: one value, written as a whole; - reads it from stdin."
+    ),
+]
+TypeOption = Annotated[
+    str | None,
+    typer.Option("--type", help="What placeholders call it, like PHONE: for a value that the rules do not recognise."),
+]
+MOST_NEAR = 20
+"""Other values that are shown."""
+MOST_PLACES = 5
+"""Ids of tasks or workflows that are listed beside a count."""
+
+
+class FoundNear(Found):
+    """Where a person is, and what may be theirs, too."""
+
+    near: tuple[NearValue, ...]
+
+
+@privacy.command()
+def find(
+    value: ValueArgument,
+    kind: TypeOption = None,
+    near: Annotated[
+        bool, typer.Option("--near", help="Also show other values that may be the same person's: this shows content.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Count where this tenant has one person: by placeholder, and as the value is written.
+
+    Nothing of what is there is shown, but for what --near is for. Exit code 0: found; 1: nowhere.
+    """
+    with waiting("looking for it"):
+        found = asyncio.run(_found(given(value), kind, near=near))
+    say_limits(found)
+    if as_json:
+        print_json(found)
+    else:
+        print_text("\n".join([told(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
+    raise typer.Exit(OK if found.traces else WORK_FAILED)
+
+
+def given(value: str) -> str:
+    """The value; from stdin where it should stay out of the shell's history. Raises BadInput."""
+    return read_text(value) if value == STDIN else value
+
+
+async def _found(value: str, kind: str | None, *, near: bool) -> Found:
+    async with searching(Settings(), value, kind) as search:
+        found = await search.found()
+        return FoundNear(**dict(found), near=tuple(await search.near())) if near else found
+
+
+def say_limits(found: Found) -> None:
+    """What was not looked for, and where."""
+    if not found.recognised:
+        say(
+            "no rule recognises this value by itself: it was looked for as it is written, as "
+            f"{' and '.join(found.types)}, and by the placeholders whose originals have it; "
+            "--type looks for it as another type"
+        )
+    if found.finding:
+        say(found.finding)
+
+
+def told(found: Found) -> str:
+    """A line for each kind of place: how often, and in which tasks."""
+    if not found.traces:
+        return "found nowhere"
+    lines = [f"{count:>6,}  {place}{_where(place, found.traces)}" for place, count in summed(found.traces).items()]
+    return "\n".join(lines)
+
+
+def told_near(near: Sequence[NearValue]) -> list[str]:
+    """A line for each other value that may be the same person's, and what to do with them."""
+    if not near:
+        return ["nothing else stands near it"]
+    more = [f"and {len(near) - MOST_NEAR:,} more: --json has all"] if len(near) > MOST_NEAR else []
+    return [
+        "may be the same person's, too, and are values of their own for find and erase:",
+        *(f"  {described(one)}" for one in near[:MOST_NEAR]),
+        *more,
+    ]
+
+
+def described(one: NearValue) -> str:
+    """A value, what it is, and why it is shown."""
+    beside = f"on {counted(one.lines, 'line')} with it" if one.lines else ""
+    return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
+
+
+def _where(place: Whereabouts, traces: Sequence[Trace]) -> str:
+    ids = sorted({trace.task_id for trace in traces if trace.place is place and trace.task_id})
+    more = f" and {len(ids) - MOST_PLACES} more" if len(ids) > MOST_PLACES else ""
+    return f": {', '.join(ids[:MOST_PLACES])}{more}" if ids else ""
+
+
+STILL = (
+    "Backups of database, memory and Temporal keep what they had, and so do copies of reports elsewhere.\n"
+    "A later text may bring the person again, under the same placeholder."
+)
+
+
+@privacy.command("erase")
+def erase_person(
+    value: ValueArgument,
+    kind: TypeOption = None,
+    histories: Annotated[
+        bool,
+        typer.Option("--histories", help="Also delete closed workflow histories that have the person, as a whole."),
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--receipt",
+            help="Erase nothing: print the receipt of the last order for this value; one under way is waited for.",
+        ),
+    ] = False,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="Another value of the same person, erased after it; may be given several times."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take one person out of everything that this tenant has: `<ERASED>` stands in their place. It cannot be undone.
+
+    What may be the same person's, too, is offered at a terminal, and told elsewhere: a name and an address are two
+    values. Tasks, citations and costs stay. Workflow histories cannot be changed: they are named, or deleted as a
+    whole. Exit code 1: the person is nowhere, or was not erased.
+    """
+    if again and also:
+        raise BadInput("--receipt and --also exclude each other: ask for the receipt of one value")
+    if again:
+        receipt = asyncio.run(_printed_again(given(value), kind))
+        receipts = [receipt] if receipt is not None else []
+    else:
+        receipts = asyncio.run(_erase_all(value, kind, also or [], Wish(histories, yes)))
+    if not receipts:
+        raise typer.Exit(WORK_FAILED)
+    if as_json:
+        print_json(receipts if also or len(receipts) > 1 else receipts[0])
+    else:
+        print_text("\n\n".join([*map(written, receipts), STILL]))
+
+
+class Wish(NamedTuple):
+    """How to erase."""
+
+    histories: bool
+    yes: bool
+    """Nobody is asked."""
+
+
+class Agreed(NamedTuple):
+    """A value that is to be erased, and where it was found."""
+
+    search: Search
+    found: Found
+
+
+async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
+    """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
+    shown and agreed to before the first is erased.
+    """
+    named = [whole(given(one)) for one in (value, *also)]
+    async with AsyncExitStack() as stack:
+        desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
+        first = await desk.agreed(named[0], kind)
+        agreed = [first, *[await desk.agreed(one, told_as=one) for one in named[1:]]]
+        if first is not None:
+            with waiting("looking for what stands near it"):
+                near = await first.search.near()
+            # The person says yes to each of these by name.
+            others = await chosen([one for one in near if one.text not in named], wish)
+            sure = replace(desk, wish=wish._replace(yes=True))
+            agreed += [await sure.agreed(one, told_as=one) for one in others]
+        orders = [one for one in agreed if one is not None]
+        if orders:
+            await require_workers(desk.client)
+        return [await erase(one.search, one.found, histories=wish.histories, tell=say) for one in orders]
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """Where values are looked at. The stores that they are found in stay open until all are erased."""
+
+    stack: AsyncExitStack
+    client: Client
+    wish: Wish
+
+    async def agreed(self, value: str, kind: str | None = None, told_as: str = "") -> Agreed | None:
+        """Show where one value is, and ask; None where it is nowhere, or the person says no.
+
+        `told_as`: how it is named in what is said, where it is one of several.
+        """
+        settings, which = Settings(), f" ({told_as})" if told_as else ""
+        search = await self.stack.enter_async_context(searching(settings, value, kind))
+        with waiting("looking for it"):
+            found = await search.found()
+        say_limits(found)
+        if not found.traces:
+            say(f"found nowhere: there is nothing to erase{which}")
+            await _say_earlier(search)
+            return None
+        await require_at_rest(self.client, settings, found)
+        await _say_earlier(search)
+        say(told(found))
+        question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
+        if not self.wish.yes and not await confirmed(question):
+            say(f"nothing is erased{which}")
+            return None
+        return Agreed(search, found)
+
+
+async def chosen(near: Sequence[NearValue], wish: Wish) -> list[str]:
+    """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
+    if not wish.yes:
+        offered = near[:MOST_NEAR]
+        return [one.text for one in offered if await confirmed(f"Erase {described(one)}, too? [y/N]")]
+    if near:
+        say("\n".join(told_near(near)))
+    return []
+
+
+async def _printed_again(value: str, kind: str | None) -> Receipt | None:
+    settings = Settings()
+    async with searching(settings, value, kind) as search, await Client.connect(settings) as client:
+        if await under_way(search):
+            say("an order for this value is under way: its receipt comes when it has been carried out")
+            await require_workers(client)
+        receipt = await last_receipt(search)
+    if receipt is None:
+        say("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
+    return receipt
+
+
+async def _say_earlier(search: Search) -> None:
+    """What was erased before, by an order whose command perhaps never saw its end. Without a server nobody knows."""
+    with suppress(Unreachable):
+        if await under_way(search):
+            say("an order for this value is under way: `--receipt` waits for it")
+        elif (earlier := await last_receipt(search)) is not None:
+            say(
+                f"an order for this value was carried out {earlier.at:%Y-%m-%d %H:%M} UTC (receipt {earlier.id}): "
+                "`--receipt` prints what it did"
+            )
+
+
+def written(receipt: Receipt) -> str:
+    """The receipt as text."""
+    lines = [
+        f"receipt {receipt.id}",
+        _erased(receipt),
+        f"originals dropped from the vault: {receipt.originals}; files of reports written anew: {receipt.files}; "
+        f"workflow histories deleted: {receipt.histories_deleted}",
+        *(f"placeholder (SHA-256) {one}" for one in receipt.known_as),
+    ]
+    if receipt.left:
+        lines.append(f"still there: {_counts(receipt.left)}")
+    if receipt.histories_left:
+        lines.append(f"workflow histories that still have it: {', '.join(receipt.histories_left)}")
+    return "\n".join(lines)
+
+
+def _erased(receipt: Receipt) -> str:
+    at = f"{receipt.at:%Y-%m-%d %H:%M:%S} UTC"
+    if receipt.found:
+        return f"erased {at}: {_counts(receipt.found)}"
+    return f"carried out {at}: the store had nothing of this value to erase"
+
+
+def _counts(counts: dict[Whereabouts, int]) -> str:
+    return ", ".join(f"{count:,} in {place}" for place, count in counts.items())

@@ -1,0 +1,152 @@
+"""What the client tells of requests, and how it answers them.
+
+What the client tells of requests for money: those that wait, what they would deliver now, and who answered them.
+
+Sends a task what a person decided, and looks what became of it.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from pydantic import JsonValue
+
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.publisher import CitationCheck, Publisher
+from waystation.agents.redaction import TitlingRedactor
+from waystation.client.lookups import own_task
+from waystation.domain.approvals import SIGNALS, Origin, origin_of
+from waystation.domain.errors import BadInput, UnknownTask
+from waystation.domain.ownership import OfTenant
+from waystation.domain.progress import spending
+from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.settings import Settings
+from waystation.stores import key_of
+from waystation.task_view import Answer, Draft, PendingApproval, TaskView, as_stored, effect, still_open
+
+
+async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
+    """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
+    rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.waiting_tasks()))
+    found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
+    return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
+
+
+async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> list[PendingApproval]:
+    """As the task says itself; where no worker answers for it, as this store's audit has it."""
+    task_id = row.ref.task_id
+    progress = await temporal.ask(task_id)
+    if progress is not None:
+        budget, title = (await with_spending(store, progress)).budget, progress.title
+        asked = tuple(one for one in progress.approvals if one.decision == "pending")
+    else:
+        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id, row.ref.reader))
+    then = row.terms.unattended.then
+    return [
+        PendingApproval(task_id=task_id, title=title, approval=approval, task_budget=budget, then=then)
+        for approval in asked
+    ]
+
+
+async def _row(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow | None:
+    """None for a task of another tenant or store, which the same namespace may have."""
+    with suppress(UnknownTask):
+        return await own_task(store, reader, task_id)
+    return None
+
+
+async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> Draft:
+    """The report over what agents have handed over so far. Raises BadInput where there is a report, or no work yet."""
+    task_id, progress = ref.task_id, view.progress
+    if progress.report is not None:
+        raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
+    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    from waystation.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+
+    key = await key_of(store, settings)
+    opened = redactor_of(settings, key)
+    redactor = TitlingRedactor(opened, settings.titles)
+    try:
+        redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
+        check = CitationCheck(store, store, store, redactor, redacted)
+        publisher = Publisher(tasks=store, documents=store, work=store, redactor=redactor, check=check)
+        composed = await publisher.compose(ref, progress)
+    finally:
+        opened.close()
+    if composed.nothing:
+        raise BadInput(
+            f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written anything; "
+            f"`waystation show {task_id}` tells how far it is"
+        )
+    return Draft(phase=progress.phase, markdown=composed.markdown)
+
+
+async def stored_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
+    """A task that has not ended, as far as the store alone knows it."""
+    phase = TaskPhase.WORKING if await store.plan(row.ref.task_id, row.ref.reader) else TaskPhase.SUBMITTED
+    return TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
+
+
+async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:
+    """With what the store says was spent so far: every charge, also of legs that are not over, which the workflow does
+    not know yet. One that is over stands as it ended.
+    """
+    if progress.phase.over:
+        return progress
+    return spending(progress, await store.spent_by_agent(progress.task_id))
+
+
+async def origins(temporal: TemporalTasks, progress: TaskProgress) -> dict[str, Origin]:
+    """By request id, where each answer came from. The server is not asked where nobody has answered."""
+    answered = [approval for approval in progress.approvals if approval.decision in SIGNALS]
+    asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
+    if not asked_at:
+        return {}
+    sent = await temporal.sent_answers(progress.task_id, min(asked_at))
+    found = {approval.request_id: origin_of(approval, sent) for approval in answered}
+    return {request_id: origin for request_id, origin in found.items() if origin is not None}
+
+
+def without_answer(run: TaskRun | None) -> tuple[TaskPhase, str]:
+    """How a task stands that does not answer, and a remark on it."""
+    if run is None:
+        return TaskPhase.SUBMITTED, "the server does not know this task: no worker has admitted it yet"
+    if run.ended is not None:
+        return run.ended, "it was ended in Temporal, without a report"
+    return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"
+
+
+ANSWER_SECONDS = 10.0
+EDIT_SECONDS = 60.0
+"""So long a summary may take, or the rest of a leg, before nobody looks any more."""
+ANSWER_POLL_SECONDS = 0.2
+UNATTENDED = Answer(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
+UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
+
+Look = Callable[[], Awaitable[TaskProgress]]
+
+
+async def send(
+    temporal: TemporalTasks, task_id: str, signal: str, answer: Mapping[str, JsonValue], look: Look
+) -> Answer:
+    """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
+
+    `look` gives the task as it is now. Raises BadInput where the task does not run; Unreachable.
+    """
+    answer_id = secrets.token_hex(8)
+    attended = await temporal.ask(task_id) is not None
+    await temporal.signal(task_id, signal, {**answer, "answer_id": answer_id})
+    if not attended:
+        return UNATTENDED
+    seen: Answer | None = None
+    patience, began = ANSWER_SECONDS, asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - began < patience:
+        seen = effect(answer_id, await look())
+        if seen is not None and seen.outcome != "waiting":
+            return seen
+        patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
+        await asyncio.sleep(ANSWER_POLL_SECONDS)
+    return seen or UNREAD

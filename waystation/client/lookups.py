@@ -1,0 +1,125 @@
+"""What the client looks up in the store alone.
+
+What the client looks up in the store alone: which task is meant, and what memory does not have of it.
+
+Which agents a task has, as the store knows them: those of its plan, its planner, and all others that have begun.
+
+Texts as their owner may read them: whose they are, and with which key.
+"""
+
+from contextlib import aclosing
+
+from waystation.adapters.store import SqlStore
+from waystation.agents.redaction import Restored, restored
+from waystation.domain.errors import BadInput, UnknownTask, WrongKey
+from waystation.domain.ownership import OfTenant, Reader
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.removal import FORGOTTEN
+from waystation.domain.task import Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
+from waystation.settings import Settings
+from waystation.stores import no_key, opened_store, other_key, present_cipher
+from waystation.task_view import TaskView
+
+
+def require_own(request: TaskRequest, tenant: str) -> None:
+    """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
+    if request.tenant != tenant:
+        raise BadInput(
+            f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
+            "give the request the same"
+        )
+
+
+def require_words(task_id: str, title: str) -> None:
+    """Raise BadInput where the task was forgotten, every word of it."""
+    if title == FORGOTTEN:
+        raise BadInput(
+            f"{task_id} was forgotten, every word of it: only numbers stay (`waystation cost {task_id}`, "
+            f"`waystation show {task_id}`)"
+        )
+
+
+def without_report(progress: TaskProgress) -> BadInput:
+    """Why there is none. Raises BadInput itself where the task was forgotten."""
+    task_id = progress.task_id
+    require_words(task_id, progress.title)
+    follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
+    return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
+
+
+async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:
+    """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
+    return await store.task(task_id, reader)
+
+
+async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:
+    """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+    wanted = prefix if prefix.startswith("task-") else f"task-{prefix}"
+    found = await store.find_tasks(wanted, reader)
+    match found:
+        case ():
+            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
+        case (only,):
+            return only
+        case _ if wanted in found:
+            return wanted
+        case _:
+            raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
+
+
+async def with_stored(store: SqlStore, view: TaskView, reader: OfTenant) -> TaskView:
+    """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
+    beyond what the terms let into it; and with its plans, and what its tools were given of the vault.
+    """
+    task_id = view.progress.task_id
+    most = (await store.task(task_id, reader)).terms.remembered_characters
+    characters = sum(document.characters for document in await store.documents(task_id, reader) if not document.removed)
+    found = {
+        "characters_not_remembered": max(0, characters - most) if most else 0,
+        "passages_waiting": await store.count_waiting(task_id),
+        "passages_refused": await store.refused(task_id),
+        "plans": await store.plan_versions(task_id, reader),
+        "resolutions": tuple([one for one in await store.audit_trail(task_id, reader) if isinstance(one, Resolution)]),
+    }
+    return view.model_copy(update=found)
+
+
+async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str | None = None) -> tuple[str, ...]:
+    """Ids of all of them, subagents among them, or the one that is wanted. None before there is a plan.
+
+    Raises BadInput for an agent that the task does not have.
+    """
+    plan = await store.plan(task_id, reader)
+    begun = [run_id.removeprefix(f"{task_id}/") for run_id in await store.run_ids(task_id, reader)]
+    agents = tuple(dict.fromkeys((*(step.id for step in plan.steps), PLANNING_ID, *begun))) if plan else ()
+    if wanted is not None and wanted not in agents:
+        raise BadInput(f"{task_id} has no agent {wanted!r}; it has {', '.join(agents) or 'none yet'}")
+    return agents if wanted is None else (wanted,)
+
+
+async def restored_for_owner(settings: Settings, task_id: str, text: str) -> Restored:
+    """A text of this task, with what its placeholders stand for.
+
+    Raises:
+        UnknownTask: the tenant of the settings has no such task.
+        BadInput: the key is not here, or is another one.
+    """
+    async with aclosing(await opened_store(settings)) as store:
+        await own_task(store, reader_of(settings.tenant), task_id)
+        return await _restored(settings, store, text)
+
+
+async def restored_for_tenant(settings: Settings, text: str) -> Restored:
+    """Any text, with what the placeholders of the settings' tenant stand for. Raises BadInput for the key."""
+    async with aclosing(await opened_store(settings)) as store:
+        return await _restored(settings, store, text)
+
+
+async def _restored(settings: Settings, store: SqlStore, text: str) -> Restored:
+    cipher = present_cipher(settings, "vault")
+    if cipher is None:
+        raise no_key(settings, "what placeholders stand for")
+    try:
+        return await restored(text, store.vault(cipher), tenant_hash(settings.tenant))
+    except WrongKey:
+        raise other_key(settings) from None

@@ -1,0 +1,275 @@
+"""What people see of a task at work: the whole, and each step.
+
+One step of a task as people see it, and what its agent does at this moment.
+
+What people see of a running task.
+
+A task's bill: every charge once, added up by agent, model and kind of call.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Literal
+
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount, Limit, used_text
+from waystation.domain.budget import RunTotals, Usage, summed
+from waystation.domain.compaction.outcome import AgentCompaction
+from waystation.domain.details import counted
+from waystation.domain.plan import Step
+from waystation.domain.privacy import Policy
+from waystation.domain.task import BudgetProgress, Reused, StepProgress, StepState, TaskProgress, TaskRef, TaskTerms
+from waystation.domain.task_state import TaskState
+from waystation.domain.transcript import Charge, Intent
+from waystation.domain.value import Value
+
+SILENT = timedelta(seconds=12)
+"""Three heartbeats: whoever has not been heard of for so long may be gone."""
+
+
+class Doing(Value):
+    """What an agent does inside of an activity, as its heartbeats tell: numbers and names of tools, never text."""
+
+    agent: str
+    """Id of its step, or of a subagent, planning or review."""
+    what: Literal["model", "tool", "between"]
+    """It waits for the model, or for a tool; or it redacts, commits and measures in between."""
+    turn: int | None = None
+    """Number of the turn, where it is one."""
+    tool: str = ""
+    since: datetime
+    seen: datetime | None = None
+    """When the server last heard of it."""
+
+    def text(self, now: datetime) -> str:
+        """One sentence, without the full stop."""
+        turn = f"turn {self.turn:,}, " if self.turn is not None else ""
+        match self.what:
+            case "model":
+                doing = "waiting for the model"
+            case "tool":
+                doing = f"calling {self.tool}"
+            case "between":
+                doing = "at work"
+        said = f"{self.agent}: {turn}{doing} since {elapsed(self.since, now)}"
+        silent = self.seen is not None and now - self.seen > SILENT
+        return f"{said}; no sign of life since {elapsed(self.seen or now, now)}" if silent else said
+
+
+def elapsed(since: datetime, now: datetime) -> str:
+    """How long it has been: 12 s, 3 min 5 s, 2 h 10 min."""
+    seconds = max(0, int((now - since).total_seconds()))
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60:,} h {minutes % 60} min"
+
+
+def not_begun(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
+    """A step that was not started, and will not be where it is skipped. `share`: what is reserved for it."""
+    return StepProgress(
+        id=step.id,
+        role=step.role,
+        title=step.title,
+        state="skipped" if skipped else "waiting",
+        legs=0,
+        usage=Usage(),
+        limit=share,
+    )
+
+
+def begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
+    """A step that was started. `asked`: a person is asked for money for it, or for a call."""
+    return StepProgress(
+        id=step.id,
+        role=step.role,
+        title=step.title,
+        state=_state_of(run, asked=asked),
+        legs=run.leg - 1,
+        usage=run.totals.usage,
+        cost_micro_usd=run.totals.cost_micro_usd,
+        limit=run.limit,
+        spent=run.totals.spent,
+        reason=run.reason,
+    )
+
+
+def run_details(run: AgentRun, title: str) -> str:
+    """A subagent's current details in the Temporal UI: no text from the work."""
+    lines = [
+        f"**{run.run.step_id}** {title} ({run.run.role}): {_state_of(run, asked=run.phase in {'spent', 'asking'})}",
+        "",
+        f"- {counted(run.leg - 1, 'leg')}, {used_text(run.totals.spent, run.limit)}",
+        *(f"- {note}" for note in run.notes),
+        *([f"- {run.reason}"] if run.reason else []),
+    ]
+    return "\n".join(lines)
+
+
+def _state_of(run: AgentRun, *, asked: bool) -> StepState:
+    if run.phase == "delivered":
+        return "partial" if run.partial else "done"
+    if asked:
+        return "paused"
+    if run.phase == "delegating":
+        return "delegating"
+    return "compacting" if run.phase == "full" else "working"
+
+
+def progress_of(
+    state: TaskState, ref: TaskRef, terms: TaskTerms, title: str, privacy: Policy | None = None
+) -> TaskProgress:
+    """What people see."""
+    runs = state.all_runs
+    return TaskProgress(
+        task_id=ref.task_id,
+        phase=state.phase,
+        title=title,
+        model=terms.agent.model,
+        models=terms.models,
+        steps=tuple(_steps(state)),
+        budget=BudgetProgress(
+            limit=state.account.limit,
+            spent=state.totals.spent,
+            reserved=state.account.limit.counted((state.account.held + state.account.spent).less(state.totals.spent)),
+        ),
+        totals=state.totals,
+        legs=sum(run.leg - 1 for run in runs),
+        compactions=tuple(
+            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
+            for run in runs
+            for compaction in run.compactions
+        ),
+        approvals=state.approvals,
+        refusals=state.refusals,
+        edits=tuple(edit for run in runs for edit in run.edits),
+        tellings=state.tellings,
+        updates=state.updates,
+        reused=state.reused,
+        revisions=state.oversight.revisions,
+        reviews=state.oversight.reviews,
+        notes=state.notes,
+        privacy=privacy,
+        report=state.report,
+        reports=state.reports,
+    )
+
+
+def spending(progress: TaskProgress, spent: Mapping[str, RunTotals]) -> TaskProgress:
+    """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
+    leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
+    """
+    known, totals = progress.totals, summed(tuple(spent.values()))
+    totals = totals.model_copy(
+        update={
+            "possibly_billed": max(known.possibly_billed, totals.possibly_billed),
+            "possibly_billed_micro_usd": max(known.possibly_billed_micro_usd, totals.possibly_billed_micro_usd),
+        }
+    )
+    budget = progress.budget
+    held = (budget.reserved + budget.spent).less(totals.spent)
+    return progress.model_copy(
+        update={
+            "totals": totals,
+            "budget": budget.model_copy(update={"spent": totals.spent, "reserved": budget.limit.counted(held)}),
+            "steps": tuple(_spent(step, spent[step.id]) if step.id in spent else step for step in progress.steps),
+        }
+    )
+
+
+def _spent(step: StepProgress, totals: RunTotals) -> StepProgress:
+    spent = Amount(
+        tokens=max(step.spent.tokens, totals.spent.tokens), micro_usd=max(step.spent.micro_usd, totals.spent.micro_usd)
+    )
+    return step.model_copy(update={"usage": totals.usage, "cost_micro_usd": totals.cost_micro_usd, "spent": spent})
+
+
+def _steps(state: TaskState) -> Iterator[StepProgress]:
+    """The plan's, each followed by its subagents."""
+    for step in state.plan.steps if state.plan else ():
+        yield _step(state, step)
+        yield from _subagents(state, step.id)
+
+
+def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
+    run = state.runs.get(parent)
+    for order in run.orders if run is not None else ():
+        if order.id in state.runs:
+            yield _step(state, Step(id=order.id, role=order.role, title=order.title))
+            yield from _subagents(state, order.id)
+
+
+def _step(state: TaskState, step: Step) -> StepProgress:
+    run = state.runs.get(step.id)
+    if run is None:
+        return not_begun(step, state.share_of(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
+    return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
+
+
+class Paid(Value):
+    """A charge and the agent run that it was for."""
+
+    agent: str
+    """Id of the step, or of the planning."""
+    charge: Charge
+
+
+class Unanswered(Value):
+    """A call whose reply was never committed: it may have been billed, at most for its worst case."""
+
+    agent: str
+    intent: Intent
+
+
+class BillLine(Value):
+    """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a guess."""
+
+    agent: str
+    model: str
+    kind: str
+    calls: int
+    usage: Usage
+    cost_micro_usd: int | None
+
+
+class Bill(Value):
+    """What a task has cost so far."""
+
+    lines: tuple[BillLine, ...]
+    """By agent, model and kind; agents in the order of their first call."""
+    compactions: tuple[BillLine, ...]
+    """The summaries one by one; their `kind` is the charge's key. They are part of `lines`, too."""
+    total: BillLine
+    possibly_billed: tuple[Unanswered, ...] = ()
+    reused: Reused | None = None
+    """What of another task counts as done here. Its cost is on that task's bill."""
+
+
+def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
+    """The bill over these charges, in the order of their commits."""
+    groups: dict[tuple[str, str, str], list[Charge]] = {}
+    for entry in paid:
+        groups.setdefault((entry.agent, entry.charge.model, entry.charge.kind), []).append(entry.charge)
+    agents = list(dict.fromkeys(entry.agent for entry in paid))
+    in_order = sorted(groups.items(), key=lambda group: agents.index(group[0][0]))
+    summaries = [entry for entry in paid if entry.charge.kind == "summary"]
+    return Bill(
+        lines=tuple(_line(*key, charges) for key, charges in in_order),
+        compactions=tuple(
+            _line(entry.agent, entry.charge.model, entry.charge.key, [entry.charge]) for entry in summaries
+        ),
+        total=_line("", "", "", [entry.charge for entry in paid]),
+        possibly_billed=tuple(unanswered),
+    )
+
+
+def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillLine:
+    costs = [charge.cost_micro_usd for charge in charges]
+    return BillLine(
+        agent=agent,
+        model=model,
+        kind=kind,
+        calls=len(charges),
+        usage=sum((charge.usage for charge in charges), Usage()),
+        cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
+    )

@@ -1,0 +1,245 @@
+"""Reviews of reports and revisions of plans: when they are due, what they may cost, and what becomes of the task.
+
+What planning, revisions and reviews may spend together: a share of the task's budget, held from the beginning.
+
+When a report is reviewed, whether its writer can mend it, and what becomes of the task by that.
+
+When a task's plan is revised, for how many new steps there is room, and what becomes of the task by it.
+"""
+
+from waystation.domain.agent_run import AgentRun
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.budget import RunTotals
+from waystation.domain.leg import RunRef
+from waystation.domain.models import PRICES, Price
+from waystation.domain.plan import MAX_STEPS, Plan, PlanRevision, Review, review_id, revision_id, share_out
+from waystation.domain.task import TaskRef, TaskTerms
+from waystation.domain.task_state import TaskState, merged
+from waystation.domain.value import Value
+
+PLANNING_PART = 10
+"""They may spend a tenth of the task's budget."""
+HELD_FOR = "(oversight)"
+"""Among the reservations of the task's account; no step can be called so."""
+
+
+def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskState:
+    """What planning left of its share is held for revisions and reviews, before the steps get theirs."""
+    if not (terms.revisions or terms.reviews):
+        return state
+    state = state.with_planning(planning)
+    left = state.account.limit.part(PLANNING_PART).after(planning.spent)
+    return state.with_(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
+
+
+def allowance(state: TaskState) -> Limit:
+    """What the next revision or review may spend: the rest of the share, as far as it is held or unreserved."""
+    used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
+    share = state.account.limit.part(PLANNING_PART).after(used)
+    there = state.account.unreserved.raised(state.account.reserved.get(HELD_FOR, Amount()))
+    return share.after(there.excess(share.amount))
+
+
+def begun(state: TaskState, run_id: str) -> TaskState:
+    """An agent run of the oversight is under way: whatever happens, its cost is to be booked."""
+    return state.with_(oversight=state.oversight.with_(under_way=run_id))
+
+
+def paid(state: TaskState, run_id: str, totals: RunTotals) -> TaskState:
+    """What it cost in all, booked once; the rest stays held."""
+    before = state.oversight.costs.get(run_id, RunTotals())
+    spent = totals.spent.less(before.spent)
+    held = state.account.reserved.get(HELD_FOR, Amount())
+    account = state.account.settle(HELD_FOR, Amount()).spend(spent)
+    rest = held.less(spent).at_most(account.unreserved.amount)
+    costs = {**state.oversight.costs, run_id: totals}
+    return state.with_(
+        account=account.reserve(HELD_FOR, rest), oversight=state.oversight.with_(costs=costs, under_way="")
+    )
+
+
+class ReviewRequest(Value):
+    """One review to carry out. Carried out again, it gives the same and asks nothing twice."""
+
+    writer: RunRef
+    number: int
+    model: str
+    limit: Limit
+    """What it may spend."""
+    may_send_back: bool
+    """Whether the writer shall be told what was found."""
+    prices: tuple[Price, ...] = PRICES
+
+
+class Reviewed(Value):
+    """What a review led to."""
+
+    review: Review
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
+
+
+def review_due(state: TaskState) -> bool:
+    """Whether there is a whole report to review."""
+    return state.all_done and not state.cancelled and not _writer(state).partial
+
+
+def review_request(state: TaskState, terms: TaskTerms) -> ReviewRequest:
+    """The next review of a report that is whole."""
+    oversight = state.oversight
+    may_send_back = oversight.sent_back < terms.reviews and not oversight.gave_up
+    return ReviewRequest(
+        writer=_writer(state).run,
+        number=len(oversight.reviews) + 1,
+        model=terms.review_model or terms.plan_model,
+        limit=allowance(state),
+        may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
+        prices=terms.agent.prices,
+    )
+
+
+def reviewed(state: TaskState, made: Reviewed) -> TaskState:
+    """The review is kept. Where the report goes back, its writer works again, with what it had left and its share."""
+    review = made.review
+    state = paid(state, review_id(review.number), made.totals)
+    oversight = state.oversight.with_(reviews=(*state.oversight.reviews, review))
+    state = state.with_(oversight=oversight, notes=merged(state.notes, made.notes))
+    if not review.sent_back:
+        return state
+    run, more = _writer(state), _for_mending(state)
+    step_id = run.run.step_id
+    account = state.account.take_back(step_id, run.totals.spent).reserve(step_id, more)
+    share = run.limit.after(run.limit.amount).raised(more)
+    return state.with_(
+        account=account,
+        runs={**state.runs, step_id: run.reopened(share)},
+        oversight=oversight.with_(sent_back=oversight.sent_back + 1, mending=True),
+    )
+
+
+def mended(state: TaskState) -> TaskState:
+    """The writer has delivered again. The report was whole before, so a writer that could not go on leaves it whole."""
+    oversight = state.oversight
+    if not (oversight.mending and state.all_done):
+        return state
+    run = _writer(state)
+    if not run.partial:
+        return state.with_(oversight=oversight.with_(mending=False))
+    note = f"What the review found was not mended: {run.reason}."
+    whole = run.model_copy(update={"partial": False, "reason": ""})
+    return state.with_(
+        runs={**state.runs, run.run.step_id: whole},
+        oversight=oversight.with_(mending=False, gave_up=True),
+        notes=merged(state.notes, (note,)),
+    )
+
+
+def _writer(state: TaskState) -> AgentRun:
+    return state.runs[(state.plan or Plan(steps=())).steps[-1].id]
+
+
+def _for_mending(state: TaskState) -> Amount:
+    run = _writer(state)
+    wanted = run.limit.after(run.totals.spent).amount + run.share.amount
+    return wanted.at_most(state.account.unreserved.amount)
+
+
+def _enough(run: AgentRun, more: Amount) -> bool:
+    """Whether it pays for a turn whose prompt is in no cache: else a person would be asked for money for details."""
+    spent, turns = run.totals.spent, max(1, run.totals.turns)
+    tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
+    needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
+    left = run.limit.after(run.limit.amount).raised(more)
+    return left.covers(needed)
+
+
+LEAST_PART = 2
+"""A new step that would start with less than half of what the others had is not worth beginning."""
+
+
+class RevisionRequest(Value):
+    """One revision to carry out. Carried out again, it gives the same and asks nothing twice."""
+
+    ref: TaskRef
+    number: int
+    model: str
+    limit: Limit
+    """What it may spend."""
+    begun: tuple[str, ...]
+    """Ids of the steps that stay as they are."""
+    seen: tuple[str, ...]
+    """Ids of the research steps, all of which are done."""
+    room: int
+    """For how many new steps there is budget."""
+    prices: tuple[Price, ...] = PRICES
+
+
+class Revised(Value):
+    """What a revision led to."""
+
+    revision: PlanRevision
+    plan: Plan | None = None
+    """Without goals; None: it was kept."""
+    totals: RunTotals
+    notes: tuple[str, ...] = ()
+
+
+def revision_due(state: TaskState, terms: TaskTerms) -> bool:
+    """Whether all research is done, by steps that no revision has seen, and there are steps that have not begun."""
+    plan, revisions = state.plan, state.oversight.revisions
+    if plan is None or state.cancelled or len(revisions) >= terms.revisions:
+        return False
+    research = _research(plan)
+    seen = revisions[-1].seen if revisions else ()
+    ahead = any(step.id not in _begun(state) for step in plan.steps)
+    return ahead and state.done.issuperset(research) and not set(research) <= set(seen)
+
+
+def revision_request(state: TaskState, ref: TaskRef, terms: TaskTerms) -> RevisionRequest:
+    """The next revision of a plan that is there."""
+    plan = state.plan or Plan(steps=())
+    return RevisionRequest(
+        ref=ref,
+        number=len(state.oversight.revisions) + 1,
+        model=terms.plan_model,
+        limit=allowance(state),
+        begun=tuple(step.id for step in plan.steps if step.id in _begun(state)),
+        seen=_research(plan),
+        room=_room(state, plan, terms.agent_budget),
+        prices=terms.agent.prices,
+    )
+
+
+def revised(state: TaskState, made: Revised, agent_budget: Limit) -> TaskState:
+    """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
+    revision = made.revision
+    state = paid(state, revision_id(revision.number), made.totals)
+    account = state.account
+    for step_id in revision.dropped:
+        account = account.settle(step_id, Amount())
+    share = share_out(account.unreserved, agent_budget, len(revision.added))
+    for step_id in revision.added:
+        account = account.reserve(step_id, share.amount)
+    oversight = state.oversight.with_(
+        revisions=(*state.oversight.revisions, revision),
+        shares={**state.oversight.shares, **dict.fromkeys(revision.added, share)},
+    )
+    return state.with_(
+        plan=made.plan or state.plan, account=account, oversight=oversight, notes=merged(state.notes, made.notes)
+    )
+
+
+def _research(plan: Plan) -> tuple[str, ...]:
+    return tuple(step.id for step in plan.steps if step.role == "research")
+
+
+def _begun(state: TaskState) -> frozenset[str]:
+    """Also those that begin anew after a rewind: they know what they were to do."""
+    return frozenset((*state.runs, *state.shelved))
+
+
+def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
+    least, left = (state.share or agent_budget).part(LEAST_PART), state.account.unreserved
+    pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
+    affordable = [have // each for have, each in pairs if have is not None and each]
+    return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

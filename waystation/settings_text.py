@@ -1,0 +1,216 @@
+"""Settings as people write them: in the environment, and in the config file.
+
+Settings as people write them: text of the environment or the config file, and what it is read as.
+
+The config file: TOML with settings under their lower-case names, and nothing that is secret.
+"""
+
+import json
+import re
+import shlex
+import tomllib
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_settings import NoDecode
+
+from waystation.domain.amount import WRITTEN, read_limit, read_tokens
+from waystation.domain.errors import BadInput
+from waystation.domain.models import LEAST_THINKING, Effort, Thinking
+from waystation.domain.task import TaskBudget
+from waystation.patterns import proven
+
+ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
+"""Up to the first sign of the host."""
+
+
+def _read_limit(written: object) -> object:
+    match written:
+        case str():
+            return read_limit(written)
+        case bool() | float() | list() | dict():
+            raise ValueError(f"write {WRITTEN}")
+        case _:
+            return written
+
+
+def _read_tokens(written: object) -> object:
+    return read_tokens(written) if isinstance(written, str) else written
+
+
+def _read_thinking(written: object) -> object:
+    if written in ("adaptive", "off", "default"):
+        return written
+    try:
+        tokens = _read_tokens(written)
+    except ValueError:
+        tokens = None
+    if isinstance(tokens, int) and tokens >= LEAST_THINKING:
+        return tokens
+    raise ValueError(f"adaptive, off, default, or {LEAST_THINKING:,} tokens or more, like 4k")
+
+
+def _read_address(written: SecretStr | None) -> SecretStr | None:
+    """Refused without being shown: who knows a webhook's path may post to it."""
+    if written is None:
+        return None
+    if (address := _web_address(written.get_secret_value())) is None:
+        raise ValueError(
+            "it must be an http or https address with a host and without spaces, like that of a Slack incoming "
+            "webhook; what was given is not shown, since it may hold a secret"
+        )
+    return SecretStr(address)
+
+
+def _read_hook(written: str | None) -> str | None:
+    """Refused without being shown, too: an argument is as good a place for a secret as an address."""
+    if written is None:
+        return None
+    if (read := _web_address(written) if is_address(written) else _command_line(written)) is None:
+        raise ValueError(
+            "it must be a command line with its quotes closed, or an http or https address with its host; what was "
+            "given is not shown, since it may hold a secret"
+        )
+    return read
+
+
+def shared(name: str) -> AliasChoices:
+    """A setting that other tools read too, under their name or under ours."""
+    return AliasChoices(name, f"WAYSTATION_{name}")
+
+
+def is_address(hook: str) -> bool:
+    """Whether a hook is an address, and not a command line."""
+    return "://" in next(iter(hook.split()), "")
+
+
+def _web_address(text: str) -> str | None:
+    address = text.strip()
+    # The library takes the path for the host where there is none, and encodes what it should not.
+    if not ADDRESS.match(address) or len(address.split()) != 1:
+        return None
+    try:
+        return str(HttpUrl(address))
+    except ValidationError:
+        return None
+
+
+def _command_line(text: str) -> str | None:
+    try:
+        return text if shlex.split(text) else None
+    except ValueError:
+        return None
+
+
+def _read_names(written: object) -> object:
+    """Text with commas, as the environment has it, or a list, as the config file may."""
+    return tuple(name for part in written.split(",") if (name := part.strip())) if isinstance(written, str) else written
+
+
+def _read_networks(written: object) -> object:
+    if not isinstance(written, str):
+        return written
+    return tuple(_network(name.strip()) for name in written.split(",") if name.strip())
+
+
+def _network(written: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(written)
+    except ValueError as error:
+        raise ValueError(f"{written!r} is no network: write it like 10.1.0.0/16 or fd00::/8") from error
+
+
+def _read_table(written: object) -> object:
+    """A table of the config file, as JSON in the environment."""
+    try:
+        return json.loads(written) if isinstance(written, str) else written
+    except ValueError as error:
+        raise ValueError("it is no JSON; a table is easier to write in the config file") from error
+
+
+WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
+"""`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
+WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
+"""`50k`, `1.5M` or a number."""
+WrittenEffort = Literal[Effort, "default"]
+WrittenThinking = Annotated[Thinking | Literal["default"], BeforeValidator(_read_thinking)]
+"""`adaptive`, `off`, `default`, or tokens as above."""
+WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
+"""`en,de`, or a list."""
+WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_read_networks)]
+"""`10.1.0.0/16,fd00::/8`, or a list."""
+WrittenTable = BeforeValidator(_read_table)
+"""Beside `NoDecode`, for a setting that is a table."""
+WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
+"""A command line, or an http or https URL, normalised."""
+SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
+"""An http or https URL, normalised."""
+
+
+CONFIG_NAME = "config.toml"
+PREFIX = "WAYSTATION_"
+"""Of the variables of the environment."""
+NOT_IN_A_FILE = {
+    "home": "it says where the file is found",
+    "config": "it says where the file is found",
+    "store_url": "it may hold a password",
+    "anthropic_api_key": "it is a secret",
+    "qdrant_api_key": "it is a secret",
+    "key": "it is a secret",
+    "previous_keys": "it holds secrets",
+    "codec_token": "it is a secret",
+    "embedder_key": "it is a secret",
+    "voyage_api_key": "it is a secret",
+    "webhook": "it holds a secret",
+}
+"""Settings that only the environment gives, and why."""
+
+
+def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool) -> dict[str, object]:
+    """What the file says, by the names of settings; nothing where there is no file that has to be there.
+
+    Raises BadInput for a file that cannot be read, and for names that are no settings or only the environment's.
+    Values are never shown: a secret may be among them.
+    """
+    try:
+        written = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not must_exist:
+            return {}
+        raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise BadInput(f"the config file {path} is not TOML: {error}") from error
+    for name in written:
+        if fault := _fault(name, fields):
+            raise BadInput(f"the config file {path} must not give {name}, since {fault}")
+    return written
+
+
+def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:
+    """The variables that give a setting, the strongest first."""
+    if isinstance(field.validation_alias, AliasChoices):
+        return tuple(str(choice) for choice in field.validation_alias.choices)
+    return (f"{PREFIX}{name.upper()}",)
+
+
+def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
+    """Why the file must not give this; empty where it may."""
+    meant = next((field for field in fields if _means(name, field, variables_of(field, fields[field]))), None)
+    if meant is None:
+        close = get_close_matches(name.lower(), fields.keys() - NOT_IN_A_FILE.keys(), n=1)
+        return "there is no such setting" + (f": did you mean {close[0]}?" if close else "")
+    if meant in NOT_IN_A_FILE:
+        variable = variables_of(meant, fields[meant])[0]
+        return f"{NOT_IN_A_FILE[meant]}: set {variable} in the environment"
+    return "" if name == meant else f"here its name is {meant}"
+
+
+def _means(name: str, field: str, variables: Collection[str]) -> bool:
+    """Also in capitals, by a variable's name, and with hyphens."""
+    said = name.upper().replace("-", "_")
+    return said == field.upper() or said in variables

@@ -1,0 +1,159 @@
+"""Tasks as people see them from outside: what the client gives back, and what it concludes from two looks."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import JsonValue
+
+from waystation.domain.amount import Amount
+from waystation.domain.approvals import Origin
+from waystation.domain.compaction.outcome import ContextEdit
+from waystation.domain.plan import PlanVersion
+from waystation.domain.procedures import GivenProcedure
+from waystation.domain.progress import Doing
+from waystation.domain.task import Approval, AuditEntry, BudgetProgress, Resolution, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.value import Value
+
+
+class Submitted(Value):
+    """A task that was accepted."""
+
+    task_id: str
+    workflow_id: str
+    run_id: str | None
+    """None where the task ended so long ago that the server has forgotten it."""
+    ui_url: str | None
+    warnings: tuple[str, ...] = ()
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents follow beside the question and the instructions."""
+
+
+class SeenTelling(Value):
+    """What a person told a task at work."""
+
+    number: int
+    by: str
+    """The name that the person gave: a claim, not a proof."""
+    told_at: datetime
+    text: str
+    heard_by: tuple[str, ...]
+    """Agents, by the ids of their steps. Others hear it at their next turn, if they have one."""
+
+
+class TaskView(Value):
+    """A task as it can be seen now. Its workflow id is its task id."""
+
+    progress: TaskProgress
+    run_id: str | None = None
+    ui_url: str | None = None
+    remark: str = ""
+    """Why this is not the live state, where it is not."""
+    waits: tuple[str, ...] = ()
+    """Why work is tried again, where a server could be asked."""
+    doing: tuple[Doing, ...] = ()
+    """What agents are at in this moment, where a server could be asked."""
+    origins: dict[str, Origin] = {}
+    """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
+    passages_waiting: int = 0
+    """Passages that memory does not have yet. Only where it was asked for, as the next."""
+    passages_refused: tuple[str, ...] = ()
+    """Ids of passages that memory does not take."""
+    characters_not_remembered: int = 0
+    """Of its documents, beyond what its terms let into memory."""
+    plans: tuple[PlanVersion, ...] = ()
+    """The task's plans, oldest first."""
+    tellings: tuple[SeenTelling, ...] = ()
+    resolutions: tuple[Resolution, ...] = ()
+    """What its tools were given of the vault, by placeholder. Only where it was asked for."""
+    procedures: tuple[GivenProcedure, ...] = ()
+    """What its agents were told to follow."""
+    session: str = ""
+    """By which later tasks go on with what it found. Only where it was asked for."""
+
+
+class Draft(Value):
+    """What a task would deliver if it ended now."""
+
+    phase: TaskPhase
+    markdown: str
+
+
+class PendingApproval(Value):
+    """A request for money that waits for an answer."""
+
+    task_id: str
+    title: str
+    approval: Approval
+    task_budget: BudgetProgress | None = None
+    """The task's account as it is now; None where no worker answers for the task."""
+    then: Literal["partial", "wait"] | None = None
+    """What happens at its deadline; None where it is not known here."""
+
+    @property
+    def urgency(self) -> tuple[datetime, datetime, str, str]:
+        """For sorting: the next deadline first, then the oldest request."""
+        asked = self.approval.requested_at or datetime.min.replace(tzinfo=UTC)
+        deadline = self.approval.answer_by or datetime.max.replace(tzinfo=UTC)
+        return deadline, asked, self.task_id, self.approval.request_id
+
+
+def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
+    """The requests of an audit trail that nobody has answered."""
+    newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
+    return tuple(approval for approval in newest.values() if approval.decision == "pending")
+
+
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
+
+
+class Answer(Value):
+    """What became of an approval, a denial or an edit that was sent."""
+
+    outcome: AnswerOutcome
+    """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
+    leg to end; `withdrawn`: one of all open requests, which an earlier answer of the same command has made needless.
+    """
+    reason: str = ""
+
+
+def effect(answer_id: str, now: TaskProgress) -> Answer | None:
+    """What the answer that was sent with this id has led to; None: nothing yet."""
+    for refusal in now.refusals:
+        if refusal.answer_id == answer_id:
+            return Answer(outcome="refused", reason=refusal.reason)
+    for approval in now.approvals:
+        match approval.decision:
+            case "approved" | "denied" as outcome if approval.answer_id == answer_id:
+                return Answer(outcome=outcome, reason=approval.note)
+            case _:
+                continue
+    if any(telling.text and telling.answer_id == answer_id for telling in now.tellings):
+        return Answer(outcome="done")
+    for update in now.updates:
+        if update.kept and update.answer_id == answer_id:
+            return Answer(outcome="done", reason=update.text)
+    return next((_edited(edit) for edit in now.edits if edit.answer_id == answer_id), None)
+
+
+def _edited(edit: ContextEdit) -> Answer:
+    return Answer(outcome=edit.state, reason=edit.reason)
+
+
+def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
+    """What the store alone can say of a task that has not ended there."""
+    if row.progress is not None:
+        return row.progress.model_copy(update={"phase": phase})
+    return TaskProgress(
+        task_id=row.ref.task_id,
+        phase=phase,
+        title=row.title,
+        model=row.terms.agent.model,
+        models=row.terms.models,
+        budget=BudgetProgress(limit=row.terms.budget, spent=Amount(), reserved=Amount()),
+    )
+
+
+def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The fields of an answer that say something."""
+    return {name: value for name, value in answer.items() if value not in {None, ""}}

@@ -1,0 +1,217 @@
+"""How a task ends: looked over, reported, settled, remembered.
+
+How a task ends: passages brought in, spending settled, the report stored, the session told.
+
+A task's documents come into memory: a workflow of its own, begun when the task has delivered, so that it delays
+neither steps nor report.
+
+What looks over a task's work, when it is due. What cannot be done is noted: no task fails by it.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import NoReturn, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from activities.bookkeeping import LedgerActivities
+from activities.memory import DocumentActivities, MemoryActivities
+from activities.tasks import OversightActivities, PublishRequest, ReportActivities
+from waystation.domain.budget import RunTotals
+from waystation.domain.leg import RunRef
+from waystation.domain.names import remembering_id
+from waystation.domain.passages import Remembering
+from waystation.domain.plan import PLANNING_ID, PlanRevision, Review, review_id, revision_id
+from waystation.domain.reviews import (
+    Reviewed,
+    Revised,
+    begun,
+    mended,
+    paid,
+    review_due,
+    review_request,
+    reviewed,
+    revised,
+    revision_due,
+    revision_request,
+)
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.domain.task_state import merged
+from workflows.approvals import BudgetGate
+from workflows.board import Board, leave_to_child, tell_of_end
+from workflows.options import CONTEXT, CONTEXT_SHORT, LEG, SHORT, named
+from workflows.subagent import cause_of
+
+
+@workflow.defn(name="Remember")
+class RememberWorkflow:
+    """Slice by slice. Its history has references and numbers; its result is what became of the documents."""
+
+    @workflow.run
+    async def run(self, so_far: Remembering) -> Remembering:
+        """To the end of the documents, or as far as the terms let it."""
+        while not so_far.done:
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(so_far)
+            so_far = await workflow.execute_activity_method(
+                DocumentActivities.remember, so_far, **named(CONTEXT, f"remember documents, slice {so_far.slices + 1}")
+            )
+        return so_far
+
+
+async def remember_documents(board: Board) -> None:
+    """Leave them to a child that outlives the task. After a rewind it brings in what is new, and what was under way is
+    taken up where it stood.
+    """
+    start = board.start
+    if not start.terms.remembered_characters or not (start.documents or _given_later(board)):
+        return
+    wanted = Remembering(ref=start.ref, most_characters=start.terms.remembered_characters)
+    summary = f"documents of {start.ref.task_id} into memory"
+    await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary, again=True)
+
+
+def _given_later(board: Board) -> bool:
+    """Whether a task that began without documents has some now. Those of earlier releases did not look."""
+    return any(update.added for update in board.state.updates) and workflow.patched("documents-given-later")
+
+
+async def revise_if_due(board: Board) -> None:
+    """Between the research and what needs it."""
+    start = board.start
+    if not revision_due(board.state, start.terms):
+        return
+    request = revision_request(board.state, start.ref, start.terms)
+    board.change(begun(board.state, revision_id(request.number)))
+    summary = f"revise the plan after the research, {request.number} of at most {start.terms.revisions}"
+    try:
+        made = await workflow.execute_activity_method(OversightActivities.revise, request, **named(LEG, summary))
+    except ActivityError as error:
+        note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
+        made = Revised(
+            revision=PlanRevision(number=request.number, seen=request.seen), totals=await _spent(board), notes=(note,)
+        )
+    board.change(revised(board.state, made, start.terms.agent_budget))
+
+
+async def sent_back(board: Board) -> bool:
+    """Have the report reviewed that was written. Whether its writer works on it again."""
+    terms = board.start.terms
+    if not terms.reviews:
+        return False
+    board.change(mended(board.state))
+    if not review_due(board.state):
+        return False
+    request = review_request(board.state, terms)
+    board.change(begun(board.state, review_id(request.number)))
+    summary = f"review the report, {request.number}"
+    try:
+        made = await workflow.execute_activity_method(OversightActivities.review, request, **named(LEG, summary))
+    except ActivityError as error:
+        note = f"The report could not be reviewed ({_reason(error)})."
+        made = Reviewed(review=Review(number=request.number, faults=0), totals=await _spent(board), notes=(note,))
+    board.change(reviewed(board.state, made))
+    return made.review.sent_back
+
+
+async def settle_oversight(board: Board) -> None:
+    """What was stopped while it was under way: the store says what it spent."""
+    if run_id := board.state.oversight.under_way:
+        board.change(paid(board.state, run_id, await _spent(board)))
+
+
+def _reason(error: ActivityError) -> str:
+    if is_cancelled_exception(error):
+        raise error
+    return cause_of(error)
+
+
+async def _spent(board: Board) -> RunTotals:
+    run = RunRef(**board.start.ref.model_dump(), step_id=board.state.oversight.under_way, role="reviewing")
+    return await workflow.execute_activity_method(LedgerActivities.totals, run, **SHORT)
+
+
+T = TypeVar("T")
+
+
+class Ending:
+    """The last moves of a task."""
+
+    def __init__(self, board: Board, gate: BudgetGate) -> None:
+        self._board, self._gate = board, gate
+
+    async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
+        """Store the report and how the task ended, and tell of it: also where that cannot be stored."""
+        try:
+            await self._store(phase)
+        except ActivityError as error:
+            if not is_cancelled_exception(error):
+                await tell_of_end(self._board, TaskPhase.FAILED, cause_of(error))
+            raise
+        await tell_of_end(self._board, phase, reason)
+        # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
+        # there. Histories of before did not wait.
+        if not workflow.all_handlers_finished() and workflow.patched("grants-before-settlement"):
+            await workflow.wait_condition(workflow.all_handlers_finished)
+        await self._gate.tell_finished()
+        if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
+            await remember_documents(self._board)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return self._board.progress
+
+    async def _store(self, phase: TaskPhase) -> None:
+        self._board.change(self._board.state.with_(phase=TaskPhase.REPORTING))
+        await self._settle_runs()
+        await self._bring_passages_in()
+        board, start = self._board, self._board.start
+        ended = board.progress_in(board.state.ended(phase))
+        published = await workflow.execute_activity_method(
+            ReportActivities.store,
+            PublishRequest(ref=start.ref, progress=ended, state=board.state.ended(phase), at=workflow.now()),
+            **named(CONTEXT_SHORT, "check citations, store the report"),
+        )
+        over, version = board.state.ended(phase), published.version
+        board.change(over.published(version) if version is not None else over.with_(report=published.report))
+
+    async def fail(self, error: BaseException) -> NoReturn:
+        """The work could not even be planned: store that, then fail so that everybody sees it."""
+        reason = cause_of(error) if isinstance(error, ActivityError) else type(error).__name__
+        self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (reason,))))
+        await self.finish(TaskPhase.FAILED, reason)
+        raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
+
+    async def _settle_runs(self) -> None:
+        """Whatever was stopped: the store says what it spent."""
+        board = self._board
+        if board.state.plan is None:
+            planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
+            totals = await workflow.execute_activity_method(LedgerActivities.totals, planning, **SHORT)
+            board.change(board.state.with_planning(totals))
+        await settle_oversight(board)
+        for step_id, run in self._board.state.runs.items():
+            if run.phase != "delivered":
+                totals = await workflow.execute_activity_method(LedgerActivities.totals, run.run, **SHORT)
+                stopped = self._board.run(step_id).settled(totals).cannot_go_on("the task was cancelled")
+                self._board.change(self._board.state.with_run(stopped))
+
+    async def _bring_passages_in(self) -> None:
+        """Passages that could not be written when they were made. If memory is still down, the report says so."""
+        made = [outcome for run in self._board.state.runs.values() for outcome in run.compactions if outcome.passages]
+        if not made:
+            return
+        drained = await workflow.execute_activity_method(
+            MemoryActivities.drain, **named(CONTEXT, "bring waiting passages into memory")
+        )
+        if drained.waiting:
+            note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
+            self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (note,))))
+
+
+async def to_its_end(work: Coroutine[object, object, T]) -> T:
+    """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        return await task

@@ -1,0 +1,121 @@
+"""Workflows that remove: tasks that are forgotten or whose time is over, and one person.
+
+One person is erased: carried out to its end although a database or a Qdrant server is away, and looked at again.
+
+Tasks are forgotten: what is carried out to its end although a database or a Qdrant server is away, and is seen.
+
+Tasks are forgotten when their time is over: a workflow for each store that looks once a day, as long as it is to.
+"""
+
+from contextlib import suppress
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
+from waystation.domain.details import counted
+from waystation.domain.names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
+from waystation.domain.removal import CarriedOut, Due, Erasure, ForgetOrder, PersonOrder, Tidying
+from workflows.options import CONTEXT, SHORT, named
+
+
+@workflow.defn(name=ERASE_WORKFLOW)
+class ErasePersonWorkflow:
+    """One order. Its history has placeholders and numbers, and so is its receipt."""
+
+    @workflow.run
+    async def run(self, order: PersonOrder) -> Erasure:
+        """The originals go last: until then the order can be carried out again."""
+        found = await workflow.execute_activity_method(
+            PersonActivities.find, order, **named(CONTEXT, "find one person in the store")
+        )
+        await workflow.execute_activity_method(
+            PersonActivities.erase, order, **named(CONTEXT, "erase one person from the store")
+        )
+        await workflow.execute_activity_method(
+            PersonActivities.rewrite_passages, **named(CONTEXT, "write changed passages over what memory has")
+        )
+        files = await workflow.execute_activity_method(
+            PersonActivities.rewrite_reports, order, **named(CONTEXT, "write files of reports anew")
+        )
+        deleted = await _without_histories(order)
+        left = await workflow.execute_activity_method(
+            PersonActivities.find, order, **named(CONTEXT, "look for the person again")
+        )
+        originals = await workflow.execute_activity_method(
+            PersonActivities.drop_originals, order, **named(CONTEXT, "take originals out of the vault")
+        )
+        return Erasure(
+            order=order,
+            id=workflow.info().run_id,
+            at=workflow.now(),
+            found=found.traces,
+            left=left.traces,
+            originals=originals,
+            files=files,
+            histories_deleted=deleted,
+        )
+
+
+async def _without_histories(order: PersonOrder) -> int:
+    if not order.doomed:
+        return 0
+    return await workflow.execute_activity_method(
+        PersonActivities.delete_histories, order, **named(CONTEXT, "delete closed workflow histories")
+    )
+
+
+@workflow.defn(name=FORGET_WORKFLOW)
+class ForgetWorkflow:
+    """One order. Its history, with who started it and how many of each kind went, is its audit."""
+
+    @workflow.run
+    async def run(self, order: ForgetOrder) -> CarriedOut:
+        """The store first: what it has given up no search may bring back. Histories and reports are outside of it."""
+        tasks = counted(len(order.task_ids), "task")
+        found = await workflow.execute_activity_method(
+            ForgettingActivities.forget, order, **named(CONTEXT, f"forget {tasks} in the store")
+        )
+        await workflow.execute_activity_method(
+            ForgettingActivities.forget_passages, **named(CONTEXT, "take passages out of memory")
+        )
+        if not order.everything:
+            return CarriedOut(forgotten=found)
+        return await workflow.execute_activity_method(
+            ForgettingActivities.tidy_up,
+            Tidying(order=order, forgotten=found),
+            **named(CONTEXT, f"delete histories and reports of {tasks}"),
+        )
+
+
+EVERY = timedelta(days=1)
+
+
+@workflow.defn(name=RETENTION_WORKFLOW)
+class RetentionWorkflow:
+    """Each look has its numbers in the worker's log, and each order a workflow of its own."""
+
+    @workflow.run
+    async def run(self) -> None:
+        """Until the workers have no such setting any longer."""
+        while not workflow.info().is_continue_as_new_suggested():
+            due = await workflow.execute_activity_method(
+                RetentionActivities.due, **named(SHORT, "look for tasks whose time is over")
+            )
+            if due.days is None:
+                return
+            for order in due.orders:
+                await self._retire(order)
+            workflow.set_current_details(_looked(due))
+            await workflow.sleep(EVERY, summary="until the next look")
+        workflow.continue_as_new()
+
+    async def _retire(self, order: ForgetOrder) -> None:
+        with suppress(WorkflowAlreadyStartedError):  # a person gave the same order: the next look finds what is left
+            await workflow.execute_child_workflow(ForgetWorkflow.run, order, id=order.workflow_id)
+
+
+def _looked(due: Due) -> str:
+    tasks = sum(len(order.task_ids) for order in due.orders)
+    return f"{workflow.now():%Y-%m-%d %H:%M}: {tasks} had ended more than {due.days} days before, and were forgotten"
