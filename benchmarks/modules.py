@@ -1,24 +1,156 @@
-"""Prints every product module with the first sentence of its docstring, folder by folder: `make map`."""
+"""Prints every product module with the first sentence of its docstring, folder by folder, then what the code measures:
+`make map`. The caps are kept by `tests/architecture/test_architecture_map.py`.
+"""
 
 import ast
+import statistics
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("waystation", "workflows", "activities", "workers")
+SMALL = 40
+"""Lines: a shorter module has a reason, which `SMALL_MODULES` in the test names."""
+
+TRIPS = {
+    "a request, from `submit` to the stored report": (
+        "waystation.cli.submit:submit",
+        "waystation.client.client:Client.submit",
+        "waystation.client.sessions:new_row",
+        "waystation.terms:task_terms",
+        "waystation.adapters.store.tasks:SqlTasks.register",
+        "waystation.adapters.temporal.tasks:TemporalTasks",
+        "workflows.session:SessionWorkflow",
+        "activities.tasks:AdmissionActivities",
+        "workflows.task:TaskWorkflow",
+        "activities.tasks:PlanningActivities",
+        "waystation.agents.planner:Planner",
+        "workflows.agent_runner:AgentRunner",
+        "waystation.domain.agent_run:AgentRun",
+        "activities.agents:AgentActivities",
+        "waystation.agents.loop:AgentLoop",
+        "waystation.agents.charges:MeteredModel",
+        "waystation.adapters.store.transcripts:SqlTranscripts",
+        "workflows.delivery:Ending",
+        "waystation.agents.publisher:Publisher",
+        "waystation.adapters.store.tasks:SqlTasks.finish",
+    ),
+}
+"""Where a reader goes who follows one thing through the code. Each step names what is there."""
+
+
+class Module(NamedTuple):
+    """One file of the product."""
+
+    path: Path
+    name: str
+    """Dotted."""
+    tree: ast.Module
+    lines: int
+
+    @property
+    def folder(self) -> str:
+        """Relative to the checkout."""
+        return self.path.parent.relative_to(ROOT).as_posix()
+
+    @property
+    def owns(self) -> str:
+        """The first paragraph of its docstring, on one line."""
+        return " ".join((ast.get_docstring(self.tree) or "").split("\n\n")[0].split())
+
+    def public_names(self) -> Iterator[str]:
+        """Functions, classes and values at its top level."""
+        for node in self.tree.body:
+            match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                    found = [name]
+                case ast.Assign(targets=targets):
+                    found = [target.id for target in targets if isinstance(target, ast.Name)]
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    found = [name]
+                case _:
+                    continue
+            yield from (name for name in found if not name.startswith("_"))
+
+
+class House:
+    """All modules of the product, as they are now."""
+
+    def __init__(self) -> None:
+        files = sorted((path for name in FOLDERS for path in (ROOT / name).rglob("*.py")), key=lambda one: one.parts)
+        self.all = tuple(map(_module, files))
+
+    @cached_property
+    def modules(self) -> tuple[Module, ...]:
+        """Without `__init__`."""
+        return tuple(module for module in self.all if module.path.name != "__init__.py")
+
+    @cached_property
+    def importers(self) -> dict[str, set[str]]:
+        """By whom each module is imported, within functions, too."""
+        known = {module.name for module in self.all}
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for module in self.all:
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ImportFrom) and node.module:
+                    for alias in node.names:
+                        whole = f"{node.module}.{alias.name}"
+                        found[whole if whole in known else node.module].add(module.name)
+        return found
+
+    @cached_property
+    def small(self) -> tuple[Module, ...]:
+        """Modules under `SMALL` lines."""
+        return tuple(module for module in self.modules if module.lines < SMALL)
+
+    @cached_property
+    def of_one_neighbour(self) -> tuple[Module, ...]:
+        """Modules that only one other imports, which is in the same folder."""
+        folders = {module.name: module.folder for module in self.all}
+        return tuple(
+            module
+            for module in self.modules
+            if len(who := self.importers[module.name]) == 1 and folders[next(iter(who))] == module.folder
+        )
+
+    @cached_property
+    def names_twice(self) -> dict[str, list[str]]:
+        """Public names that two modules define, with those modules."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        for module in self.modules:
+            for name in dict.fromkeys(module.public_names()):
+                found[name].append(module.name)
+        return {name: where for name, where in sorted(found.items()) if len(where) > 1}
+
+
+def _module(path: Path) -> Module:
+    text = path.read_text(encoding="utf-8")
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return Module(path, name, ast.parse(text), len(text.splitlines()))
 
 
 def main() -> None:
-    """One line a module, under its folder."""
-    folder = Path()
-    for path in sorted((path for name in FOLDERS for path in (ROOT / name).rglob("*.py")), key=lambda one: one.parts):
-        if path.name == "__init__.py":
-            continue
-        if path.parent != folder:
-            folder = path.parent
-            sys.stdout.write(f"\n{folder.relative_to(ROOT).as_posix()}/\n")
-        owns = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        sys.stdout.write(f"  {path.stem:<24} {' '.join(owns.split(chr(10) * 2)[0].split())}\n")
+    """One line a module, under its folder; then the numbers."""
+    house, folder = House(), ""
+    for module in house.modules:
+        if module.folder != folder:
+            folder = module.folder
+            sys.stdout.write(f"\n{folder}/\n")
+        sys.stdout.write(f"  {module.path.stem:<24} {module.owns}\n")
+    numbers = {
+        "modules": len(house.modules),
+        "lines": sum(module.lines for module in house.all),
+        "median module, lines": statistics.median(module.lines for module in house.modules),
+        f"modules under {SMALL} lines": len(house.small),
+        "modules that only one other of their folder imports": len(house.of_one_neighbour),
+        "public names of two modules or more": len(house.names_twice),
+    }
+    sys.stdout.write("\n" + "".join(f"{count:>8,}  {what}\n" for what, count in numbers.items()))
 
 
 if __name__ == "__main__":

@@ -118,32 +118,35 @@ async def opened_store(settings: Settings) -> SqlStore:
     when this machine last saw it, and the database does not say so any more.
     """
     store = await _opened(settings)
+    store_id = await store.store_id()
     if store.sealed:
-        _remember_sealed(settings)
-    elif _seen_sealed(settings).exists():
+        _remember_sealed(settings, store_id)
+    elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
         raise StoreError(
-            "everything in the store at this place was encrypted, and the database does not say so any more: it "
-            "comes from an earlier release, encryption was turned off from another machine, or something else than "
-            "Waystation has changed it. Restore the database from a backup; `waystation store reseal` takes it as it is"
+            "everything in the store at this place was encrypted, and the database does not say so any more: it comes "
+            "from an earlier release, encryption was turned off from another machine, another database stands in its "
+            "place, or something else than Waystation has changed it. Restore the database from a backup; "
+            "`waystation store reseal` takes it as it is"
         )
     return store
 
 
-def _seen_sealed(settings: Settings) -> Path:
-    """An empty file by which this machine knows that everything in the store is encrypted.
+def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
+    """Empty files by which this machine knows that everything in the store is encrypted.
 
-    The database says it in the clear, and whoever can write plain rows into it could take that away. So the file is
-    called after the place where the database is: everything in the database is theirs to change, its id included.
+    The database says it in the clear, and whoever can write plain rows into it could take that away. So one is named by
+    the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
     """
     url = parsed_url(settings.database_url)
-    place = str(Path(str(url.database)).resolve()) if url.get_backend_name() == "sqlite" else place_of(url)
-    return settings.home / f"sealed-{short_hash(place)}"
+    place = str(Path(place_of(url)).resolve()) if url.get_backend_name() == "sqlite" else place_of(url)
+    return settings.home / f"sealed-{short_hash(place)}", settings.home / f"sealed-{short_hash(store_id)}"
 
 
-def _remember_sealed(settings: Settings) -> None:
+def _remember_sealed(settings: Settings, store_id: str) -> None:
     with suppress(OSError):  # on a machine that keeps nothing the database is believed
-        private_file(private_folder(settings.home) / _seen_sealed(settings).name)
+        for seen in _seen_sealed(settings, store_id):
+            private_file(private_folder(settings.home) / seen.name)
 
 
 async def _opened(settings: Settings) -> SqlStore:
@@ -161,7 +164,8 @@ async def resealed(settings: Settings) -> int:
 
     Raises as `opened_store` does, and WrongKey where a text cannot be read.
     """
-    await (await _opened(settings)).aclose()  # it is this version's, and the key is its workers'
+    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
+        store_id = await store.store_id()
     seals = settings.encrypts_at_rest
     cipher = own_cipher(settings, "rest") if seals else present_cipher(settings, "rest")
     with translated():
@@ -169,9 +173,10 @@ async def resealed(settings: Settings) -> int:
             count = await to_its_end(reseal(database, utc_now, seals=seals))
             await to_its_end(database.empty_log())
     if seals:
-        _remember_sealed(settings)
+        _remember_sealed(settings, store_id)
     else:
-        _seen_sealed(settings).unlink(missing_ok=True)
+        for seen in _seen_sealed(settings, store_id):
+            seen.unlink(missing_ok=True)
     return count
 
 

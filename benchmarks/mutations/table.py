@@ -20,7 +20,7 @@ class Mutation(NamedTuple):
 DOMAIN, STORE, WEB, AGENTS = (
     "waystation/domain",
     "waystation/adapters/store",
-    "waystation/adapters/web",
+    "waystation/adapters/web.py",
     "waystation/agents",
 )
 CODEC, KEYS, QDRANT = (
@@ -44,27 +44,27 @@ LIVE = "tests/workflows_live"
 MUTATIONS = (
     # ---------------------------------------------------------------------------------------------------- ledger
     Mutation(
-        "ledger", "reservations pass the limit", f"{DOMAIN}/ledger.py",
+        "ledger", "reservations pass the limit", f"{DOMAIN}/budget.py",
         "if not left.covers(amount):", "if False:", LEDGER,
     ),
     Mutation(
-        "ledger", "a child settles again", f"{DOMAIN}/ledger.py",
+        "ledger", "a child settles again", f"{DOMAIN}/budget.py",
         "        if child not in self.reserved:\n            return self\n", "", LEDGER,
     ),
     Mutation(
-        "ledger", "what is held counts as free", f"{DOMAIN}/ledger.py",
+        "ledger", "what is held counts as free", f"{DOMAIN}/budget.py",
         "self.limit.after(self.spent + self.held)", "self.limit.after(self.spent)", LEDGER,
     ),
     Mutation(
-        "ledger", "no limit is a permission to draw", f"{DOMAIN}/ledger.py",
+        "ledger", "no limit is a permission to draw", f"{DOMAIN}/budget.py",
         "drawn = wanted.at_most(self.unreserved.amount)", "drawn = wanted", LEDGER,
     ),
     Mutation(
-        "ledger", "a grant is not held for its child", f"{DOMAIN}/ledger.py",
+        "ledger", "a grant is not held for its child", f"{DOMAIN}/budget.py",
         "self.grant(amount)._holding(child, amount)", "self.grant(amount)", LEDGER,
     ),
     Mutation(
-        "ledger", "more is carved than there is", f"{DOMAIN}/ledger.py",
+        "ledger", "more is carved than there is", f"{DOMAIN}/budget.py",
         "carved = amount.at_most(self.reserved.get(parent, Amount()))", "carved = amount", LEDGER,
     ),
     Mutation(
@@ -81,7 +81,7 @@ MUTATIONS = (
         "None if None in costs else sum", "sum", ("tests/unit/test_task_state.py",),
     ),
     Mutation(
-        "ledger", "a charge counts once for each attempt", f"{STORE}/charges.py",
+        "ledger", "a charge counts once for each attempt", f"{STORE}/transcripts.py",
         "    if not await add_once(connection, charges, row):\n        return False\n",
         "    await add_once(connection, charges, row)\n", TRANSCRIPTS,
     ),
@@ -90,7 +90,7 @@ MUTATIONS = (
         "    if ask.ask_id in state.answered:\n        return state, None\n", "", CRASHES,
     ),
     Mutation(
-        "ledger", "a task that is over is given money", f"{DOMAIN}/session_state.py",
+        "ledger", "a task that is over is given money", f"{DOMAIN}/session.py",
         " and ask.task_id in account.reserved:", ":", SESSION,
     ),
     Mutation(
@@ -103,7 +103,7 @@ MUTATIONS = (
         ("tests/unit/test_tokens.py",),
     ),
     Mutation(
-        "ledger", "a reply may pass what is left", f"{DOMAIN}/allowance.py",
+        "ledger", "a reply may pass what is left", f"{DOMAIN}/budget.py",
         "room = min(room, left.tokens - self.input_tokens)", "room = min(room, left.tokens)",
         ("tests/unit/test_allowance.py",),
     ),
@@ -114,26 +114,26 @@ MUTATIONS = (
     ),
     # ---------------------------------------------------------------------------------------------------- fences
     Mutation(
-        "fences", "an older fence holds", f"{STORE}/fences.py",
+        "fences", "an older fence holds", f"{STORE}/transcripts.py",
         "where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)", "where(runs.c.run_id == fence.run_id)",
         TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "taking a run over changes nothing", f"{STORE}/fences.py",
+        "fences", "taking a run over changes nothing", f"{STORE}/transcripts.py",
         "values(fence=runs.c.fence + 1)", "values(fence=runs.c.fence)", TRANSCRIPTS,
     ),
     Mutation(
-        "fences", "a commit on an old version is taken", f"{STORE}/fences.py",
+        "fences", "a commit on an old version is taken", f"{STORE}/transcripts.py",
         "fence.number, runs.c.version == version)", "fence.number)", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an intent needs no fence", f"{STORE}/transcripts.py",
-        "        await fences.hold(connection, fence)\n        await charges.add_intent",
+        "        await hold(connection, fence)\n        await add_intent",
         "        await charges.add_intent", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an outcome needs no fence", f"{STORE}/transcripts.py",
-        "        await fences.hold(connection, fence)\n        await add_once(connection, outcomes",
+        "        await hold(connection, fence)\n        await add_once(connection, outcomes",
         "        await add_once(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(
@@ -188,48 +188,48 @@ MUTATIONS = (
         ("tests/agents/test_contract.py",),
     ),
     Mutation(
-        "redaction", "what a model said is kept as it is", f"{AGENTS}/replies.py",
+        "redaction", "what a model said is kept as it is", f"{AGENTS}/redaction.py",
         'update={"text": next(said)}', 'update={"text": block.text}', ("tests/agents/test_kept_replies.py",),
     ),
     Mutation(
-        "redaction", "arguments of calls are kept as they are", f"{AGENTS}/replies.py",
+        "redaction", "arguments of calls are kept as they are", f"{AGENTS}/redaction.py",
         "lambda _: next(given)", "lambda text: text", ("tests/agents/test_kept_replies.py",),
     ),
     Mutation(
-        "redaction", "a summary is kept as the model wrote it", f"{AGENTS}/condensing.py",
+        "redaction", "a summary is kept as the model wrote it", f"{AGENTS}/summariser.py",
         '"" if redacted.unredacted else redacted.text', '"" if redacted.unredacted else text',
         ("tests/agents/test_condensing.py",),
     ),
     Mutation(
-        "redaction", "results of foreign tools pass", f"{AGENTS}/tools/foreign.py",
+        "redaction", "results of foreign tools pass", f"{AGENTS}/tools/tool.py",
         "redact([result.text], Place.TOOL_RESULT", 'redact([""], Place.TOOL_RESULT',
         ("tests/agents/test_foreign_tool.py",),
     ),
     Mutation(
-        "redaction", "memory is asked with private words", f"{AGENTS}/recollection.py",
+        "redaction", "memory is asked with private words", f"{AGENTS}/archive.py",
         "redact([query.text], Place.QUERY", 'redact([""], Place.QUERY', ("tests/agents/test_librarian.py",),
     ),
     Mutation(
-        "redaction", "a text goes on before its last attempt", f"{AGENTS}/enduring.py",
+        "redaction", "a text goes on before its last attempt", f"{AGENTS}/redaction.py",
         "if self.attempt() < self.attempts:", "if False:", ("tests/agents/test_enduring.py",),
     ),
     Mutation(
-        "redaction", "what could not be kept goes on", f"{AGENTS}/keeping.py",
+        "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
         'raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error',
         "return settled", ("tests/adapters/test_vault.py",),
     ),
     # --------------------------------------------------------------------------------------------------- tenants
     Mutation(
-        "tenants", "a tenant reads what all have", f"{STORE}/part.py",
+        "tenants", "a tenant reads what all have", f"{STORE}/engine.py",
         "            return table.c.tenant == reader.tenant\n", "            return true()\n", OWNERSHIP,
     ),
     Mutation(
-        "tenants", "a session reads what its tenant has", f"{STORE}/part.py",
+        "tenants", "a session reads what its tenant has", f"{STORE}/engine.py",
         "return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)",
         "return table.c.tenant == reader.tenant", OWNERSHIP,
     ),
     Mutation(
-        "tenants", "a task reads what its session has", f"{STORE}/part.py",
+        "tenants", "a task reads what its session has", f"{STORE}/engine.py",
         "return and_(*own, table.c.task_id == reader.task_id)", "return and_(*own)", OWNERSHIP,
     ),
     Mutation(
@@ -310,41 +310,41 @@ MUTATIONS = (
         "placeholders * (MOST_REPLACED - 1)", "placeholders * 10_000", CITATIONS,
     ),
     Mutation(
-        "citations", "a citation that holds is called outdated", f"{AGENTS}/checked.py",
+        "citations", "a citation that holds is called outdated", f"{AGENTS}/publisher.py",
         "if reason and citation.document in meant]", "if citation.document in meant]",
         ("tests/agents/test_document_news.py",),
     ),
     # ------------------------------------------------------------------------------------------------- addresses
     Mutation(
-        "addresses", "private addresses are connected to", f"{WEB}/public.py",
+        "addresses", "private addresses are connected to", "waystation/adapters/web.py",
         "            raise NotPublic\n", "            pass\n", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "an address of IPv6 hides one of IPv4", f"{WEB}/public.py",
+        "addresses", "an address of IPv6 hides one of IPv4", "waystation/adapters/web.py",
         "        return IPv4Address(int(address) & 0xFFFFFFFF)\n", "        return address\n", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "mapped addresses are taken as they are", f"{WEB}/public.py",
+        "addresses", "mapped addresses are taken as they are", "waystation/adapters/web.py",
         "return address.ipv4_mapped or address.sixtofour or address", "return address", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "a cloud's metadata is read", f"{WEB}/public.py",
+        "addresses", "a cloud's metadata is read", "waystation/adapters/web.py",
         '    ip_network("168.63.129.16/32"),', "   ", PRIVATE_ADDRESSES,
     ),
     Mutation(
-        "addresses", "relays of 6to4 are public", f"{WEB}/public.py",
+        "addresses", "relays of 6to4 are public", "waystation/adapters/web.py",
         '    ip_network("192.88.99.0/24"),', "   ", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "documentation addresses are public", f"{WEB}/public.py",
+        "addresses", "documentation addresses are public", "waystation/adapters/web.py",
         '    ip_network("3fff::/20"),', "   ", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "a proxy of the environment connects for us", f"{WEB}/fetch.py",
+        "addresses", "a proxy of the environment connects for us", "waystation/adapters/web.py",
         "trust_env=False", "trust_env=True", HOSTILE_SITES,
     ),
     Mutation(
-        "addresses", "redirects are followed by the library", f"{WEB}/fetch.py",
+        "addresses", "redirects are followed by the library", "waystation/adapters/web.py",
         "async with self._session.get(URL(address.url), allow_redirects=False) as answer:\n"
         "                if answer.status in _REDIRECTS:",
         "async with self._session.get(URL(address.url), allow_redirects=True) as answer:\n"
@@ -352,7 +352,7 @@ MUTATIONS = (
         ("tests/adapters/test_web_fetch.py",),
     ),
     Mutation(
-        "addresses", "a site whose rules fail is read", f"{WEB}/robots.py",
+        "addresses", "a site whose rules fail is read", "waystation/adapters/web.py",
         "if answer.status >= 500:", "if answer.status > 500:", HOSTILE_SITES,
     ),
     # ----------------------------------------------------------------------------------------------------- codec

@@ -1,13 +1,16 @@
 """One person in the store, on both databases: counted by task and place, and erased from every text."""
 
+from contextlib import aclosing
+
 import pytest
 
+from tests.adapters.test_store_at_rest import SEALING, opened
 from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.removal import SOURCES
-from waystation.adapters.store.schema import metadata, texts
+from waystation.adapters.store.schema import metadata, tasks, texts
 from waystation.adapters.store.sealed import SealedBytes, SealedText
 from waystation.domain.documents import Document
 from waystation.domain.errors import WrongStore
@@ -88,7 +91,8 @@ def test_every_column_that_is_sealed_is_looked_through() -> None:
         for column in table.columns
         if isinstance(column.type, SealedText | SealedBytes)
     }
-    assert {source.column for source in SOURCES} | {texts.c.content} == sealed
+    # Terms are numbers and settings, and nobody's words.
+    assert {source.column for source in SOURCES} | {texts.c.content, tasks.c.terms} == sealed
 
 
 async def test_what_is_erased_is_nowhere_and_everything_that_is_left_is_read_as_before(store: SqlStore) -> None:
@@ -109,6 +113,16 @@ async def test_what_is_erased_is_nowhere_and_everything_that_is_left_is_read_as_
     assert after.progress is not None
     assert after.progress.report is not None
     assert await store.get_text(after.progress.report, ANYONE) == f"# By {ERASED}\n{ERASED} writes, in {long}."
+
+
+async def test_documents_of_an_encrypted_store_open_as_they_are_after_an_erasure(store_url: str) -> None:
+    """Their names are bound to their texts, which have another hash then."""
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await kept_task(store, "first")
+        await store.erase(order(kept), SOUGHT)
+        letter, tides = await store.documents(kept.ref.task_id, ANYONE)
+        assert (letter.name, tides.name) == (f"Letter of {ERASED}.md", "tides.md")
+        assert await store.get_text(letter.blob, ANYONE) == f"Dear sir,\n\n{ERASED} writes.\n{ERASED}\n"
 
 
 async def test_a_document_keeps_its_lines_so_that_citations_still_check(store: SqlStore) -> None:

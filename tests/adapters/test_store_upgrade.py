@@ -1,5 +1,6 @@
 """A database of the release before owners were kept: it opens, is upgraded, and is read on by those whose it is."""
 
+import json
 from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -32,7 +33,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import Oversight, Review
 from waystation.domain.privacy import ShownKey, ShownText, Treatment
-from waystation.domain.task import ReportVersion, TaskPhase, TaskRow, Telling
+from waystation.domain.task import ReportVersion, TaskPhase, TaskRow, TaskTerms, Telling
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Message, ToolResult, ToolUse
 from waystation.domain.web import FETCH_PAGE, KeptPage, framed
@@ -220,6 +221,20 @@ async def test_an_old_store_is_read_on_by_those_whose_it_is_and_by_nobody_else(o
         run_id = f"{VICTIM.ref.task_id}/w"
         assert len((await store.load(run_id, VICTIM.ref.reader)).messages) == 4
         assert not (await store.load(run_id, THIEF.ref.reader)).messages
+
+
+async def test_terms_that_did_not_say_what_was_followed_say_it_from_then_on(old_url: str, old_store: AtRest) -> None:
+    """What says nothing of it later follows nothing: whoever takes a word out of terms must not permit anything."""
+    said_nothing = TERMS.model_dump(mode="json", exclude={"procedures_among_documents"})
+    async with aclosing(Database(old_url)) as database, database.write() as connection:
+        this = {"terms": json.dumps(said_nothing), "task": THIEF.ref.task_id}
+        await connection.execute(text("UPDATE tasks SET terms = :terms WHERE task_id = :task"), this)
+    await migrate(old_url, store_clock)
+    async with aclosing(await SqlStore.open(old_url, store_clock, at_rest=old_store)) as store:
+        terms = (await store.task(THIEF.ref.task_id, THIEF.ref.reader)).terms
+        assert terms == TERMS.model_copy(update={"procedures_among_documents": True})
+        assert (await store.task(VICTIM.ref.task_id, VICTIM.ref.reader)).terms == TERMS
+    assert not TaskTerms.model_validate(said_nothing).procedures_among_documents
 
 
 async def test_what_an_old_store_shows_is_made_anew(old_url: str, old_store: AtRest) -> None:

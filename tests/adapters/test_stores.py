@@ -1,15 +1,17 @@
 """The store that settings ask for: when its texts are encrypted, and with whose key."""
 
 import asyncio
-import shutil
 from contextlib import aclosing
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
 from tests.readers import TASK_1
+from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import key_check
-from waystation.adapters.store import store_status
+from waystation.adapters.store import migrate, store_status
+from waystation.adapters.store.engine import Database
 from waystation.adapters.store.texts import content_hash
 from waystation.cli.main import run
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable
@@ -50,42 +52,6 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
 CLEARED = "UPDATE identity SET sealed_since = NULL"
 
 
-@pytest.mark.parametrize("also", ["UPDATE identity SET store_id = 'another'", "UPDATE tasks SET store_id = 'x'"])
-@pytest.mark.parametrize("first", ["", "UPDATE alembic_version SET version_num = '0012'"])
-async def test_whatever_is_changed_in_the_database_this_machine_knows_that_it_was_encrypted(
-    tmp_path: Path, also: str, first: str
-) -> None:
-    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
-    async with aclosing(await opened_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
-        async with store.database.write() as connection:
-            for statement in filter(None, (CLEARED, also, "DROP TABLE slow_texts" if first else "", first)):
-                await connection.exec_driver_sql(statement)
-    with pytest.raises(StoreError, match="waystation store reseal"):
-        await opened_store(workers)
-
-
-async def test_a_store_whose_identity_is_gone_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
-    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
-    async with aclosing(await opened_store(workers)) as store:
-        await store.put_text("a text", TASK_1)
-        async with store.database.write() as connection:
-            await connection.exec_driver_sql("DELETE FROM identity")
-    with pytest.raises(StoreError, match="waystation store reseal"):
-        await opened_store(workers)
-
-
-async def test_a_copy_of_the_database_in_another_place_goes_on_as_it_is(tmp_path: Path) -> None:
-    workers = Settings.model_validate({"home": tmp_path / "one", "key": KEY})
-    async with aclosing(await opened_store(workers)) as store:
-        blob = await store.put_text("a text", TASK_1)
-    elsewhere = Settings.model_validate({"home": tmp_path / "two", "key": KEY})
-    shutil.copytree(workers.home, elsewhere.home, ignore=shutil.ignore_patterns("sealed-*"))
-    async with aclosing(await opened_store(elsewhere)) as store:
-        assert store.sealed
-        assert await store.get_text(blob, TASK_1) == "a text"
-
-
 async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tmp_path: Path) -> None:
     """Whoever can write to the database clears the mark there, and puts plain rows into it."""
     workers, blob = Settings.model_validate({"home": tmp_path, "key": KEY}), content_hash("a text")
@@ -100,6 +66,104 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
         assert await resealed(workers) == 1
     async with aclosing(await opened_store(workers)) as store:
         assert await store.get_text(blob, TASK_1) == "a text"
+
+
+TAKEN_AWAY = {
+    "the mark": [CLEARED],
+    "the mark and the id": [CLEARED, "UPDATE identity SET store_id = 'another'"],
+    "the mark, by a second upgrade": [
+        "UPDATE identity SET store_id = 'another'",
+        "DROP TABLE slow_texts",
+        "ALTER TABLE vault_sessions DROP COLUMN proof",
+        "UPDATE alembic_version SET version_num = '0012'",
+    ],
+    "the row, for another": [
+        "DELETE FROM identity",
+        "INSERT INTO identity (store_id, created_at) VALUES ('another', '2026-01-01')",
+    ],
+}
+
+
+async def attacked(settings: Settings, *statements: str) -> None:
+    async with aclosing(Database(settings.database_url)) as database, database.write() as connection:
+        for statement in statements:
+            await connection.exec_driver_sql(statement)
+
+
+@pytest.mark.parametrize("statements", TAKEN_AWAY.values(), ids=TAKEN_AWAY)
+async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_says(
+    tmp_path: Path, statements: list[str]
+) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+    await attacked(workers, *statements)
+    again = workers.model_copy(update={"store_url": f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db"})
+    for settings in (workers, again):
+        with pytest.raises(StoreError, match=r"the database does not say so any more.*`waystation store reseal`"):
+            await opened_store(settings)
+    assert await resealed(workers) == 1
+    await (await opened_store(workers)).aclose()
+
+
+async def test_a_store_that_was_given_another_id_stays_encrypted(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+    await attacked(workers, "UPDATE identity SET store_id = 'another'")
+    async with aclosing(await opened_store(workers)) as store:
+        assert store.sealed
+
+
+async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+    await attacked(workers, "DELETE FROM identity")
+    with pytest.raises(StoreError, match=r"does not say any more which store it is.*from a backup"):
+        await opened_store(workers)
+    with pytest.raises(StoreError, match="from a backup"):
+        await migrate(workers.database_url, utc_now)
+
+
+async def test_a_database_that_was_brought_to_another_place_is_read_there_and_known_there(tmp_path: Path) -> None:
+    here, there = [Settings.model_validate({"home": tmp_path / name, "key": KEY}) for name in ("here", "there")]
+    async with aclosing(await opened_store(here)) as store:
+        blob = await store.put_text("a text", TASK_1)
+        await store.database.empty_log()
+    there.home.mkdir()
+    copyfile(here.home / "waystation.db", there.home / "waystation.db")
+    async with aclosing(await opened_store(there)) as store:
+        assert store.sealed
+        assert await store.get_text(blob, TASK_1) == "a text"
+    await attacked(there, *TAKEN_AWAY["the mark and the id"])
+    with pytest.raises(StoreError, match="does not say so any more"):
+        await opened_store(there)
+
+
+async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp_path: Path) -> None:
+    here = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(here)) as store:
+        await store.put_text("a text", TASK_1)
+        await store.database.empty_log()
+    copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
+    moved = here.model_copy(update={"store_url": f"sqlite:///{tmp_path}/moved.db"})
+    await attacked(moved, *TAKEN_AWAY["the mark"])
+    with pytest.raises(StoreError, match="does not say so any more"):
+        await opened_store(moved)
+
+
+async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_somebody_says_so(tmp_path: Path) -> None:
+    workers = Settings.model_validate({"home": tmp_path, "key": KEY})
+    async with aclosing(await opened_store(workers)) as store:
+        await store.put_text("a text", TASK_1)
+    for left in tmp_path.glob("waystation.db*"):
+        left.unlink()
+    plain = Settings.model_validate({"home": tmp_path})
+    with pytest.raises(StoreError, match=r"another database stands in its place.*`waystation store reseal`"):
+        await opened_store(plain)
+    assert await resealed(plain) == 0
+    await (await opened_store(plain)).aclose()
 
 
 async def test_encryption_is_turned_off_by_resealing(tmp_path: Path) -> None:

@@ -67,12 +67,12 @@ async def test_a_task_of_before_goes_on_with_its_own(office: Office) -> None:
     assert await office.call(use("list_documents")) == "harbour.md (1 lines, 29 characters)"
 
 
-def test_terms_of_before_say_nothing_of_it_and_new_ones_do() -> None:
+def test_terms_that_say_nothing_of_it_permit_nothing() -> None:
     request = TaskRequest(question="Why?", request_id="r")
     terms = task_terms(request, Settings(), PRICES, NOON.date())
     assert not terms.procedures_among_documents
     before = terms.model_dump(mode="json", exclude={"procedures_among_documents"})
-    assert TaskTerms.model_validate(before).procedures_among_documents
+    assert not TaskTerms.model_validate(before).procedures_among_documents
     assert TaskRequest.model_validate(request.model_dump(exclude={"procedures"})) == request
 
 

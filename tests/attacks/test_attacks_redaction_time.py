@@ -51,6 +51,11 @@ def test_what_reads_whole_texts_takes_time_by_their_length() -> None:
 
 
 def seconds(text: str) -> float:
+    """Of the quicker of two tries: caches are others' on a busy machine."""
+    return min(_seconds(text) for _ in range(2))
+
+
+def _seconds(text: str) -> float:
     start = time.process_time()
     list(hits_of_the_whole(text))
     SearchedText(text)

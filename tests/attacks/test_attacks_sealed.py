@@ -21,15 +21,17 @@ from tests.adapters.test_store_at_rest import (
     require_everything,
 )
 from tests.readers import ANYONE, TASK_1
-from tests.store_contract.values import request, row
+from tests.store_contract.values import TERMS, request, row
+from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.sealed import SealedBytes, SealedText
+from waystation.adapters.store.sealed import SealedText
 from waystation.adapters.store.texts import shown_row
 from waystation.adapters.store.upgrades import reseal
 from waystation.domain.errors import StoreError, WrongKey
-from waystation.domain.privacy import ShownKey, ShownText, Treatment
+from waystation.domain.privacy import Original, ShownKey, ShownText, Treatment
+from waystation.domain.task import SourceDocument
 
 ROOT = Path(__file__).parents[2]
 SEALED = [
@@ -40,73 +42,13 @@ SEALED = [
 ]
 
 
-KEYS = "names its row, or another one"
-MOMENTS = "says when something was written"
-NUMBERS = "is counted or summed by queries"
-OWNERS = "is asked for by every query: who can change it passes a row on to somebody else"
-PLAIN = {
-    "identity": {
-        "store_id": KEYS, "created_at": MOMENTS, "owned_since": MOMENTS,
-        "key_check": "is 16 digits of a hash of the key", "sealed_since": "this machine remembers it, too",
-    },
-    "tasks": {
-        "ordinal": KEYS, "task_id": KEYS, "store_id": KEYS, "tenant": OWNERS, "session": OWNERS, "request_id": KEYS,
-        "digest": "tells two requests of one id apart: who can change it has a request refused",
-        "submitted_at": MOMENTS, "ended_at": MOMENTS, "forgotten_at": MOMENTS,
-    },
-    "plan_revisions": {"task_id": KEYS, "number": KEYS, "made_at": MOMENTS},
-    "audit": {"ordinal": KEYS, "task_id": KEYS, "entry_id": KEYS},
-    "texts": {"blob": "is the hash that the content is held against"},
-    "text_owners": {"blob": KEYS, "task_id": OWNERS, "tenant": OWNERS, "session": OWNERS},
-    "slow_texts": {"fingerprint": KEYS, "rules": KEYS, "tenant": OWNERS, "times": NUMBERS, "last_at": MOMENTS},
-    "documents": {
-        "task_id": KEYS, "position": KEYS, "blob": "another text has to be the task's, too: `text_owners`",
-        "lines": NUMBERS, "characters": NUMBERS, "source": "is the hash of a file, to read it again or not",
-        "removed": "who can change it takes a document from a task, or gives it back",
-    },
-    "runs": {
-        "run_id": KEYS, "task_id": KEYS, "tenant": OWNERS, "session": OWNERS, "step_id": KEYS, "role": KEYS,
-        "fence": NUMBERS, "version": NUMBERS, "opened_at": MOMENTS,
-    },
-    "messages": {"run_id": KEYS, "version": KEYS, "message_id": KEYS, "committed_at": MOMENTS},
-    "compactions": {"run_id": KEYS, "version": KEYS, "record_id": KEYS, "committed_at": MOMENTS},
-    "charges": {
-        "ordinal": KEYS, "run_id": KEYS, "key": KEYS, "kind": KEYS, "model": KEYS, "input": NUMBERS,
-        "cache_write": NUMBERS, "cache_read": NUMBERS, "output": NUMBERS, "searches": NUMBERS,
-        "cost_micro_usd": NUMBERS, "at": MOMENTS,
-    },
-    "intents": {
-        "ordinal": KEYS, "run_id": KEYS, "key": KEYS, "model": KEYS, "worst_case": NUMBERS,
-        "worst_case_micro_usd": NUMBERS, "at": MOMENTS,
-    },
-    "tool_intents": {"run_id": KEYS, "tool_use_id": KEYS, "at": MOMENTS},
-    "outcomes": {"run_id": KEYS, "leg": KEYS, "committed_at": MOMENTS},
-    "passages": {
-        "ordinal": KEYS, "passage_id": KEYS, "run_id": KEYS, "task_id": KEYS, "stored_at": MOMENTS, "gone_at": MOMENTS,
-        "refused_at": MOMENTS,
-    },
-    "notes": {"ordinal": KEYS, "run_id": KEYS, "note_id": KEYS, "task_id": KEYS},
-    "deliverables": {"run_id": KEYS, "task_id": KEYS},
-    "vault": {
-        "tenant": OWNERS, "placeholder": KEYS, "fingerprint": "is keyed", "original": "is sealed before it comes here",
-        "kept_at": MOMENTS,
-    },
-    "vault_sessions": {"tenant": OWNERS, "placeholder": KEYS, "session": OWNERS},
-}  # fmt: skip
-"""Every column that stands in the clear, and why; docs/security.md says what follows of it."""
-
-
-def test_a_column_is_sealed_or_somebody_has_said_why_not() -> None:
-    clear = {
-        table.name: {one.name for one in table.columns if not isinstance(one.type, SealedText | SealedBytes)}
-        for table in metadata.sorted_tables
-    }
-    assert clear == {table: set(columns) for table, columns in PLAIN.items()}
-
-
 async def changed(store: SqlStore, statement: str) -> None:
     async with store.database.write() as connection:
         await connection.exec_driver_sql(statement)
+
+
+def quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
 
 
 @pytest.mark.parametrize(("table", "column"), SEALED)
@@ -124,8 +66,7 @@ async def test_a_sealed_value_opens_in_its_own_row_alone(store_url: str, table: 
             )
         if len(rows) < 2:
             pytest.skip("these tasks have one value of it")
-        moved = str(rows[0]).replace("'", "''")
-        await changed(store, f"UPDATE {table} SET {column} = '{moved}'")
+        await changed(store, f"UPDATE {table} SET {column} = {quoted(str(rows[0]))}")
         with pytest.raises(WrongKey, match="belongs elsewhere"):
             async with store.database.read() as connection:
                 (await connection.execute(this.select())).all()
@@ -138,6 +79,90 @@ async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str)
         await changed(store, "UPDATE tasks SET title = 'Pay the attacker'")
         with pytest.raises(StoreError, match="something else than Waystation has written it"):
             await store.task(kept.ref.task_id, ANYONE)
+
+
+async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> None:
+    """So has every release before kept them, whether it encrypted or not."""
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        await changed(store, f"UPDATE tasks SET terms = {quoted(TERMS.model_dump_json())}")
+        with pytest.raises(StoreError, match="`waystation store reseal` takes it as it is"):
+            await store.task(kept.ref.task_id, ANYONE)
+        await changed(store, "UPDATE identity SET sealed_since = NULL")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, kept, "first")
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        assert await reseal(database, store_clock, seals=True) == TEXTS
+    status = await store_status(store_url)
+    assert (status.encrypted, status.plain) == (TEXTS, 0)
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await require_everything(store, kept, "first")
+
+
+@pytest.mark.parametrize("column", ["tenant", "session"])
+async def test_a_task_that_was_given_to_somebody_else_is_not_opened_there(store_url: str, column: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        await changed(store, f"UPDATE tasks SET {column} = 'thief'")
+        with pytest.raises(WrongKey, match="belongs elsewhere"):
+            await store.task(kept.ref.task_id, ANYONE)
+
+
+@pytest.mark.parametrize("column", ["blob", "source"])
+async def test_no_other_text_of_the_store_takes_the_place_of_a_document(store_url: str, column: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = await everything_said(store, "first")
+        other = await store.put_text("An attacker has this text in the store, too.", TASK_1)
+        await changed(store, f"UPDATE documents SET {column} = '{other}'")
+        with pytest.raises(WrongKey, match="belongs elsewhere"):
+            await store.documents(kept.ref.task_id, ANYONE)
+
+
+async def test_names_of_documents_that_are_bound_to_their_place_alone_open_until_the_store_is_resealed(
+    store_url: str,
+) -> None:
+    assert SEALING.cipher is not None
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        kept = row(request("old"))
+        await store.register(kept, [SourceDocument(name="new.md", text="A text")])
+        context = f"documents.name\x00{kept.ref.task_id}\x1f0".encode()
+        old = "\x01." + b64encode(SEALING.cipher.seal(b"old.md", context)).decode()
+        await changed(store, f"UPDATE documents SET name = '{old}'")
+        with pytest.raises(WrongKey):
+            await store.documents(kept.ref.task_id, ANYONE)
+        await changed(store, "UPDATE identity SET sealed_since = NULL")
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        assert [one.name for one in await store.documents(kept.ref.task_id, ANYONE)] == ["old.md"]
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        await reseal(database, store_clock, seals=True)
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        assert [one.name for one in await store.documents(kept.ref.task_id, ANYONE)] == ["old.md"]
+
+
+async def test_what_one_task_noted_and_handed_in_is_not_moved_to_another(store_url: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await everything_said(store, "first")
+        for table in ("notes", "deliverables", "passages"):
+            await changed(store, f"UPDATE {table} SET task_id = 'task-2'")
+        assert await store.notes("task-2", ANYONE) == ()
+        assert await store.deliverables("task-2", ANYONE) == {}
+        assert await store.passages_of("task-2", ANYONE) == ()
+
+
+async def test_nobody_without_the_key_says_which_session_has_met_an_original(store_url: str) -> None:
+    """Encryption at rest or none: the vault has a key of its own in every store."""
+    ada = Original(type="PERSON", placeholder="<PERSON_000000000000>", fingerprint="f" * 64, text="Ada")
+    async with aclosing(await opened(store_url, NO_KEY)) as store:
+        vault = store.vault(Sealer(bytes(range(32)), "vault"))
+        await vault.keep("t", [ada], "spring")
+        again = "INSERT INTO vault_sessions (tenant, placeholder, session, proof) SELECT tenant, placeholder"
+        await changed(store, f"{again}, 'autumn', proof FROM vault_sessions WHERE session = 'spring'")
+        await changed(store, f"{again}, 'winter', NULL FROM vault_sessions WHERE session = 'spring'")
+        for session in ("autumn", "winter"):
+            assert await vault.originals("t", [ada.placeholder], session) == {}
+            await vault.keep("t", [ada], session)
+            assert await vault.originals("t", [ada.placeholder], session) == {ada.placeholder: "Ada"}
+        assert await vault.originals("t", [ada.placeholder], "spring") == {ada.placeholder: "Ada"}
 
 
 async def test_a_text_that_does_not_fit_its_hash_is_refused(store_url: str) -> None:

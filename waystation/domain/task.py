@@ -237,8 +237,10 @@ class TaskTerms(RoleTerms):
     """How often the plan may be revised after the research."""
     reviews: int = 0
     """How often a review may send the report back."""
-    procedures_among_documents: bool = True
-    """Files in folders `skills` among the documents are procedures: so it was when terms did not say it."""
+    procedures_among_documents: bool = False
+    """Files in folders `skills` among the documents are procedures: of tasks of before procedures were handed in apart,
+    whose terms say so since the store was upgraded.
+    """
     offline: bool
     """No LLM: the built-in extractive model does the work, and every report says so."""
 

@@ -27,7 +27,7 @@ from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import ColumnElement, FromClause, Table, and_, true
+from sqlalchemy import ColumnElement, FromClause, Table, and_, func, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -308,6 +308,11 @@ def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
             return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
         case _:
             return table.c.tenant == reader.tenant
+
+
+def of_task(table: FromClause, task_id: str) -> ColumnElement[bool]:
+    """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
+    return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
 
 
 P = ParamSpec("P")

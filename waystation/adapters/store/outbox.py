@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Select, bindparam, false, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_missing, add_once, batches, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_missing, add_once, batches, of_task, owned, reading, writing
 from waystation.adapters.store.schema import documents, passages, runs, tasks
 from waystation.adapters.store.sealed import bound
 from waystation.domain.memory import Passage
@@ -162,7 +162,7 @@ class SqlOutbox(StorePart):
     @reading
     async def passages_of(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Passage, ...]:
         """All passages of a task, also those that memory has: what a search in memory can find of it."""
-        counts = (passages.c.task_id == task_id, passages.c.gone_at.is_(None))
+        counts = (of_task(passages, task_id), passages.c.gone_at.is_(None))
         kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
         return tuple(Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars())
 

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import Table, and_, update
+from sqlalchemy import Table, and_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, reading, to_its_end, translated, writing
@@ -80,9 +80,7 @@ class SqlPersons(StorePart):
             await _replace(connection, cell, text)
         for one in held:
             if one.is_document and one.blob in moved:
-                now = {"blob": moved[one.blob], "characters": len(rewritten[one.blob]), "source": ""}
-                mine = (documents.c.blob == one.blob, documents.c.task_id.in_([owner.task_id for owner in one.owners]))
-                await connection.execute(update(documents).where(*mine).values(now))
+                await _relist(connection, one, moved[one.blob], len(rewritten[one.blob]))
         await drop_owned(connection, moved, text_owners.c.tenant == order.tenant)
         # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
         # anew from what is there now.
@@ -110,6 +108,16 @@ async def _rehash(connection: AsyncConnection, held: Sequence[Content], rewritte
                 now.setdefault(owner, {})[content_hash(text)] = text
     for owner, by_hash in now.items():
         await add_texts(connection, owner, sorted(by_hash.items()))
+
+
+async def _relist(connection: AsyncConnection, content: Content, blob: str, characters: int) -> None:
+    """Documents that were this content are this one now; their names are bound to it."""
+    theirs = documents.c.task_id.in_([owner.task_id for owner in content.owners])
+    listed = select(documents).where(documents.c.blob == content.blob, theirs)
+    for row in (await connection.execute(listed)).all():
+        now = {"name": bound(row.name, row.task_id, row.position, blob, ""), "blob": blob, "source": ""}
+        this = (documents.c.task_id == row.task_id, documents.c.position == row.position)
+        await connection.execute(update(documents).where(*this).values(**now, characters=characters))
 
 
 def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:

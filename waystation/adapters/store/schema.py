@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0013"
+REVISION = "0014"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -103,7 +103,8 @@ tasks = Table(
     Column("request_id", NulFree, nullable=False),
     Column("digest", String, nullable=False),
     Column("request", SealedText("tasks.request", "task_id"), nullable=False),
-    Column("terms", SealedText("tasks.terms", "task_id"), nullable=False),
+    # To its owner, too: a task that was given to another tenant or session does not open there.
+    Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session", before=1), nullable=False),
     Column("title", SealedText("tasks.title", "task_id"), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
@@ -168,7 +169,8 @@ documents = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("name", SealedString("documents.name", "task_id", "position"), nullable=False),
+    # To its text as well: another one that the store has cannot be put in its place.
+    Column("name", SealedString("documents.name", "task_id", "position", "blob", "source", before=2), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
@@ -316,4 +318,6 @@ vault_sessions = Table(
     Column("tenant", String, primary_key=True),
     Column("placeholder", String, primary_key=True),
     Column("session", String, primary_key=True, index=True),
+    # By the key of placeholders: a row that somebody else has written counts for nothing.
+    Column("proof", LargeBinary),
 )

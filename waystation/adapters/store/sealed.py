@@ -86,12 +86,14 @@ class SealedText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def __init__(self, place: str, *key: str) -> None:
-        """`place` is table and column, as `messages.body`; `key` names the columns that tell the table's rows apart
-        and never change.
+    def __init__(self, place: str, *key: str, before: int = 0) -> None:
+        """`place` is table and column, as `messages.body`.
+
+        `key` names the columns that tell the table's rows apart and never change, then others that only who has the key
+        may change: with them this text is written anew. `before`: values were once bound to the first so many of them.
         """
         super().__init__()
-        self.place, self.key = place, key
+        self.place, self.key, self.before = place, key, before
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
@@ -127,7 +129,16 @@ class SealedText(TypeDecorator[str]):
             context, encoded = self.place.encode(), kept[1:]
         if not kept.startswith(TEXT_MARK):
             return kept
-        return _opened(dialect, b64decode(encoded), context).decode("utf-8", "surrogatepass")
+        return self._unsealed(dialect, b64decode(encoded), context, row).decode("utf-8", "surrogatepass")
+
+    def _unsealed(self, dialect: Dialect, sealed: bytes, context: bytes, row: str) -> bytes:
+        try:
+            return _opened(dialect, sealed, context)
+        except WrongKey:
+            if not self.before or kept_with(dialect).strict:
+                raise
+        earlier = BETWEEN.join(row.split(BETWEEN)[: self.before])
+        return _opened(dialect, sealed, _context(self.place, earlier))
 
 
 class SealedString(SealedText):
@@ -190,8 +201,8 @@ def _require_loose(at_rest: AtRest, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
             f"a value in {place} is not encrypted and bound to its row, though everything in this store is: something "
-            "else than Waystation has written it. Restore the database from a backup; `waystation store reseal` takes "
-            "it as it is"
+            "else than Waystation has written it, or a version of before. Restore the database from a backup; "
+            "`waystation store reseal` takes it as it is"
         )
 
 

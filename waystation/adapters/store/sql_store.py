@@ -82,9 +82,9 @@ class SqlStore(
                 database = Database(url, at_rest=at_rest)
                 on_failure.push_async_callback(database.aclose)
                 store_id = await to_its_end(open_schema(database, clock, new_store_id))
-                await to_its_end(find_owners(database, clock))
                 if await to_its_end(is_strict(database, clock, seals=at_rest.seals)):
                     database.seal_strictly()
+                await to_its_end(find_owners(database, clock))
             on_failure.pop_all()
         return cls(database, clock, store_id)
 

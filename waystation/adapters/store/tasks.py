@@ -145,12 +145,12 @@ def digest_of(request: TaskRequest, documents: Sequence[Document]) -> str:
 
 def task_columns(row: TaskRow) -> dict[str, object]:
     """The row as its table has it, digest and plan apart."""
-    task_id = row.ref.task_id
+    ref, task_id = row.ref, row.ref.task_id
     return {
-        **row.ref.model_dump(),
+        **ref.model_dump(),
         "request_id": row.request.request_id,
         "request": bound(row.request.model_dump_json(), task_id),
-        "terms": bound(row.terms.model_dump_json(), task_id),
+        "terms": bound(row.terms.model_dump_json(), task_id, ref.tenant, ref.session),
         "title": bound(row.title, task_id),
         "submitted_at": row.submitted_at,
         "ended_at": row.ended_at,

@@ -111,7 +111,7 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
 
 def document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
     """The document at its place in a task."""
-    name = bound(document.name, task_id, position)
+    name = bound(document.name, task_id, position, document.blob, document.source)
     kept = document.model_dump(include=set(_KEPT))
     return {"task_id": task_id, "position": position, **kept, "name": name}
 

@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, cast, del
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_once, of_task, owned, reading, writing
 from waystation.adapters.store.outbox import add_passages, take_passages_back
 from waystation.adapters.store.schema import (
     charges,
@@ -102,7 +102,7 @@ class SqlWork(StorePart):
     ) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
         own = select(notes.c.body).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
-        taken = own.where(notes.c.task_id == task_id).order_by(notes.c.ordinal)
+        taken = own.where(of_task(notes, task_id)).order_by(notes.c.ordinal)
         if run_id is not None:
             taken = taken.where(notes.c.run_id == run_id)
         bodies = (await connection.execute(taken)).scalars().all()
@@ -127,7 +127,7 @@ class SqlWork(StorePart):
     @reading
     async def deliverables(self, connection: AsyncConnection, task_id: str, reader: Reader) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
-        handed_in = select(deliverables.c.run_id, deliverables.c.body).where(deliverables.c.task_id == task_id)
+        handed_in = select(deliverables.c.run_id, deliverables.c.body).where(of_task(deliverables, task_id))
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(owned(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}

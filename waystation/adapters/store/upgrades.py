@@ -90,6 +90,11 @@ class Schema(Value):
                 f"the database has schema {self.revision}, this version of Waystation knows schemas up to {REVISION}: "
                 "update Waystation, or choose another database"
             )
+        if self.revision and self.store_id is None:
+            raise StoreError(
+                "the database does not say any more which store it is: something else than Waystation has emptied its "
+                "table `identity`. Restore the database from a backup"
+            )
 
     def require_ready(self) -> None:
         """Raise StoreError if the database has to be upgraded first, or cannot be."""

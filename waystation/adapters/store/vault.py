@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from sqlalchemy import ColumnElement, delete, exists, select, true
+from sqlalchemy import ColumnElement, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import (
@@ -16,6 +16,7 @@ from waystation.adapters.store.engine import (
     writing,
 )
 from waystation.adapters.store.schema import vault, vault_sessions
+from waystation.domain.errors import WrongKey
 from waystation.domain.privacy import Original
 from waystation.ports import Cipher, Clock
 
@@ -52,11 +53,12 @@ class SqlVault(StorePart):
 
         Raises WrongKey.
         """
-        met = true() if session is None else _met_in(session)
+        if session is not None:
+            placeholders = await self._met(connection, tenant, placeholders, session)
         return {
             row.placeholder: self._opened(tenant, row.placeholder, row.original)
             for batch in batches(placeholders)
-            for row in await connection.execute(select(vault).where(*_among(tenant, batch), met))
+            for row in await connection.execute(select(vault).where(*_among(tenant, batch)))
         }
 
     @reading
@@ -107,8 +109,34 @@ class SqlVault(StorePart):
                 await connection.execute(select(vault.c.placeholder).where(*_among(tenant, batch)))
             ).scalars()
         }
-        rows = [{"tenant": tenant, "placeholder": one, "session": session} for one in placeholders if one in there]
+        own = {"tenant": tenant, "session": session}
+        proven = await self._met(connection, tenant, there, session)
+        new = [one for one in placeholders if one in there and one not in proven]
+        for batch in batches(new):
+            await connection.execute(delete(vault_sessions).where(*_noted(tenant, batch, session)))
+        rows = [
+            {**own, "placeholder": one, "proof": self._cipher.seal(b"", _meeting(tenant, one, session))} for one in new
+        ]
         await add_missing(connection, vault_sessions, rows)
+
+    async def _met(
+        self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str
+    ) -> frozenset[str]:
+        """Those of them that the session has met. What is not proven by the key counts for nothing."""
+        return frozenset(
+            [
+                row.placeholder
+                for batch in batches(placeholders)
+                for row in await connection.execute(select(vault_sessions).where(*_noted(tenant, batch, session)))
+                if self._proves(row.proof, _meeting(tenant, row.placeholder, session))
+            ]
+        )
+
+    def _proves(self, proof: bytes | None, meeting: bytes) -> bool:
+        try:
+            return proof is not None and self._cipher.unseal(proof, meeting) == b""
+        except WrongKey:
+            return False
 
     @writing
     async def _add(self, connection: AsyncConnection, tenant: str, originals: Sequence[Original]) -> None:
@@ -127,9 +155,9 @@ class SqlVault(StorePart):
         await add_missing(connection, vault, rows)
 
 
-def _met_in(session: str) -> ColumnElement[bool]:
-    met = (vault_sessions.c.tenant == vault.c.tenant, vault_sessions.c.placeholder == vault.c.placeholder)
-    return exists().where(*met, vault_sessions.c.session == session)
+def _noted(tenant: str, placeholders: Sequence[str], session: str) -> Sequence[ColumnElement[bool]]:
+    noted = vault_sessions.c
+    return noted.tenant == tenant, noted.placeholder.in_(placeholders), noted.session == session
 
 
 def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
@@ -138,3 +166,7 @@ def _among(tenant: str, placeholders: Sequence[str]) -> tuple[ColumnElement[bool
 
 def _context(tenant: str, placeholder: str) -> bytes:
     return f"{tenant}\x00{placeholder}".encode()
+
+
+def _meeting(tenant: str, placeholder: str, session: str) -> bytes:
+    return f"met\x00{tenant}\x00{placeholder}\x00{session}".encode()

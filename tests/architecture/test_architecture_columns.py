@@ -1,0 +1,171 @@
+"""What each column of the store is. Who can write to the database has no key: what is neither sealed nor held against
+something sealed must say here why that does no more harm than docs/security.md tells.
+"""
+
+from sqlalchemy import Column, Integer, UniqueConstraint
+
+from waystation.adapters.store.schema import UtcDateTime, metadata
+from waystation.adapters.store.sealed import SealedBytes, SealedText
+
+SEALED, KEY, MOMENT, COUNT = "sealed", "key or id", "moment", "count"
+KINDS = {SEALED, KEY, MOMENT, COUNT}
+
+WHOSE = "whose a row is stands in the clear: queries hold to it, and rows could be taken away as well"
+SPENT = "summed in SQL; what was spent can be made less by taking rows away, too, so proofs would prove nothing"
+ENDS = "retention and forgetting ask for it in SQL; earlier or later, it takes rows away or keeps them"
+WAITS = "the outbox asks for it in SQL; it makes memory take a passage again, or take it out, and never a changed one"
+INDEX = "told from the body, which is sealed, for queries; another one makes a step be repeated or refused"
+
+COLUMNS = {
+    "identity": {
+        "store_id": KEY,
+        "created_at": MOMENT,
+        "key_check": "16 digits of a hash of the key: another one makes commands refuse the key that is here",
+        "owned_since": "cleared, owners are looked for again, where the platform names them in sealed texts",
+        "sealed_since": "needed before there is a key; machines remember it by the database's place and by the id",
+    },
+    "tasks": {
+        "ordinal": KEY,
+        "task_id": KEY,
+        "store_id": "another one makes the task refused: it is of another store",
+        "tenant": "the terms are bound to it: a task that is given to another tenant is not opened there. " + WHOSE,
+        "session": "the terms are bound to it. " + WHOSE,
+        "request_id": KEY,
+        "digest": "of question and documents, held against what is handed in again: another one refuses the request",
+        "request": SEALED,
+        "terms": SEALED,
+        "title": SEALED,
+        "submitted_at": MOMENT,
+        "ended_at": ENDS,
+        "forgotten_at": ENDS,
+        "plan": SEALED,
+        "progress": SEALED,
+    },
+    "plan_revisions": {"task_id": KEY, "number": KEY, "body": SEALED, "made_at": MOMENT},
+    "audit": {"ordinal": KEY, "task_id": KEY, "entry_id": KEY, "body": SEALED},
+    "texts": {"blob": KEY, "content": SEALED},
+    "text_owners": {"blob": KEY, "task_id": KEY, "tenant": WHOSE, "session": WHOSE},
+    "slow_texts": {
+        "fingerprint": KEY,
+        "rules": KEY,
+        "tenant": WHOSE,
+        "times": "how often a text was too slow: it is put aside and named, or tried again in a child",
+        "last_at": MOMENT,
+    },
+    "documents": {
+        "task_id": KEY,
+        "position": KEY,
+        "name": SEALED,
+        "blob": "the sealed name is bound to it, and the text is held against it on reading",
+        "lines": COUNT,
+        "characters": COUNT,
+        "source": "the sealed name is bound to it",
+        "removed": "another one takes a document away, or puts back what the task has had: as taking rows does",
+    },
+    "runs": {
+        "run_id": KEY,
+        "task_id": "what agents say is bound to `run_id`, which begins with the task. " + WHOSE,
+        "tenant": WHOSE,
+        "session": WHOSE,
+        "step_id": "the end of `run_id`, told from it for queries: another one hides what an agent did",
+        "role": "nothing is decided by it: the workflow says in which role an agent works",
+        "fence": COUNT,
+        "version": COUNT,
+        "opened_at": MOMENT,
+    },
+    "messages": {"run_id": KEY, "version": KEY, "message_id": KEY, "body": SEALED, "committed_at": MOMENT},
+    "compactions": {"run_id": KEY, "version": KEY, "record_id": KEY, "body": SEALED, "committed_at": MOMENT},
+    "charges": {
+        "ordinal": KEY,
+        "run_id": KEY,
+        "key": KEY,
+        "kind": "which charges are of turns: " + SPENT,
+        "model": "for the bill. " + SPENT,
+        **dict.fromkeys(("input", "cache_write", "cache_read", "output", "searches", "cost_micro_usd"), SPENT),
+        "at": MOMENT,
+    },
+    "intents": {
+        "ordinal": KEY,
+        "run_id": KEY,
+        "key": "which charge answers it. " + SPENT,
+        "model": "for the bill. " + SPENT,
+        "worst_case": SPENT,
+        "worst_case_micro_usd": SPENT,
+        "at": MOMENT,
+    },
+    "tool_intents": {"run_id": KEY, "tool_use_id": KEY, "at": MOMENT},
+    "outcomes": {"run_id": KEY, "leg": KEY, "body": SEALED, "committed_at": MOMENT},
+    "passages": {
+        "ordinal": KEY,
+        "passage_id": KEY,
+        "run_id": KEY,
+        "task_id": INDEX,
+        "body": SEALED,
+        "stored_at": WAITS,
+        "gone_at": WAITS,
+        "refused_at": WAITS,
+    },
+    "notes": {
+        "ordinal": KEY,
+        "run_id": KEY,
+        "note_id": KEY,
+        "task_id": "held against `run_id`, to which the body is bound",
+        "body": SEALED,
+    },
+    "deliverables": {"run_id": KEY, "task_id": "held against `run_id`, to which the body is bound", "body": SEALED},
+    "vault": {
+        "tenant": KEY,
+        "placeholder": KEY,
+        "fingerprint": "keyed; another one makes a value get another placeholder from then on",
+        "original": "sealed by the vault itself, for tenant and placeholder, in every store",
+        "kept_at": MOMENT,
+    },
+    "vault_sessions": {
+        "tenant": KEY,
+        "placeholder": KEY,
+        "session": KEY,
+        "proof": "sealed by the vault itself, for all that the row says, in every store",
+    },
+}
+
+
+def columns() -> dict[tuple[str, str], Column[object]]:
+    return {(table.name, column.name): column for table in metadata.sorted_tables for column in table.columns}
+
+
+def test_every_column_says_what_guards_it() -> None:
+    said = {(table, column) for table, of_table in COLUMNS.items() for column in of_table}
+    assert said == columns().keys(), "a new column is sealed, or says above why it need not be"
+
+
+def test_what_columns_say_of_themselves_is_true() -> None:
+    untrue = [
+        f"{table}.{name} is no {kind}"
+        for (table, name), column in columns().items()
+        if (kind := COLUMNS[table][name]) in KINDS and not _is(column, kind)
+    ]
+    assert not untrue
+    sealed = {place for place, column in columns().items() if isinstance(column.type, SealedText | SealedBytes)}
+    assert sealed == {place for place in columns() if COLUMNS[place[0]][place[1]] == SEALED}
+
+
+def test_what_is_neither_sealed_nor_an_id_has_a_reason_in_words() -> None:
+    reasons = [reason for of_table in COLUMNS.values() for reason in of_table.values() if reason not in KINDS]
+    assert all(len(reason.split()) > 3 for reason in reasons)
+
+
+def _is(column: Column[object], kind: str) -> bool:
+    match kind:
+        case "sealed":
+            return isinstance(column.type, SealedText | SealedBytes)
+        case "key or id":
+            return column.primary_key or bool(column.foreign_keys) or _is_unique(column)
+        case "moment":
+            return isinstance(column.type, UtcDateTime)
+        case _:
+            return isinstance(column.type, Integer)
+
+
+def _is_unique(column: Column[object]) -> bool:
+    constraints = [one for one in column.table.constraints if isinstance(one, UniqueConstraint)]
+    return any(column.name in one.columns for one in constraints)
