@@ -16,32 +16,6 @@ FOLDERS = ("waystation", "workflows", "activities", "workers")
 SMALL = 40
 """Lines: a shorter module has a reason, which `SMALL_MODULES` in the test names."""
 
-TRIPS = {
-    "a request, from `submit` to the stored report": (
-        "waystation.cli.submit:submit",
-        "waystation.client.client:Client.submit",
-        "waystation.client.sessions:new_row",
-        "waystation.terms:task_terms",
-        "waystation.adapters.store.tasks:SqlTasks.register",
-        "waystation.adapters.temporal.tasks:TemporalTasks",
-        "workflows.session:SessionWorkflow",
-        "activities.tasks:AdmissionActivities",
-        "workflows.task:TaskWorkflow",
-        "activities.tasks:PlanningActivities",
-        "waystation.agents.planner:Planner",
-        "workflows.agent_runner:AgentRunner",
-        "waystation.domain.agent_run:AgentRun",
-        "activities.agents:AgentActivities",
-        "waystation.agents.loop:AgentLoop",
-        "waystation.agents.charges:MeteredModel",
-        "waystation.adapters.store.transcripts:SqlTranscripts",
-        "workflows.delivery:Ending",
-        "waystation.agents.publisher:Publisher",
-        "waystation.adapters.store.tasks:SqlTasks.finish",
-    ),
-}
-"""Where a reader goes who follows one thing through the code. Each step names what is there."""
-
 
 class Module(NamedTuple):
     """One file of the product."""

@@ -24,7 +24,7 @@ from waystation.agents.charges import MeteredModel, MeteredRedactor
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import NO_HOOKS, CompactionHooks, Condenser
 from waystation.agents.contract import ContractWriter
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.editor import Rewinder
 from waystation.agents.loop import AgentLoop
 from waystation.agents.oversight import Reviewer, Reviser
@@ -32,7 +32,6 @@ from waystation.agents.planner import Planner
 from waystation.agents.publisher import Chronicler, CitationCheck, Publisher
 from waystation.agents.redaction import EnduringRedactor, KeepingRedactor, TitlingRedactor
 from waystation.agents.roles import Desk
-from waystation.agents.tables import Tables
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.privacy import RedactionRules

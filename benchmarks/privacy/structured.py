@@ -23,9 +23,8 @@ from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import KeepingRedactor
-from waystation.agents.tables import Tables
 from waystation.domain.privacy import Place
 from waystation.domain.task import SourceDocument
 from waystation.ports import Redactor

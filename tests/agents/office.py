@@ -14,12 +14,11 @@ from waystation.agents.charges import MeteredModel
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import Condenser
 from waystation.agents.contract import ContractWriter
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.loop import AgentLoop
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import CitationCheck, Publisher
 from waystation.agents.roles import Desk
-from waystation.agents.tables import Tables
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode, Usage

@@ -7,8 +7,7 @@ from inline_snapshot import snapshot
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, Office, use
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments
-from waystation.agents.tables import Tables
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.tools import tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tables import Calculate, QueryTable

@@ -22,9 +22,8 @@ from waystation.adapters.tables import engine_child
 from waystation.adapters.tables.engine import Answered, Asked, DuckDbTables
 from waystation.adapters.tables.grid import read
 from waystation.agents.columns import ColumnRedactor
-from waystation.agents.documents import RedactedDocuments
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import KeepingRedactor
-from waystation.agents.tables import Tables
 from waystation.domain.errors import QueryRefused
 from waystation.domain.privacy import Place, Policy, Redacted, Span
 from waystation.domain.tables import Rows, Table, TableText

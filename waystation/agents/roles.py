@@ -12,8 +12,7 @@ from importlib.resources import files
 
 from waystation.agents.archive import Recollection
 from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import NamingRedactor, RedactedDocuments
-from waystation.agents.tables import Tables
+from waystation.agents.documents import NamingRedactor, RedactedDocuments, Tables
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegate
 from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments

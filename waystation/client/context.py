@@ -58,7 +58,7 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
     from waystation.adapters.tables.engine import DuckDbTables  # noqa: PLC0415
     from waystation.agents.archive import Recollection  # noqa: PLC0415
     from waystation.agents.columns import ColumnRedactor  # noqa: PLC0415
-    from waystation.agents.tables import Tables  # noqa: PLC0415
+    from waystation.agents.documents import Tables  # noqa: PLC0415
 
     redactor = NoRedactor()
     return Desk(

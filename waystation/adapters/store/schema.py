@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
 
-REVISION = "0014"
+REVISION = "0013"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(

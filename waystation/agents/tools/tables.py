@@ -18,8 +18,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field, StringConstraints
 
 from waystation.agents.columns import RedactedTable
-from waystation.agents.documents import RedactedDocuments
-from waystation.agents.tables import Tables
+from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_whole
 from waystation.domain.documents import Document, marked_place, named, place_of
