@@ -3,6 +3,7 @@ UV := $(or $(shell command -v uv),.uv/bin/uv)
 BIN := .venv/bin
 STAMP := .venv/.installed
 PLATFORMS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu aarch64-apple-darwin
+PYTEST := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTHONS := 3.11 3.12 3.13 3.14
 OTHER_PYTHONS := 3.12 3.13
 # The oldest macOS for which everything, tests included, has wheels.
@@ -12,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lint wheel compose-check map lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
+.PHONY: help setup demo test test-all check lint wheel compose-check map lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -22,10 +23,13 @@ setup: $(STAMP) ## Install everything into .venv (Python 3.11 or newer, with has
 demo: $(STAMP) ## Run a task over real documents, with a pause for its budget, to a report
 	$(BIN)/waystation demo
 
-test: $(STAMP) ## Run the tests
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+test: $(STAMP) ## Run the tests that go before every commit
+	$(BIN)/python -m pytest $(PYTEST) -m 'not installed and not whole' --hypothesis-profile=quick
 
-check: lint test wheel ## Lint, types, layers, tests and the installed wheel: what CI runs
+test-all: $(STAMP) ## Run all tests, whole platforms and hundreds of tasks among them: half an hour on two cores
+	$(BIN)/python -m pytest $(PYTEST)
+
+check: lint test-all wheel ## Lint, types, layers, all tests and the installed wheel: what CI runs
 
 lint: $(STAMP) ## Lint, formatting, layers and types
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo && $(BIN)/basedpyright
@@ -36,7 +40,7 @@ lookalikes: $(STAMP) ## Write anew what looks like a tag, from the tables of Uni
 map: ## Print every module, and the noun that it holds
 	@python3 benchmarks/modules.py
 
-test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test`
+test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test-all`
 	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py
 
 chaos: $(STAMP) ## Kill worker and Temporal server at random while tasks run, and say what it cost: `make chaos KILLS=200 SEED=1`

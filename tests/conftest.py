@@ -11,11 +11,13 @@ from hypothesis import settings
 from temporalio.client import Client
 
 from tests.postgres import PostgresServer, running_postgres
+from tests.tiers import waits
 from waystation.adapters.temporal.connect import Target, connect, ensure_search_attributes
 from waystation.adapters.temporal.dev_server import running_dev_server
 from waystation.settings import Settings
 
 settings.register_profile("busy-machine", deadline=None)  # no test measures time: others may be at work here
+settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("busy-machine")
 
 FOREIGN = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
@@ -30,6 +32,13 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits for `make test-all` is marked so."""
+    for item in items:
+        if waits(item.path):
+            item.add_marker(pytest.mark.whole)
 
 
 def pytest_sessionfinish() -> None:

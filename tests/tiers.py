@@ -1,0 +1,33 @@
+"""Which tests wait for `make test-all`: whole platforms, hundreds of whole tasks, every kind of file times every fault.
+
+`make test` is run before every commit. What it leaves out is run by `make check` and by CI.
+"""
+
+from pathlib import Path
+
+QUICK = {
+    "end_to_end": {"test_killed_platform"},
+    "workflows_live": {
+        "test_live_approvals",
+        "test_live_delegation",
+        "test_live_edits",
+        "test_live_encrypted",
+        "test_live_legs",
+        "test_live_session",
+        "test_live_task",
+        "test_live_tell",
+    },
+}
+"""Of these folders, the only modules that `make test` runs."""
+LONG = {
+    "test_attacks_patterns",
+    "test_attacks_redaction_time",
+    "test_documents_broken",
+}
+"""Modules of other folders that it leaves out."""
+
+
+def waits(path: Path) -> bool:
+    """Whether a module's tests run in `make test-all` alone."""
+    quick = QUICK.get(path.parent.name)
+    return path.stem in LONG if quick is None else path.stem not in quick
