@@ -22,7 +22,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.local import best_embedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.store.sealed import PLAIN, AtRest
+from waystation.adapters.store.seals import PLAIN, AtRest
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import Target, ensure_search_attributes
 from waystation.adapters.temporal.dev_server import find_temporal

@@ -11,7 +11,7 @@ from waystation.domain.compaction.gate import Rejected, Replaced, check_summary
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.policy import Policy, Strategy
-from waystation.domain.compaction.restored import recently_read, with_files
+from waystation.domain.compaction.restoration import recently_read, with_files
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import is_stand_in, summary_message
 from waystation.domain.compaction.tokens import Measure, estimate_text

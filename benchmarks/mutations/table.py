@@ -378,17 +378,17 @@ MUTATIONS = (
         ("tests/adapters/test_keys.py", "tests/adapters/test_vault.py"),
     ),
     Mutation(
-        "codec", "a text opens in another row", f"{STORE}/sealed.py",
+        "codec", "a text opens in another row", f"{STORE}/seals.py",
         'f"{place}\\x00{row}"', 'f"{place}\\x00"', ("tests/attacks/test_attacks_sealed.py",),
     ),
     Mutation(
-        "codec", "plain texts are read in a sealed store", f"{STORE}/sealed.py",
+        "codec", "plain texts are read in a sealed store", f"{STORE}/seals.py",
         "    if at_rest.strict:\n        raise StoreError(\n            f\"a value in {place} is not",
         "    if False:\n        raise StoreError(\n            f\"a value in {place} is not",
         ("tests/attacks/test_attacks_sealed.py",),
     ),
     Mutation(
-        "codec", "bytes are sealed where sealing is off", f"{STORE}/sealed.py",
+        "codec", "bytes are sealed where sealing is off", f"{STORE}/seals.py",
         "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
         ("tests/adapters/test_store_at_rest.py", "tests/attacks/test_attacks_sealed.py"),
     ),

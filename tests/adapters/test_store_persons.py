@@ -11,7 +11,7 @@ from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.removal import SOURCES
 from waystation.adapters.store.schema import metadata, tasks, texts
-from waystation.adapters.store.sealed import SealedBytes, SealedText
+from waystation.adapters.store.seals import SealedBytes, SealedText
 from waystation.domain.documents import Document
 from waystation.domain.errors import WrongStore
 from waystation.domain.leg import RunRef

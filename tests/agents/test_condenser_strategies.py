@@ -14,7 +14,7 @@ from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Strategy
-from waystation.domain.compaction.restored import CLOSE as FILES_END
+from waystation.domain.compaction.restoration import CLOSE as FILES_END
 from waystation.domain.leg import AgentTerms, ContextFull, Finished, LegOutcome, LegRequest
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.plan import Plan

@@ -28,7 +28,7 @@ TAG_READERS = {
     "waystation/domain/foreign.py": "names the frame of a result below it",
     "waystation/domain/layers.py": "weighs the parts of a contract",
     "waystation/domain/compaction/summary.py": "takes a summary or a ledger out of its frame again",
-    "waystation/domain/compaction/restored.py": "takes restored files out of a summary",
+    "waystation/domain/compaction/restoration.py": "takes restored files out of a summary",
     "waystation/domain/web.py": "finds the pages that were fetched",
     "waystation/adapters/conversation/request_body.py": "finds a marker's ledger",
     "waystation/adapters/offline/summary.py": "the offline model reads what it is sent",

@@ -1,5 +1,6 @@
 """What `make map` measures stays within its caps: a reader pays for every room."""
 
+import re
 import statistics
 
 from benchmarks.modules import SMALL, House
@@ -18,6 +19,10 @@ SMALL_MODULES = {
     "sandbox": "keeps adapters out of what replays import",
 }
 """Why each module is that short; migrations are one file each, whatever they change."""
+
+MOODS = re.compile(r"(ing|ed|told|seen|kept|sent|found|lost|known|written|given)$")
+NOUNS = {"bookkeeping", "testing", "wiring"}
+"""That end like moods: names of the field for what is in there."""
 
 HOUSE = House()
 
@@ -42,3 +47,8 @@ def test_modules_of_one_neighbour_become_no_more() -> None:
 
 def test_names_of_two_modules_become_no_more() -> None:
     assert len(HOUSE.names_twice) <= NAMES_TWICE
+
+
+def test_a_module_is_called_after_what_it_holds() -> None:
+    moods = {module.path.stem for module in HOUSE.modules if MOODS.search(module.path.stem)}
+    assert moods == NOUNS

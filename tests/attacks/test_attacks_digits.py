@@ -14,7 +14,7 @@ from waystation.adapters.offline.view import Contract, Exchange, View
 from waystation.adapters.presidio.private_keys import private_keys
 from waystation.cli.options import parse_amount
 from waystation.domain.citations import CitedDocument, citations_in, faults
-from waystation.domain.compaction.restored import differs
+from waystation.domain.compaction.restoration import differs
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ParameterLimit
 from waystation.domain.report import Drafted, faults_in

@@ -26,7 +26,7 @@ from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore, store_status
 from waystation.adapters.store.engine import Database
 from waystation.adapters.store.schema import metadata
-from waystation.adapters.store.sealed import SealedText
+from waystation.adapters.store.seals import SealedText
 from waystation.adapters.store.texts import shown_row
 from waystation.adapters.store.upgrades import reseal
 from waystation.domain.errors import StoreError, WrongKey

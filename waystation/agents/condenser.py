@@ -31,7 +31,7 @@ from waystation.domain.compaction.ladder import (
 )
 from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, Manual, Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.restored import with_recent_files
+from waystation.domain.compaction.restoration import with_recent_files
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.errors import HookFailed

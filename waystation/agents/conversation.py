@@ -8,7 +8,7 @@ from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.restored import Restorable, recent_files, with_files
+from waystation.domain.compaction.restoration import Restorable, recent_files, with_files
 from waystation.domain.compaction.rungs import masking
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure

@@ -22,7 +22,7 @@ from waystation.domain.compaction.history import current, pinned_ids, view, with
 from waystation.domain.compaction.ladder import Summarise, part_length, parts_of
 from waystation.domain.compaction.outcome import CompactionRequest, Status
 from waystation.domain.compaction.policy import Policy
-from waystation.domain.compaction.restored import without_files
+from waystation.domain.compaction.restoration import without_files
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import is_stand_in, is_summary, summary_part, unframed, without_scratchpad
 from waystation.domain.compaction.tokens import estimate_text

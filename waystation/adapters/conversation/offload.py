@@ -12,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from waystation.domain.compaction.history import pinned_ids
-from waystation.domain.compaction.restored import Restorable, differs
+from waystation.domain.compaction.restoration import Restorable, differs
 from waystation.domain.compaction.rungs import END_CHARACTERS, ends, is_too_large
 from waystation.domain.errors import BadInput
 from waystation.domain.transcript import Block, Message, ToolResult, Transcript

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
 from waystation.adapters.store.schema import audit, documents, tasks
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.adapters.store.tasks import require_task, unknown_task
 from waystation.adapters.store.texts import add_documents, document_row, documents_of
 from waystation.domain.compaction.outcome import ContextEdit

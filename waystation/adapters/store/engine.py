@@ -35,7 +35,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.adapters.store.dialects import BEGIN, postgresql_engine, sqlite_engine
-from waystation.adapters.store.sealed import PLAIN, AtRest, keep_with, kept_with
+from waystation.adapters.store.seals import PLAIN, AtRest, keep_with, kept_with
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
 from waystation.domain.ownership import Installation, OfSession, OfTask, Reader
 from waystation.ports import Clock

@@ -18,7 +18,7 @@ from waystation.adapters.store.schema import (
     tasks,
     text_owners,
 )
-from waystation.adapters.store.sealed import SealedText, bound
+from waystation.adapters.store.seals import SealedText, bound
 from waystation.adapters.store.tasks import digest_of, require_same_request, task_columns, unknown_task
 from waystation.adapters.store.texts import documents_of
 from waystation.domain.errors import BadInput

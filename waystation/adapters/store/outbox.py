@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, add_missing, add_once, batches, of_task, owned, reading, writing
 from waystation.adapters.store.schema import documents, passages, runs, tasks
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import Reader
 from waystation.domain.passages import DOCUMENTS_ID, RESULTS_ID, documents_run, passage_id, results_run

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.adapters.store.engine import StorePart, reading, to_its_end, translated, writing
 from waystation.adapters.store.removal import Cell, Content, cells, contents
 from waystation.adapters.store.schema import documents, passages, text_owners
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown, drop_slow
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask

@@ -32,7 +32,7 @@ from waystation.adapters.store.schema import (
     vault,
     vault_sessions,
 )
-from waystation.adapters.store.sealed import SealedText
+from waystation.adapters.store.seals import SealedText
 from waystation.adapters.store.tasks import task_columns, task_row
 from waystation.adapters.store.texts import drop_owned, drop_shown, drop_slow, opened_text, shown_rows, without_owner
 from waystation.domain.ownership import OfTask

@@ -20,7 +20,7 @@ from sqlalchemy import (
     false,
 )
 
-from waystation.adapters.store.sealed import SealedBytes, SealedString, SealedText
+from waystation.adapters.store.seals import SealedBytes, SealedString, SealedText
 
 REVISION = "0013"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""

@@ -21,7 +21,7 @@ from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.removal import SqlForgetting
 from waystation.adapters.store.schema import REVISION, identity, metadata
-from waystation.adapters.store.sealed import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedText
+from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedText
 from waystation.adapters.store.tasks import SqlBills, SqlPlans, SqlTasks
 from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
 from waystation.adapters.store.schema import charges, intents, plan_revisions, runs, tasks
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.adapters.store.texts import add_documents, add_texts, described
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage

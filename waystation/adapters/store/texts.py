@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, StorePart, add_missing, batches, owned, reading, writing
 from waystation.adapters.store.schema import documents, slow_texts, tasks, text_owners, texts
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.domain.documents import Document
 from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.ownership import OfTask, OfTenant, Reader

@@ -32,7 +32,7 @@ from waystation.adapters.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.adapters.store.sealed import bound
+from waystation.adapters.store.seals import bound
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict

@@ -47,7 +47,7 @@ from waystation.adapters.store.schema import (
     text_owners,
     texts,
 )
-from waystation.adapters.store.sealed import SealedBytes, SealedText, bound
+from waystation.adapters.store.seals import SealedBytes, SealedText, bound
 from waystation.adapters.store.texts import CONTENT_HASH, opened_text, unowned
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.compaction.rungs import preview

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from pydantic import JsonValue
 
-from waystation.domain.compaction.restored import without_files
+from waystation.domain.compaction.restoration import without_files
 from waystation.domain.compaction.summary import (
     ASKED,
     DECIDED,
