@@ -131,7 +131,7 @@ async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
 ) -> None:
     undone = "ALTER TABLE identity DROP COLUMN key_check, DROP COLUMN owned_since, DROP COLUMN sealed_since"
     postgres.run(undone, name_of(postgres_url))
-    postgres.run("ALTER TABLE runs DROP COLUMN tenant, DROP COLUMN session", name_of(postgres_url))
+    postgres.run("ALTER TABLE runs DROP COLUMN tenant, DROP COLUMN session, DROP COLUMN proof", name_of(postgres_url))
     postgres.run("ALTER TABLE intents DROP COLUMN worst_case_micro_usd", name_of(postgres_url))
     postgres.run("ALTER TABLE passages DROP COLUMN gone_at, DROP COLUMN refused_at", name_of(postgres_url))
     postgres.run("ALTER TABLE charges DROP COLUMN searches", name_of(postgres_url))

@@ -74,7 +74,7 @@ TAKEN_AWAY = {
     "the mark, by a second upgrade": [
         "UPDATE identity SET store_id = 'another'",
         "DROP TABLE slow_texts",
-        "ALTER TABLE vault_sessions DROP COLUMN proof",
+        *(f"ALTER TABLE {table} DROP COLUMN proof" for table in ("vault_sessions", "text_owners", "runs")),
         "UPDATE alembic_version SET version_num = '0012'",
     ],
     "the row, for another": [

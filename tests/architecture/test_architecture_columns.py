@@ -10,7 +10,7 @@ from waystation.adapters.store.seals import SealedBytes, SealedText
 SEALED, KEY, MOMENT, COUNT = "sealed", "key or id", "moment", "count"
 KINDS = {SEALED, KEY, MOMENT, COUNT}
 
-WHOSE = "whose a row is stands in the clear: queries hold to it, and rows could be taken away as well"
+PROVEN = "asked for in SQL; the row's proof is bound to it, and read with everything that the row permits to read"
 SPENT = "summed in SQL; what was spent can be made less by taking rows away, too, so proofs would prove nothing"
 ENDS = "retention and forgetting ask for it in SQL; earlier or later, it takes rows away or keeps them"
 WAITS = "the outbox asks for it in SQL; it makes memory take a passage again, or take it out, and never a changed one"
@@ -28,8 +28,8 @@ COLUMNS = {
         "ordinal": KEY,
         "task_id": KEY,
         "store_id": "another one makes the task refused: it is of another store",
-        "tenant": "the terms are bound to it: a task that is given to another tenant is not opened there. " + WHOSE,
-        "session": "the terms are bound to it. " + WHOSE,
+        "tenant": "asked for in SQL; the terms are bound to it, and read with everything of the task",
+        "session": "asked for in SQL; the terms are bound to it, and read with everything of the task",
         "request_id": KEY,
         "digest": "of question and documents, held against what is handed in again: another one refuses the request",
         "request": SEALED,
@@ -44,11 +44,11 @@ COLUMNS = {
     "plan_revisions": {"task_id": KEY, "number": KEY, "body": SEALED, "made_at": MOMENT},
     "audit": {"ordinal": KEY, "task_id": KEY, "entry_id": KEY, "body": SEALED},
     "texts": {"blob": KEY, "content": SEALED},
-    "text_owners": {"blob": KEY, "task_id": KEY, "tenant": WHOSE, "session": WHOSE},
+    "text_owners": {"blob": KEY, "task_id": KEY, "tenant": PROVEN, "session": PROVEN, "proof": SEALED},
     "slow_texts": {
         "fingerprint": KEY,
         "rules": KEY,
-        "tenant": WHOSE,
+        "tenant": "whose slow texts are forgotten with it: another one makes a slow text be tried again, in a child",
         "times": "how often a text was too slow: it is put aside and named, or tried again in a child",
         "last_at": MOMENT,
     },
@@ -64,14 +64,15 @@ COLUMNS = {
     },
     "runs": {
         "run_id": KEY,
-        "task_id": "what agents say is bound to `run_id`, which begins with the task. " + WHOSE,
-        "tenant": WHOSE,
-        "session": WHOSE,
-        "step_id": "the end of `run_id`, told from it for queries: another one hides what an agent did",
+        "task_id": PROVEN,
+        "tenant": PROVEN,
+        "session": PROVEN,
+        "step_id": PROVEN,
         "role": "nothing is decided by it: the workflow says in which role an agent works",
         "fence": COUNT,
         "version": COUNT,
         "opened_at": MOMENT,
+        "proof": SEALED,
     },
     "messages": {"run_id": KEY, "version": KEY, "message_id": KEY, "body": SEALED, "committed_at": MOMENT},
     "compactions": {"run_id": KEY, "version": KEY, "record_id": KEY, "body": SEALED, "committed_at": MOMENT},

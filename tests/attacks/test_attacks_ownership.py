@@ -10,17 +10,23 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from tests.adapters.conftest import store_clock
+from tests.adapters.test_store_at_rest import READING, SEALING
 from tests.adapters.test_store_forgetting import ended
+from tests.adapters.test_store_remembering import SHOWN, passage_of, remembered, task
 from tests.store_contract.values import NOON, charge, passage, reply, request, row, summary
 from waystation.adapters.store import SqlStore
+from waystation.adapters.store.engine import Database
 from waystation.adapters.store.texts import content_hash
+from waystation.adapters.store.upgrades import reseal
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.rungs import preview
-from waystation.domain.errors import TextMissing, UnknownTask
+from waystation.domain.errors import StoreError, TextMissing, UnknownTask, WrongKey
 from waystation.domain.leg import RunRef, Standing, TurnLimit
 from waystation.domain.ownership import Installation, OfSession, OfTask, OfTenant, Reader
+from waystation.domain.passages import results_run
 from waystation.domain.plan import Plan, Step
 from waystation.domain.privacy import ShownKey, ShownText, Treatment
 from waystation.domain.removal import ForgetOrder, Sought
@@ -213,6 +219,100 @@ async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
         await store.get_text(blob, Installation())
 
 
+GIVEN = {
+    "tasks": "UPDATE tasks SET tenant = :tenant, session = :session, request_id = 'taken' WHERE task_id = :victim",
+    "runs": "UPDATE runs SET tenant = :tenant, session = :session WHERE task_id = :victim",
+    "text_owners": "UPDATE text_owners SET tenant = :tenant, session = :session WHERE task_id = :victim",
+    "runs of the thief's task": "UPDATE runs SET tenant = :tenant, session = :session, task_id = :thief "
+    "WHERE task_id = :victim",
+    "texts of the thief's task": "INSERT INTO text_owners (blob, task_id, tenant, session) "
+    "SELECT blob, :thief, :tenant, :session FROM text_owners WHERE task_id = :victim",
+    "texts of the thief's task, with a proof": "INSERT INTO text_owners (blob, task_id, tenant, session, proof) "
+    "SELECT blob, :thief, :tenant, :session, proof FROM text_owners WHERE task_id = :victim",
+    "passages of the thief's run": "UPDATE passages SET task_id = CAST(:thief AS VARCHAR), "
+    "run_id = CAST(:thief AS VARCHAR) || '/w' WHERE task_id = :victim",
+}
+"""What somebody writes into the database, without the key, to have what is another's."""
+EACH_AND_ALL = [*([one] for one in GIVEN), ["tasks", "runs", "text_owners"]]
+
+
+async def taken(store: SqlStore, victim: TaskRow, thief: TaskRow) -> list[str]:
+    """Reads by which the thief gets what is the victim's."""
+    got: list[str] = []
+    for name, read in READS.items():
+        for reader in (thief.ref.reader, OfSession.model_validate(thief.ref.reader.model_dump()), tenant_of(thief)):
+            for of in (victim, thief):
+                try:
+                    found = await read(store, of, reader)
+                except (StoreError, WrongKey) as refused:
+                    assert "something else than Waystation" in str(refused) or "belongs elsewhere" in str(refused)  # noqa: PT017
+                    continue
+                if (of is victim and found) or secret(victim) in str(found):
+                    got.append(name)
+    for look in (store.traces, store.lines):
+        try:
+            got.extend(str(one) for one in await look(thief.ref.tenant, Sought(value=victim.request.tenant)))
+        except (StoreError, WrongKey):
+            continue
+    return got
+
+
+def tenant_of(kept: TaskRow) -> OfTenant:
+    return OfTenant(tenant=kept.ref.tenant)
+
+
+@pytest.mark.parametrize("forged", EACH_AND_ALL, ids=" and ".join)
+async def test_nobody_without_the_key_gives_away_what_is_anothers(store_url: str, forged: Sequence[str]) -> None:
+    async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
+        victim, thief = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
+        whose = {**thief.ref.model_dump(include={"tenant", "session"}), "thief": thief.ref.task_id}
+        async with store.database.write() as connection:
+            for one in forged:
+                await connection.execute(text(GIVEN[one]), whose | {"victim": victim.ref.task_id})
+        assert await taken(store, victim, thief) == []
+
+
+async def test_what_memory_takes_of_documents_and_results_is_proven_too(store_url: str) -> None:
+    async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
+        ref = await task(store, "first")
+        of_document = await remembered(store, ref)
+        of_result = of_document.model_copy(
+            update={"id": "00000000-0000-4000-8000-000000000000", "run_id": results_run(ref.task_id)}
+        )
+        await store.commit_results(ref, [of_result])
+        assert await store.passages_of(ref.task_id, ref.reader) == (of_document, of_result)
+        second = await task(store, "second")
+        assert await store.begin_documents(second, SHOWN)
+        assert await store.commit_document_passages(second, [await passage_of(store, second)])
+        await store.forget(
+            ForgetOrder(store_id=ref.store_id, tenant=ref.tenant, task_ids=(ref.task_id,), everything=True)
+        )
+        handed_on = await store.passages_of(second.task_id, second.reader)
+        assert {one.text for one in handed_on} == {of_document.text}
+
+
+async def test_owners_of_before_have_no_proof_until_the_store_is_resealed(store_url: str) -> None:
+    async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=READING)) as store:
+        kept, other = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
+    async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
+        assert await store.get_text(content_hash(secret(kept)), kept.ref.reader) == secret(kept)
+        assert (await store.load(f"{kept.ref.task_id}/w", kept.ref.reader)).messages
+    async with aclosing(Database(store_url, at_rest=SEALING)) as database:
+        await reseal(database, store_clock, seals=True)
+    async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
+        for name, read in READS.items():
+            assert bool(await read(store, kept, kept.ref.reader)) == (name not in EMPTY_HERE), name
+        assert await taken(store, kept, other) == []
+        async with store.database.write() as connection:
+            await connection.exec_driver_sql("UPDATE text_owners SET proof = ''")
+        with pytest.raises(StoreError, match=r"text_owners\.proof"):
+            await store.get_text(content_hash(secret(kept)), kept.ref.reader)
+    async with aclosing(Database(store_url, at_rest=READING)) as database:
+        await reseal(database, store_clock, seals=False)
+        async with database.read() as connection:
+            assert set((await connection.exec_driver_sql("SELECT proof FROM runs")).scalars()) == {""}
+
+
 TEXTS = ("one", "two", "three")
 steps = st.lists(
     st.one_of(
@@ -231,11 +331,11 @@ async def test_whatever_is_put_and_forgotten_is_read_by_its_owners_alone(done: l
         async with aclosing(await SqlStore.open(url, store_clock)) as store:
             tasks = [await kept_task(store, *whose) for whose in WHOSE]
             owned = {task.ref.task_id: set[str]() for task in tasks}
-            for what, number, text in done:
+            for what, number, said in done:
                 ref = tasks[number].ref
                 if what == "put":
-                    await store.put_text(text, ref.reader)
-                    owned[ref.task_id].add(text)
+                    await store.put_text(said, ref.reader)
+                    owned[ref.task_id].add(said)
                 else:
                     ids = (ref.task_id,)
                     await store.forget(
@@ -243,13 +343,13 @@ async def test_whatever_is_put_and_forgotten_is_read_by_its_owners_alone(done: l
                     )
                     owned[ref.task_id].clear()
             for reader in readers(tasks):
-                for text in TEXTS:
-                    has = any(covers(reader, task) and text in owned[task.ref.task_id] for task in tasks)
+                for one in TEXTS:
+                    has = any(covers(reader, task) and one in owned[task.ref.task_id] for task in tasks)
                     try:
-                        assert await store.get_text(content_hash(text), reader) == text
-                        assert has, (reader, text)
+                        assert await store.get_text(content_hash(one), reader) == one
+                        assert has, (reader, one)
                     except TextMissing:
-                        assert not has, (reader, text)
+                        assert not has, (reader, one)
 
 
 async def test_texts_of_earlier_releases_get_their_owners_and_nobody_else(store_url: str) -> None:

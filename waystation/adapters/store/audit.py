@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_once, bodies, owned, reading, writing
 from waystation.adapters.store.schema import audit, documents, tasks
 from waystation.adapters.store.seals import bound
 from waystation.adapters.store.tasks import require_task, unknown_task
@@ -52,8 +52,7 @@ class SqlAudit(StorePart):
     async def audit_trail(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
         """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
         trail = _of(task_id, reader).where(~audit.c.entry_id.startswith(DEFINED)).order_by(audit.c.ordinal)
-        bodies = (await connection.execute(trail)).scalars().all()
-        return tuple(ENTRY.validate_json(body) for body in bodies)
+        return tuple(ENTRY.validate_json(body) for body in await bodies(connection, trail))
 
     @reading
     async def tellings(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Telling, ...]:
@@ -86,7 +85,7 @@ async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolD
 async def entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
     """Bodies of those entries of a task whose ids begin so."""
     begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
-    return (await connection.execute(begun)).scalars().all()
+    return await bodies(connection, begun)
 
 
 def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
@@ -95,8 +94,8 @@ def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
     return {"task_id": task_id, "entry_id": name, "body": bound(entry.model_dump_json(), task_id, name)}
 
 
-def _of(task_id: str, reader: Reader) -> Select[str]:
-    joined = select(audit.c.body).join(tasks, tasks.c.task_id == audit.c.task_id)
+def _of(task_id: str, reader: Reader) -> Select[str, str]:
+    joined = select(audit.c.body, tasks.c.terms).join(tasks, tasks.c.task_id == audit.c.task_id)
     return joined.where(audit.c.task_id == task_id, owned(tasks, reader))
 
 

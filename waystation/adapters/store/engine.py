@@ -27,7 +27,7 @@ from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import ColumnElement, FromClause, Table, and_, func, true
+from sqlalchemy import ColumnElement, FromClause, Select, Table, and_, func, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -313,6 +313,11 @@ def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:
 def of_task(table: FromClause, task_id: str) -> ColumnElement[bool]:
     """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
     return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
+
+
+async def bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:
+    """What rows say, chosen with the proofs of whose they are: those are read, too, which raises where one is wrong."""
+    return [body for body, _ in (await connection.execute(chosen)).all()]
 
 
 P = ParamSpec("P")

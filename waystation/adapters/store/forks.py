@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.audit import TOLD, UPDATED
-from waystation.adapters.store.engine import BATCH, StorePart, add_once, owned, writing
+from waystation.adapters.store.engine import BATCH, StorePart, add_once, bodies, owned, writing
 from waystation.adapters.store.schema import (
     audit,
     compactions,
@@ -43,11 +43,11 @@ class SqlForking(StorePart):
         """
         source = reused.task_id
         tenants = OfTenant(tenant=row.ref.tenant)
-        ended = select(tasks.c.progress).where(tasks.c.task_id == source, owned(tasks, tenants)).with_for_update()
-        progress: str | None = (await connection.execute(ended)).scalar_one_or_none()
-        if progress is None:
+        whose = (tasks.c.task_id == source, owned(tasks, tenants), tasks.c.progress.is_not(None))
+        ended = await bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
+        if not ended:
             raise unknown_task(source)
-        if TaskProgress.model_validate_json(progress).state != state:
+        if TaskProgress.model_validate_json(ended[0]).state != state:
             raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
         digest = digest_of(row.request, await documents_of(connection, source, tenants))
         planned = bound(plan.model_dump_json(), row.ref.task_id)

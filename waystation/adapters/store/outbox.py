@@ -14,11 +14,21 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Select, bindparam, false, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_missing, add_once, batches, of_task, owned, reading, writing
+from waystation.adapters.store.engine import (
+    StorePart,
+    add_missing,
+    add_once,
+    batches,
+    bodies,
+    of_task,
+    owned,
+    reading,
+    writing,
+)
 from waystation.adapters.store.schema import documents, passages, runs, tasks
-from waystation.adapters.store.seals import bound
+from waystation.adapters.store.seals import bound, proved
 from waystation.domain.memory import Passage
-from waystation.domain.ownership import Reader
+from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.passages import DOCUMENTS_ID, RESULTS_ID, documents_run, passage_id, results_run
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import TaskRef
@@ -35,7 +45,7 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
             "passage_id": passage.id,
             "run_id": passage.run_id,
             "task_id": passage.task_id,
-            "body": bound(passage.model_dump_json(), passage.id),
+            "body": bound(passage.model_dump_json(), passage.id, passage.run_id),
         }
         for passage in added
     ]
@@ -52,9 +62,11 @@ async def take_passages_back(connection: AsyncConnection, run_id: str, gone: Set
         await connection.execute(taken, [{"gone_id": passage_id} for passage_id in ids])
 
 
-def _of(reader: Reader) -> Select[str]:
-    """What passages of the reader say."""
-    return select(passages.c.body).join(runs, runs.c.run_id == passages.c.run_id).where(owned(runs, reader))
+def _of(reader: Reader) -> Select[str, str]:
+    """What passages of the reader say, with the proofs that they are."""
+    return (
+        select(passages.c.body, runs.c.proof).join(runs, runs.c.run_id == passages.c.run_id).where(owned(runs, reader))
+    )
 
 
 class SqlOutbox(StorePart):
@@ -66,8 +78,8 @@ class SqlOutbox(StorePart):
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
         if run_id is not None:
             oldest = oldest.where(passages.c.run_id == run_id)
-        bodies = (await connection.execute(oldest.limit(limit))).scalars().all()
-        return tuple(Passage.model_validate_json(body) for body in bodies)
+        found = (await connection.execute(oldest.limit(limit))).scalars().all()
+        return tuple(Passage.model_validate_json(body) for body in found)
 
     @reading
     async def count_waiting(self, connection: AsyncConnection, task_id: str | None = None) -> int:
@@ -134,7 +146,7 @@ class SqlOutbox(StorePart):
         # A range, since LIKE uses no index where the collation of the database is not plain.
         begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
         found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
-        return tuple(Passage.model_validate_json(body) for body in (await connection.execute(found)).scalars())
+        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, found))
 
     @reading
     async def passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
@@ -156,15 +168,15 @@ class SqlOutbox(StorePart):
     ) -> tuple[Passage, ...]:
         """Those of these, a few hundred at most, that count."""
         counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
-        bodies = (await connection.execute(_of(reader).where(*counts))).scalars().all()
-        return tuple(Passage.model_validate_json(body) for body in bodies)
+        found = await bodies(connection, _of(reader).where(*counts))
+        return tuple(Passage.model_validate_json(body) for body in found)
 
     @reading
     async def passages_of(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Passage, ...]:
         """All passages of a task, also those that memory has: what a search in memory can find of it."""
         counts = (of_task(passages, task_id), passages.c.gone_at.is_(None))
         kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
-        return tuple(Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars())
+        return tuple(Passage.model_validate_json(body) for body in await bodies(connection, kept))
 
 
 LET_GO, REMEMBERING = -1, 1
@@ -257,10 +269,15 @@ class SqlDocumentOutbox(StorePart):
 
     async def _open(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
         row = {"step_id": DOCUMENTS_ID, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
-        whose = select(tasks.c.task_id, tasks.c.tenant, tasks.c.session).where(tasks.c.task_id.in_(task_ids))
-        known = {one["task_id"]: one for one in (await connection.execute(whose)).mappings()}
+        whose = select(tasks.c.tenant, tasks.c.session, tasks.c.task_id, tasks.c.terms).where(
+            tasks.c.task_id.in_(task_ids)
+        )
+        known = {
+            one.task_id: OfTask(tenant=one.tenant, session=one.session, task_id=one.task_id).model_dump()
+            for one in (await connection.execute(whose)).all()
+        }
         opened = [{**row, **known[one], "run_id": documents_run(one)} for one in task_ids if one in known]
-        await add_missing(connection, runs, opened)
+        await add_missing(connection, runs, [proved(runs, one) for one in opened])
 
 
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
@@ -273,7 +290,7 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
                 "revived": passage_id,
                 "run_id": by_id[passage_id].run_id,
                 "task_id": by_id[passage_id].task_id,
-                "body": bound(by_id[passage_id].model_dump_json(), passage_id),
+                "body": bound(by_id[passage_id].model_dump_json(), passage_id, by_id[passage_id].run_id),
             }
             for passage_id in (await connection.execute(gone)).scalars()
         ]
@@ -303,7 +320,7 @@ async def _handed_on(
             "inherited": passage.id,
             "task_id": heir,
             "run_id": documents_run(heir),
-            "body": bound(_handed(passage, heir).model_dump_json(), passage.id),
+            "body": bound(_handed(passage, heir).model_dump_json(), passage.id, documents_run(heir)),
         }
         for passage in found
         if (heir := heirs.get((passage.task_id, passage.blob)))
@@ -367,7 +384,8 @@ class SqlResultOutbox(StorePart):
             "tenant": ref.tenant,
             "session": ref.session,
         }
-        await add_once(connection, runs, {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()})
+        opened = {**run, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
+        await add_once(connection, runs, proved(runs, opened))
         await _replace(connection, run["run_id"], frozenset(one.id for one in results), self._clock())
         await add_passages(connection, results)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import Column, ColumnElement, FromClause, Label, Select, Table, and_, case, delete, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import batches, to_its_end, translated, writing
+from waystation.adapters.store.engine import batches, bodies, to_its_end, translated, writing
 from waystation.adapters.store.outbox import SqlDocumentOutbox
 from waystation.adapters.store.schema import (
     audit,
@@ -96,7 +96,10 @@ and a passage that leaves the outbox between two of them would be in neither.
 
 
 async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell]:
-    """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey."""
+    """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey, StoreError."""
+    await bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(tasks.c.tenant == tenant))
+    joined = select(runs.c.run_id, runs.c.proof).join(tasks, tasks.c.task_id == runs.c.task_id)
+    await bodies(connection, joined.where(tasks.c.tenant == tenant))
     for column in COLUMNS:
         sources = [source for source in SOURCES if source.column is column]
         which = case(*[(source.where, number) for number, source in enumerate(sources)])

@@ -20,7 +20,7 @@ from sqlalchemy import (
     false,
 )
 
-from waystation.adapters.store.seals import SealedBytes, SealedString, SealedText
+from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
 REVISION = "0013"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
@@ -76,6 +76,14 @@ def _owner() -> tuple[Column[str], Column[str]]:
         Column("tenant", String, nullable=False, server_default=""),
         Column("session", String, nullable=False, server_default=""),
     )
+
+
+def _proof(table: str, *key: str) -> Column[str]:
+    """Read with every read that the row permits: a row that somebody wrote without the key permits nothing.
+
+    Written by `proved`: a row that comes here without it is a TypeError where texts are sealed.
+    """
+    return Column("proof", SealedProof(f"{table}.proof", *key), nullable=False, default="", server_default="")
 
 
 identity = Table(
@@ -150,6 +158,7 @@ text_owners = Table(
     Column("blob", String, ForeignKey("texts.blob"), primary_key=True),
     Column("task_id", String, primary_key=True, index=True),
     *_owner(),
+    _proof("text_owners", "blob", "task_id", "tenant", "session"),
 )
 
 # Texts whose redaction took too long, by keyed fingerprints that cannot be guessed back: they are not tried for ever.
@@ -190,6 +199,7 @@ runs = Table(
     Column("fence", Integer, nullable=False),
     Column("version", Integer, nullable=False),
     Column("opened_at", UtcDateTime, nullable=False),
+    _proof("runs", "run_id", "task_id", "tenant", "session", "step_id"),
 )
 
 # Messages and compaction records carry the version that their commit made: together it is the order of all commits.
@@ -270,7 +280,7 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
-    Column("body", SealedText("passages.body", "passage_id"), nullable=False),
+    Column("body", SealedText("passages.body", "passage_id", "run_id", before=1), nullable=False),
     # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.

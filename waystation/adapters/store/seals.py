@@ -7,8 +7,9 @@ until the store is sealed as a whole (`AtRest.strict`). Empty values stay empty.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
@@ -18,6 +19,7 @@ from sqlalchemy import (
     FromClause,
     LargeBinary,
     String,
+    Table,
     Text,
     TypeDecorator,
     cast,
@@ -36,6 +38,7 @@ ROW_MARK = "."
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
 BETWEEN = "\x1f"
+_PROVEN = "its row was written with the key"
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,13 @@ def bound(text: str, *key: str | int) -> BoundText:
     on_its_way = BoundText(text)
     on_its_way.row = BETWEEN.join(map(str, key))
     return on_its_way
+
+
+def proved(table: Table, row: Mapping[str, str | int | datetime]) -> dict[str, object]:
+    """A row on its way into a table whose rows are proven."""
+    kind = table.c.proof.type
+    assert isinstance(kind, SealedProof)
+    return {**row, "proof": bound("", *[str(row[name]) for name in kind.key])}
 
 
 class SealedText(TypeDecorator[str]):
@@ -146,6 +156,34 @@ class SealedString(SealedText):
 
     impl = String
     cache_ok = True
+
+
+class SealedProof(SealedString):
+    """That whoever wrote the columns of its key had the key: for rows that permit something and say nothing.
+
+    Reading it is the check. Empty where this engine does not seal, and in rows of before.
+    """
+
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """The proof of the row that the value says, whatever else it is; where this engine does not seal, none."""
+        at_rest = kept_with(dialect)
+        if not at_rest.seals or at_rest.cipher is None:
+            require_sealing(at_rest)
+            return ""
+        if not isinstance(value, BoundText):
+            raise TypeError(f"a proof for {self.place} does not say for which row")
+        proof = BoundText(_PROVEN)
+        proof.row = value.row
+        return super().process_bind_param(proof, dialect)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
+        """Raises WrongKey where the row was changed, and StoreError where it has no proof and all are to have one."""
+        proof = super().process_result_value(value, dialect)
+        if proof == "":
+            _require_loose(kept_with(dialect), self.place)
+        return proof
 
 
 class SealedBytes(TypeDecorator[bytes]):

@@ -21,7 +21,7 @@ from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.removal import SqlForgetting
 from waystation.adapters.store.schema import REVISION, identity, metadata
-from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedText
+from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
 from waystation.adapters.store.tasks import SqlBills, SqlPlans, SqlTasks
 from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork
@@ -146,8 +146,8 @@ async def count_sealed(database: Database) -> tuple[int, int]:
 
 
 def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
-    """Whether the column's value begins with the mark of what is sealed; None for a column that never is."""
-    if isinstance(column.type, SealedText):
+    """Whether the column's value begins with the mark of what is sealed; None for a column that has no texts."""
+    if isinstance(column.type, SealedText) and not isinstance(column.type, SealedProof):
         return func.substr(type_coerce(column, Text), 1, 1) == TEXT_MARK
     if isinstance(column.type, SealedBytes):
         return func.substr(type_coerce(column, LargeBinary), 1, 1) == type_coerce(BYTES_MARK, LargeBinary)

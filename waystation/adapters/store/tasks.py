@@ -13,7 +13,7 @@ from datetime import datetime
 from sqlalchemy import Row, RowMapping, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_once, bodies, owned, reading, writing
 from waystation.adapters.store.schema import charges, intents, plan_revisions, runs, tasks
 from waystation.adapters.store.seals import bound
 from waystation.adapters.store.texts import add_documents, add_texts, described
@@ -74,8 +74,8 @@ class SqlTasks(StorePart):
     async def find_tasks(self, connection: AsyncConnection, prefix: str, reader: Reader) -> tuple[str, ...]:
         """Ids of the reader's tasks that start with the prefix, newest first."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
-        found = select(tasks.c.task_id).where(starts, owned(tasks, reader)).order_by(tasks.c.ordinal.desc())
-        return tuple((await connection.execute(found)).scalars())
+        found = select(tasks.c.task_id, tasks.c.terms).where(starts, owned(tasks, reader))
+        return tuple(await bodies(connection, found.order_by(tasks.c.ordinal.desc())))
 
     @reading
     async def tasks(
@@ -182,7 +182,9 @@ class SqlBills(StorePart):
     @reading
     async def bill(self, connection: AsyncConnection, task_id: str, reader: Reader) -> Bill:
         """The task's bill so far; empty for a task that has called no model, and one that is not the reader's."""
-        own = select(runs.c.run_id).where(runs.c.task_id == task_id, owned(runs, reader))
+        own = await bodies(
+            connection, select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
+        )
         paid = select(charges).where(charges.c.run_id.in_(own))
         open_calls = select(intents).where(intents.c.run_id.in_(own))
         return bill(
@@ -233,11 +235,10 @@ class SqlPlans(StorePart):
     async def plan_versions(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[PlanVersion, ...]:
         """All plans of the task, oldest first, each with its goals and why it was made."""
         own = (tasks.c.task_id == task_id, owned(tasks, reader))
-        found = await connection.execute(select(tasks.c.plan).where(*own))
-        body: str | None = found.scalar_one_or_none()
-        if body is None:
+        found = await bodies(connection, select(tasks.c.plan, tasks.c.terms).where(*own, tasks.c.plan.is_not(None)))
+        if not found:
             return ()
-        first = PlanVersion(number=1, plan=Plan.model_validate_json(body), made_by=PLANNING_ID)
-        bodies = select(plan_revisions.c.body).where(plan_revisions.c.task_id == task_id)
-        later = await connection.execute(bodies.order_by(plan_revisions.c.number))
+        first = PlanVersion(number=1, plan=Plan.model_validate_json(found[0]), made_by=PLANNING_ID)
+        revised = select(plan_revisions.c.body).where(plan_revisions.c.task_id == task_id)
+        later = await connection.execute(revised.order_by(plan_revisions.c.number))
         return first, *(PlanVersion.model_validate_json(text) for text in later.scalars())

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import Database, StorePart, add_missing, batches, owned, reading, writing
 from waystation.adapters.store.schema import documents, slow_texts, tasks, text_owners, texts
-from waystation.adapters.store.seals import bound
+from waystation.adapters.store.seals import bound, proved
 from waystation.domain.documents import Document
 from waystation.domain.errors import StoreError, TextMissing
 from waystation.domain.ownership import OfTask, OfTenant, Reader
@@ -64,7 +64,12 @@ async def add_texts(connection: AsyncConnection, owner: OfTask, by_hash: Iterabl
     """Keep those texts that are not there, given with their content hashes, and whose they are."""
     given = dict(by_hash)
     await add_missing(connection, texts, [{"blob": blob, "content": text.encode()} for blob, text in given.items()])
-    await add_missing(connection, text_owners, [{"blob": blob, **owner.model_dump()} for blob in given])
+    await add_missing(connection, text_owners, [owner_row(blob, owner) for blob in given])
+
+
+def owner_row(blob: str, owner: OfTask) -> dict[str, object]:
+    """That this task has this text."""
+    return proved(text_owners, {"blob": blob, **owner.model_dump()})
 
 
 async def drop_owned(connection: AsyncConnection, blobs: Iterable[str], whose: ColumnElement[bool]) -> int:
@@ -98,8 +103,17 @@ def unowned() -> ColumnElement[bool]:
 
 
 def owned_text(blob: str, reader: Reader) -> Select[str]:
-    """Whether a task that the reader may see has this text: its hash, once for each."""
-    return select(text_owners.c.blob).where(text_owners.c.blob == blob, owned(text_owners, reader))
+    """The proofs that tasks which the reader may see have this text: none where no such task has it. Reading one raises
+    WrongKey, or StoreError, where the database says so and nobody with the key did.
+    """
+    return select(text_owners.c.proof).where(text_owners.c.blob == blob, owned(text_owners, reader))
+
+
+async def _content(connection: AsyncConnection, row: str, blob: str, reader: Reader) -> bytes | None:
+    """Of this row, which is the text or is made from it; None where no task that the reader may see has the text."""
+    chosen = owned_text(blob, reader).join(texts, texts.c.blob == row).add_columns(texts.c.content).limit(1)
+    found = (await connection.execute(chosen)).one_or_none()
+    return None if found is None else found.content
 
 
 async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
@@ -119,22 +133,22 @@ def document_row(task_id: str, position: int, document: Document) -> dict[str, o
 async def documents_of(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Document, ...]:
     """A task's documents in the order in which they were given; none of a task that is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
-    whose = select(tasks.c.task_id).where(tasks.c.task_id == task_id, owned(tasks, reader)).scalar_subquery()
-    listed = select(*columns).where(documents.c.task_id == whose).order_by(documents.c.position)
+    whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, owned(tasks, reader))
+    terms: str | None = (await connection.execute(whose)).scalar_one_or_none()
+    if terms is None:
+        return ()
+    listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
     found = tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
-    return await _with_procedures(connection, task_id, found)
+    return _with_procedures(found, terms)
 
 
-async def _with_procedures(
-    connection: AsyncConnection, task_id: str, found: tuple[Document, ...]
-) -> tuple[Document, ...]:
+def _with_procedures(found: tuple[Document, ...], terms: str) -> tuple[Document, ...]:
     """The same, and which of them the task follows: none, unless it is of before procedures were handed in apart."""
     if not any(is_named_like_one(one.name) for one in found):
         return found
-    terms = select(tasks.c.terms).where(tasks.c.task_id == task_id)
-    if not TaskTerms.model_validate_json((await connection.execute(terms)).scalar_one()).procedures_among_documents:
+    if not TaskTerms.model_validate_json(terms).procedures_among_documents:
         return found
     return tuple(one.model_copy(update={"procedure": True}) if is_named_like_one(one.name) else one for one in found)
 
@@ -177,9 +191,7 @@ class SqlTexts(StorePart):
         """The text of a content hash. Raises TextMissing where no task that the reader may see has it; StoreError for
         one that was changed in the database.
         """
-        had = owned_text(blob, reader).exists()
-        found = await connection.execute(select(texts.c.content).where(texts.c.blob == blob, had))
-        content: bytes | None = found.scalar_one_or_none()
+        content = await _content(connection, blob, blob, reader)
         if content is None:
             raise TextMissing(blob)
         return opened_text(blob, content)
@@ -189,9 +201,8 @@ class SqlTexts(StorePart):
         """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
         original. Raises WrongKey; StoreError for one that was changed in the database.
         """
-        row, had = shown_row(key), owned_text(key.blob, reader).exists()
-        found = await connection.execute(select(texts.c.content).where(texts.c.blob == row, had))
-        content: bytes | None = found.scalar_one_or_none()
+        row = shown_row(key)
+        content = await _content(connection, row, key.blob, reader)
         return None if content is None else ShownText.model_validate_json(opened_text(row, content))
 
     @writing

@@ -19,7 +19,7 @@ from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, cast, del
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, of_task, owned, reading, writing
+from waystation.adapters.store.engine import StorePart, add_once, bodies, of_task, owned, reading, writing
 from waystation.adapters.store.outbox import add_passages, take_passages_back
 from waystation.adapters.store.schema import (
     charges,
@@ -32,7 +32,7 @@ from waystation.adapters.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.adapters.store.seals import bound
+from waystation.adapters.store.seals import bound, proved
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict
@@ -101,12 +101,11 @@ class SqlWork(StorePart):
         self, connection: AsyncConnection, task_id: str, reader: Reader, run_id: str | None = None
     ) -> tuple[Note, ...]:
         """Notes of a task or of one agent run, in the order in which they were taken."""
-        own = select(notes.c.body).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
+        own = select(notes.c.body, runs.c.proof).join(runs, runs.c.run_id == notes.c.run_id).where(owned(runs, reader))
         taken = own.where(of_task(notes, task_id)).order_by(notes.c.ordinal)
         if run_id is not None:
             taken = taken.where(notes.c.run_id == run_id)
-        bodies = (await connection.execute(taken)).scalars().all()
-        return tuple(Note.model_validate_json(body) for body in bodies)
+        return tuple(Note.model_validate_json(body) for body in await bodies(connection, taken))
 
     @writing
     async def hand_in(self, connection: AsyncConnection, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
@@ -119,15 +118,16 @@ class SqlWork(StorePart):
     @reading
     async def deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
         """What the run handed in."""
-        own = select(deliverables.c.body).join(runs, runs.c.run_id == deliverables.c.run_id)
+        own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
         handed_in = own.where(deliverables.c.run_id == run_id, owned(runs, reader))
-        body: str | None = (await connection.execute(handed_in)).scalar_one_or_none()
-        return None if body is None else _DELIVERABLE.validate_json(body)
+        found = await bodies(connection, handed_in)
+        return _DELIVERABLE.validate_json(found[0]) if found else None
 
     @reading
     async def deliverables(self, connection: AsyncConnection, task_id: str, reader: Reader) -> dict[str, Deliverable]:
         """What all agent runs of a task handed in, by run id."""
-        handed_in = select(deliverables.c.run_id, deliverables.c.body).where(of_task(deliverables, task_id))
+        chosen = select(deliverables.c.run_id, deliverables.c.body, runs.c.proof)
+        handed_in = chosen.where(of_task(deliverables, task_id))
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(owned(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
@@ -158,7 +158,7 @@ class SqlTranscripts(StorePart):
             "version": 0,
             "opened_at": self._clock(),
         }
-        await add_once(connection, runs, row)
+        await add_once(connection, runs, proved(runs, row))
 
     @writing
     async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
@@ -168,16 +168,16 @@ class SqlTranscripts(StorePart):
     @reading
     async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
-        known = await connection.execute(select(runs.c.version).where(*_own(run_id, reader)))
-        version: int | None = known.scalar_one_or_none()
-        if version is None:
+        known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
+        opened = known.one_or_none()
+        if opened is None:
             return Transcript(run_id=run_id)
         said = await _bodies(connection, messages, run_id)
         done = await _bodies(connection, compactions, run_id)
         versions = [row.version for row in said]
         return Transcript(
             run_id=run_id,
-            version=version,
+            version=opened.version,
             messages=tuple(Message.model_validate_json(row.body) for row in said),
             records=tuple(
                 _RECORD.validate_json(row.body).model_copy(update={"after": bisect(versions, row.version)})
@@ -188,8 +188,8 @@ class SqlTranscripts(StorePart):
     @reading
     async def run_ids(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[str, ...]:
         """Of all agent runs of a task that were opened: planning, steps and subagents."""
-        own = select(runs.c.run_id).where(runs.c.task_id == task_id, owned(runs, reader))
-        return tuple((await connection.execute(own.order_by(runs.c.run_id))).scalars())
+        own = select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, owned(runs, reader))
+        return tuple(await bodies(connection, own.order_by(runs.c.run_id)))
 
     @reading
     async def totals(self, connection: AsyncConnection, run_id: str) -> RunTotals:
@@ -249,10 +249,10 @@ class SqlTranscripts(StorePart):
     @reading
     async def outcome(self, connection: AsyncConnection, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
         """The committed outcome of a leg."""
-        joined = select(outcomes.c.body).join(runs, runs.c.run_id == outcomes.c.run_id)
+        joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
         committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
-        body: str | None = (await connection.execute(committed)).scalar_one_or_none()
-        return None if body is None else _OUTCOME.validate_json(body)
+        found = await bodies(connection, committed)
+        return _OUTCOME.validate_json(found[0]) if found else None
 
     @writing
     async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:

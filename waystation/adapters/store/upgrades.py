@@ -47,13 +47,14 @@ from waystation.adapters.store.schema import (
     text_owners,
     texts,
 )
-from waystation.adapters.store.seals import SealedBytes, SealedText, bound
-from waystation.adapters.store.texts import CONTENT_HASH, opened_text, unowned
+from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedText, bound
+from waystation.adapters.store.texts import CONTENT_HASH, opened_text, owner_row, unowned
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.compaction.rungs import preview
 from waystation.domain.documents import DocumentSet, KeptUpdate
 from waystation.domain.errors import StoreError, WrongKey
 from waystation.domain.memory import Passage
+from waystation.domain.ownership import OfTask
 from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, TaskProgress, Telling
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Message
@@ -210,11 +211,12 @@ async def _rewritten(connection: AsyncConnection, table: Table, columns: list[Co
     for first in range(0, total, BATCH):
         found = await connection.execute(select(table).order_by(*key).limit(BATCH).offset(first))
         for row in [dict(one) for one in found.mappings()]:
-            values = {column.name: _anew(column, row) for column in columns if row[column.name]}
+            proofs = {column.name: _anew(column, row) for column in columns if isinstance(column.type, SealedProof)}
+            said = {column.name: _anew(column, row) for column in columns if row[column.name]}
             this = and_(*[column == row[column.name] for column in key])
-            if values:
+            if values := said | proofs:
                 await connection.execute(update(table).where(this).values(values))
-            count += len(values)
+            count += len(said.keys() - proofs.keys())
     return count
 
 
@@ -393,12 +395,12 @@ async def _texts(connection: AsyncConnection, blobs: Mapping[str, object]) -> di
 
 async def _add(connection: AsyncConnection, named: _Named) -> None:
     """Those of them that are there."""
-    whose = select(tasks.c.task_id, tasks.c.tenant, tasks.c.session)
+    whose = select(tasks.c.task_id, tasks.c.tenant, tasks.c.session, tasks.c.terms)  # these prove the others
     refs = {row.task_id: row for row in await connection.execute(whose)}
     for batch in batches(named):
         there = (await connection.execute(select(texts.c.blob).where(texts.c.blob.in_(batch)))).scalars()
         rows = [
-            {"blob": blob, "task_id": task_id, "tenant": refs[task_id].tenant, "session": refs[task_id].session}
+            owner_row(blob, OfTask(tenant=refs[task_id].tenant, session=refs[task_id].session, task_id=task_id))
             for blob in there
             for task_id in sorted(named[blob] & refs.keys())
         ]

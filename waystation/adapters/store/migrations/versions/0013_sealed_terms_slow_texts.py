@@ -1,4 +1,6 @@
-"""Terms of tasks are sealed, who has met an original is proven by the key, and slow texts are remembered."""
+"""Terms of tasks are sealed; who has met an original, and whose texts and runs are, is proven by the key; slow texts
+are remembered.
+"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,9 +13,9 @@ _TASKS = sa.table("tasks", sa.column("terms", sa.Text))
 
 
 def upgrade() -> None:
-    """Terms that are there are plain, and names of documents are bound to less than from now on: the store takes such
-    rows until `waystation store reseal` has sealed them. What was noted of sessions without a proof counts when they
-    meet it again.
+    """Terms that are there are plain, owners have no proof, and names of documents and passages are bound to less than
+    from now on: the store takes such rows until `waystation store reseal` has sealed them. What was noted of sessions
+    without a proof counts when they meet it again.
     """
     op.execute("UPDATE identity SET sealed_since = NULL")
     op.add_column("vault_sessions", sa.Column("proof", sa.LargeBinary))
@@ -31,3 +33,5 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("fingerprint", "rules", name="pk_slow_texts"),
     )
     op.create_index("ix_slow_texts_tenant", "slow_texts", ["tenant"])
+    for table in ("text_owners", "runs"):
+        op.add_column(table, sa.Column("proof", sa.String, nullable=False, server_default=""))
