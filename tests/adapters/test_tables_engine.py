@@ -102,7 +102,7 @@ def test_a_child_loads_no_port_and_nothing_of_tasks() -> None:
     ).stdout.split()
     assert [name for name in loaded if name.startswith("waystation.ports")] == []
     ours = {name.removeprefix("waystation.domain.") for name in loaded if name.startswith("waystation.domain.")}
-    assert ours == {"privacy", "redaction", "tables", "value"}
+    assert ours == {"amount", "errors", "privacy", "tables", "value"}
 
 
 async def test_no_more_children_run_at_once_than_may() -> None:
