@@ -1,10 +1,6 @@
 """What people send to a task beside answers: validated here and nowhere else, so that nothing vanishes.
 
-What is told to a task, as people send it: validated here and nowhere else, so that nothing vanishes.
-
-New versions of a task's documents, as people send word of them: validated here and nowhere else.
-
-Changes to agents' contexts as people send them: validated here and nowhere else, so that nothing vanishes.
+Words to its agents, new versions of its documents, changes to its agents' contexts.
 
 What arrives by a signal: any number of JSON values, since a person may send anything from the Temporal UI.
 
