@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.plugin import SimplePlugin
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
@@ -59,6 +60,8 @@ from workflows.task import TaskWorkflow
 PATIENCE = 60.0
 """Seconds until a state that does not come fails the test."""
 POLL = 0.02
+ANSWERED = 5.0
+"""Seconds until a query that nobody answers is asked again."""
 KEY = bytes(range(32))
 
 
@@ -93,6 +96,31 @@ async def until_both_ask(task: Task) -> TaskProgress:
 # ------------------------------------------------------------------------------------------------------- the server
 
 
+class AskedAgain(Interceptor):
+    """Queries are asked again when nobody answers.
+
+    A server may give a query to the open poll of a worker that has just stopped: nobody ever answers that one.
+    """
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
+        """See base class."""
+        return _AskedAgain(next)
+
+
+class _AskedAgain(OutboundInterceptor):
+    async def query_workflow(self, input: QueryWorkflowInput) -> object:
+        """See base class."""
+        if input.rpc_timeout is not None:
+            return await super().query_workflow(input)
+        input.rpc_timeout = timedelta(seconds=ANSWERED)
+        while True:
+            try:
+                return await super().query_workflow(input)
+            except RPCError as error:
+                if error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+                    raise
+
+
 class Watched(SimplePlugin):
     """Workers under test: a workflow that is not deterministic fails instead of hanging.
 
@@ -101,7 +129,7 @@ class Watched(SimplePlugin):
     """
 
     def __init__(self, *, cached: bool) -> None:
-        super().__init__("watched")  # pyright: ignore[reportUnknownMemberType]: a bare generic
+        super().__init__("watched", interceptors=[AskedAgain()])  # pyright: ignore[reportUnknownMemberType]: a bare generic
         self._cached = cached
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
