@@ -43,7 +43,7 @@ def present_attempt() -> int:
 FINAL = (BadInput, ModelRejected, RequestConflict, TextGivenUp, WebhookRefused, WrongStore)
 """Trying again changes nothing. FenceLost is none of them: the server listens only to the newest attempt, so that the
 one which took the fence away was given up before, and the next attempt takes it back."""
-BUSY = (ModelUnavailable, WebhookUnavailable)
+_BUSY = (ModelUnavailable, WebhookUnavailable)
 """A server elsewhere cannot now, and may say when it can."""
 
 
@@ -73,7 +73,7 @@ def _raise_without_text(
 
 def application_error(error: WaystationError) -> ApplicationError:
     """The error as Temporal shall treat it. One retry policy, here: the SDKs below retry nothing."""
-    delay = error.retry_after if isinstance(error, BUSY) else None
+    delay = error.retry_after if isinstance(error, _BUSY) else None
     return ApplicationError(
         str(error),
         type=type(error).__name__,
@@ -85,7 +85,7 @@ def application_error(error: WaystationError) -> ApplicationError:
 
 def _category(error: WaystationError) -> ApplicationErrorCategory:
     """That another server is busy is no defect of the worker's: it is not logged as one."""
-    return ApplicationErrorCategory.BENIGN if isinstance(error, BUSY) else ApplicationErrorCategory.UNSPECIFIED
+    return ApplicationErrorCategory.BENIGN if isinstance(error, _BUSY) else ApplicationErrorCategory.UNSPECIFIED
 
 
 INTERVAL = timedelta(seconds=4)

@@ -43,7 +43,7 @@ class MemoryActivities:
             return await self._archive.memory.count(tenant)
 
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class DocumentActivities:
@@ -59,5 +59,5 @@ class DocumentActivities:
             with reported():
                 now = await self._librarian.next_slice(so_far)
         if now.done and now.left_out:
-            logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)
+            _logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)
         return now

@@ -31,7 +31,7 @@ from waystation.domain.removal import (
 )
 from waystation.ports import Clock, Forgetting, Outside, Persons, TaskStore, Vault
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class ForgettingActivities:
@@ -63,7 +63,7 @@ class ForgettingActivities:
                 files = self._outside.delete_reports(task_ids)
                 histories = await self._outside.delete_histories(task_ids)
         gone = tidying.forgotten
-        logger.info(
+        _logger.info(
             "forgot %s tasks, %s passages, %s documents, %s messages, %s histories, %s reports",
             *(gone.tasks, gone.passages, gone.documents, gone.messages, histories, files),
         )

@@ -30,7 +30,7 @@ from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, Notifier, Redactor, TaskStore
 
-TITLE_CHARACTERS = 120
+_TITLE_CHARACTERS = 120
 
 
 class PlanRequest(Value):
@@ -88,7 +88,7 @@ class PlanningActivities:
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)
         line = " ".join(redacted.text.split())
-        return cut(line, TITLE_CHARACTERS, " …")
+        return cut(line, _TITLE_CHARACTERS, " …")
 
 
 class OversightActivities:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("waystation", "workflows", "activities", "workers")
+FRAMEWORKS = {"app", "main", "prepare", "answer"}
+"""Names that are looked up: Typer's applications, entry points, and the two functions of a child's program."""
 SMALL = 40
 """Lines: a shorter module has a reason, which `SMALL_MODULES` in the test names."""
 
@@ -37,9 +39,11 @@ class Module(NamedTuple):
         return " ".join((ast.get_docstring(self.tree) or "").split("\n\n")[0].split())
 
     def public_names(self) -> Iterator[str]:
-        """Functions, classes and values at its top level."""
-        for node in self.tree.body:
+        """Functions, classes and values at its top level, without migrations and commands: those are a framework's."""
+        for node in self.tree.body if "versions" not in self.path.parts else ():
             match node:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if _is_command(node):
+                    continue
                 case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                     found = [name]
                 case ast.Assign(targets=targets):
@@ -48,7 +52,7 @@ class Module(NamedTuple):
                     found = [name]
                 case _:
                     continue
-            yield from (name for name in found if not name.startswith("_"))
+            yield from (name for name in found if not name.startswith("_") and name not in FRAMEWORKS)
 
 
 class House:
@@ -99,6 +103,13 @@ class House:
             for name in dict.fromkeys(module.public_names()):
                 found[name].append(module.name)
         return {name: where for name, where in sorted(found.items()) if len(where) > 1}
+
+
+def _is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in {"command", "callback"}
+        for one in function.decorator_list
+    )
 
 
 def _module(path: Path) -> Module:

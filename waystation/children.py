@@ -18,13 +18,13 @@ from pathlib import Path
 from subprocess import DEVNULL, Popen
 from threading import Lock
 
-from waystation.confinement import LENGTH, Bounds, Held, received_part, send
+from waystation.confinement import LENGTH, Bounds, Held, received_part, send_with_files
 
 SEEN = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 """All that a child sees of this process's environment, with `LC_…` and the search path: the rest holds keys."""
 ALWAYS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 """One child computes on one core: numpy would take all of them from the others."""
-START_SECONDS = 120.0
+_START_SECONDS = 120.0
 """What a child may take to start and to load, which counts for no request."""
 LONGEST_ANSWER = 256_000_000
 """Bytes."""
@@ -101,7 +101,7 @@ class Child:
         """Whether it runs."""
         return self._program.poll() is None
 
-    def held(self, seconds: float = START_SECONDS) -> Held:
+    def held(self, seconds: float = _START_SECONDS) -> Held:
         """What is kept from it, once it has started. Raises ChildHung, ChildGone."""
         if self._held is None:
             self._held = Held(**json.loads(self._exchanged(None, (), seconds)))
@@ -131,7 +131,7 @@ class Child:
         try:
             if request is not None:
                 self._limit(until)
-                send(self._line, request, files)
+                send_with_files(self._line, request, files)
             return self._message(until)
         except TimeoutError:
             self.end()

@@ -86,17 +86,17 @@ def main() -> None:
     """Confine this process, then answer until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
-        bound(Bounds(**json.loads(bounds)))
+        _bound(Bounds(**json.loads(bounds)))
         service: Service = importlib.import_module(module)  # pyright: ignore[reportAssignmentType]
         service.prepare()
         held = confine()
-        send(line, json.dumps(asdict(held)).encode())
+        send_with_files(line, json.dumps(asdict(held)).encode())
         with suppress(EOFError, ConnectionError):
             while True:
-                send(line, service.answer(*_request(line)))
+                send_with_files(line, service.answer(*_request(line)))
 
 
-def send(line: socket.socket, message: bytes, files: Sequence[int] = ()) -> None:
+def send_with_files(line: socket.socket, message: bytes, files: Sequence[int] = ()) -> None:
     """Send a message with open files, as `receive` takes it. Raises OSError."""
     head = LENGTH.pack(len(message)) + message[:_CHUNK]
     sent = socket.send_fds(line, [head], files) if files else line.send(head)
@@ -127,7 +127,7 @@ def _received(line: socket.socket, count: int) -> bytes:
     return bytes(message)
 
 
-def bound(bounds: Bounds) -> None:
+def _bound(bounds: Bounds) -> None:
     """Limits that hold while it loads, too. Ends this process where the parent is gone already."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold documents

@@ -131,7 +131,7 @@ class Linear:
         return [*parts, text[end:]]
 
 
-class Stretch(NamedTuple):
+class _Stretch(NamedTuple):
     """A stretch of a text between its two ends."""
 
     opening: re.Match[str]
@@ -154,14 +154,14 @@ class Enclosed:
     def __init__(self, opening: str, closing: str) -> None:
         self._opening, self._closing = proven(opening), proven(closing)
 
-    def finditer(self, text: str) -> Iterator[Stretch]:
+    def finditer(self, text: str) -> Iterator[_Stretch]:
         """All stretches, in order. Those that do not end are none."""
         end = 0
         while opening := self._opening.search(text, end):
             closing = self._closing.search(text, opening.end())
             if closing is None:
                 return
-            yield Stretch(opening, closing)
+            yield _Stretch(opening, closing)
             end = closing.end()
 
     def taken_out(self, text: str) -> tuple[list[str], str]:

@@ -314,7 +314,7 @@ def _environment() -> dict[str, str]:
     return {name.upper(): value for name, value in os.environ.items() if value}
 
 
-def faults(error: ValidationError) -> str:
+def setting_faults(error: ValidationError) -> str:
     """What is wrong with the settings: each by where it was given, with what is allowed."""
     sentences: list[str] = []
     for fault in malformed(error):

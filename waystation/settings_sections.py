@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings, NoDecode
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.memory import MemoryScope
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, Thinking, Working
+from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working
 from waystation.domain.plan import Role
 from waystation.domain.presets import Profile
 from waystation.domain.privacy import AfterFailures, Policy
@@ -350,7 +350,7 @@ def _effort(written: WrittenEffort) -> Effort | None:
     return None if written == AS_PROVIDED else written
 
 
-def _thinking(written: WrittenThinking) -> Thinking | None:
+def _thinking(written: WrittenThinking) -> ThinkingSetting | None:
     return None if written == AS_PROVIDED else written
 
 

@@ -21,7 +21,7 @@ from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
 from waystation.domain.errors import BadInput
-from waystation.domain.models import LEAST_THINKING, Effort, Thinking
+from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting
 from waystation.domain.task import TaskBudget
 from waystation.patterns import proven
 
@@ -138,7 +138,7 @@ WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
 WrittenEffort = Literal[Effort, "default"]
-WrittenThinking = Annotated[Thinking | Literal["default"], BeforeValidator(_read_thinking)]
+WrittenThinking = Annotated[ThinkingSetting | Literal["default"], BeforeValidator(_read_thinking)]
 """`adaptive`, `off`, `default`, or tokens as above."""
 WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
 """`en,de`, or a list."""

@@ -17,7 +17,7 @@ from waystation.adapters.keys import Purpose, Sealer, Sealers
 from waystation.adapters.presidio.redactor import find_key, key_check, key_from_hex
 from waystation.adapters.store import AtRest, SqlStore
 from waystation.adapters.store.engine import Database, parsed_url, to_its_end, translated
-from waystation.adapters.store.sql_store import is_there, place_of
+from waystation.adapters.store.sql_store import database_place, is_there
 from waystation.adapters.store.upgrades import reseal
 from waystation.adapters.temporal.codec import PayloadEncryption, converter_with
 from waystation.domain.errors import BadInput, StoreError
@@ -139,7 +139,7 @@ def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
     the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
     """
     url = parsed_url(settings.database_url)
-    place = str(Path(place_of(url)).resolve()) if url.get_backend_name() == "sqlite" else place_of(url)
+    place = str(Path(database_place(url)).resolve()) if url.get_backend_name() == "sqlite" else database_place(url)
     return settings.home / f"sealed-{short_hash(place)}", settings.home / f"sealed-{short_hash(store_id)}"
 
 

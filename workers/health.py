@@ -32,7 +32,7 @@ from waystation.ports import Memory, Meter
 _ADDRESS = proven(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
 
 
-class Address(NamedTuple):
+class Listener(NamedTuple):
     """Where to listen."""
 
     host: str
@@ -40,7 +40,7 @@ class Address(NamedTuple):
     port: int
 
 
-def address_of(setting: str, text: str) -> Address:
+def address_of(setting: str, text: str) -> Listener:
     """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
     found = _ADDRESS.fullmatch(text)
     port = int(found["port"]) if found else 0
@@ -50,10 +50,10 @@ def address_of(setting: str, text: str) -> Address:
         resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
-    return Address(str(resolved[0][4][0]), port)
+    return Listener(str(resolved[0][4][0]), port)
 
 
-PATIENCE = timedelta(seconds=2)
+_PATIENCE = timedelta(seconds=2)
 NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)
 """How the outside fails: Temporal, store or memory."""
 
@@ -61,7 +61,7 @@ NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutErro
 async def answers(look: Awaitable[object]) -> bool:
     """Whether it comes to an end in time and without an error."""
     try:
-        await asyncio.wait_for(look, PATIENCE.total_seconds())
+        await asyncio.wait_for(look, _PATIENCE.total_seconds())
     except NOT_ANSWERED:
         return False
     return True
@@ -69,7 +69,7 @@ async def answers(look: Awaitable[object]) -> bool:
 
 async def look_at_temporal(client: Client) -> None:
     """The cheapest call that every server answers. Raises RPCError."""
-    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=PATIENCE)
+    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_PATIENCE)
 
 
 async def look_at_store(store: SqlStore) -> None:
@@ -129,7 +129,7 @@ async def served_health(address: str, health: Health) -> AsyncGenerator[None]:
         await runner.cleanup()
 
 
-INTERVAL = timedelta(seconds=15)
+_INTERVAL = timedelta(seconds=15)
 
 
 class Gauge(NamedTuple):
@@ -141,7 +141,7 @@ class Gauge(NamedTuple):
 
 
 @asynccontextmanager
-async def sampled(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = INTERVAL) -> AsyncGenerator[None]:
+async def sampled(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
     """Read and show the gauges now and at every interval, until the block ends. A failure is counted, no more."""
     sampling = asyncio.create_task(_sample(gauges, meter, interval))
     try:

@@ -23,7 +23,7 @@ from workers.health import NOT_ANSWERED
 
 DRAIN_EVERY = timedelta(seconds=30)
 """So long passages may wait after memory is back."""
-NOBODY = ""
+_NOBODY = ""
 """A tenant without passages: memory that is there counts none."""
 
 
@@ -71,7 +71,7 @@ async def _drain(archive: Archive, seconds: float) -> None:
         await asyncio.sleep(seconds)
         with suppress(*NOT_ANSWERED):  # the next time does it
             if await archive.outbox.waiting(1) or await archive.outbox.taken_back(1):
-                await archive.memory.count(NOBODY)
+                await archive.memory.count(_NOBODY)
                 await archive.drain()
 
 

@@ -3,13 +3,13 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
-from waystation.adapters.qdrant.collection import CLIENT_ERRORS, Layout, QdrantServer, failure_of
+from waystation.adapters.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServer, failure_of
 from waystation.adapters.qdrant.server import QdrantServerDraft, QdrantServerMemory
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.ports import Embedder, Memory, MemoryDraft
 from waystation.settings import Settings
 
-LOOK_SECONDS = 3
+_LOOK_SECONDS = 3
 """How long the server may take to say whether memory is there."""
 
 
@@ -45,7 +45,7 @@ async def draft_on_server(settings: Settings, url: str, embedder: Embedder) -> A
 async def is_on_server(settings: Settings, url: str) -> bool:
     """Whether some worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     server = memory_server(settings, url)
-    client = server.client(LOOK_SECONDS)
+    client = server.client(_LOOK_SECONDS)
     try:
         return await client.collection_exists(server.collection)
     except CLIENT_ERRORS as error:
@@ -62,7 +62,7 @@ def memory_server(settings: Settings, url: str) -> QdrantServer:
         api_key=settings.qdrant_api_key,
         grpc_port=settings.qdrant_grpc_port,
         collection=settings.qdrant_collection,
-        layout=Layout(
+        layout=CollectionLayout(
             quantisation=settings.qdrant_quantisation,
             shards=settings.qdrant_shards,
             replicas=settings.qdrant_replicas,

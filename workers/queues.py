@@ -69,7 +69,7 @@ GRACE = timedelta(seconds=20)
 """So long legs may take to reach a turn boundary when the worker stops."""
 STICKY = timedelta(seconds=2)
 """So long the server waits for the worker that knows a workflow before it asks any other: a killed one never comes."""
-PREFIX = "waystation-"
+_PREFIX = "waystation-"
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def served_queues(settings: Settings) -> frozenset[str]:
     Raises:
         BadInput: a name that no queue has, or fewer than all with embedded memory.
     """
-    short = {queue.removeprefix(PREFIX): queue for queue in QUEUES}
+    short = {queue.removeprefix(_PREFIX): queue for queue in QUEUES}
     names = [name.strip() for name in settings.queues.split(",") if name.strip()]
     if unknown := [name for name in names if name not in short]:
         raise BadInput(f"there is no queue {', '.join(unknown)}: the queues are {', '.join(short)}")

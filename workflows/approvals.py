@@ -22,7 +22,7 @@ from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
-from waystation.domain.task_state import TaskState, decided, drawn, freed, merged, opened, overtaken, withdrawn
+from waystation.domain.task_state import TaskState, decided, drawn, freed, merged, opened_actions, overtaken, withdrawn
 from waystation.domain.value import Value
 from workflows.board import Board, keep_and_tell, record, tell_of_request
 from workflows.options import SESSION_ANSWER
@@ -226,7 +226,7 @@ async def ask_person(board: Board, step_id: str) -> None:
     No activity runs meanwhile; requests that are open stay open through continue-as-new.
     """
     now, state = workflow.now(), board.state
-    requests = opened(state, step_id, now, board.start.terms.unattended.deadline(now))
+    requests = opened_actions(state, step_id, now, board.start.terms.unattended.deadline(now))
     if requests:
         for request in requests:
             state = state.asked(request)

@@ -23,7 +23,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from activities.bookkeeping import AuditRequest, LedgerActivities
 from activities.tasks import NoticeActivities
 from waystation.domain.agent_run import AgentRun
-from waystation.domain.approvals import Standing
+from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import Account
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.continuation import TaskStart
@@ -83,10 +83,10 @@ class Board:
         return progress_of(state, start.ref, start.terms, start.title, start.privacy)
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> Circumstances:
         """What an answer is held against. Units that are not counted used to be taken: such histories must replay."""
         state = self.state
-        return Standing(
+        return Circumstances(
             approvals=state.approvals,
             limit=state.account.limit,
             ceiling=self.start.terms.ceiling,
@@ -155,12 +155,12 @@ async def record(board: Board, *entries: AuditEntry) -> None:
 
 
 WorkflowT = TypeVar("WorkflowT")
-InputT = TypeVar("InputT")
+_InputT = TypeVar("_InputT")
 
 
 async def leave_to_child(
-    run: Callable[[WorkflowT, InputT], Awaitable[object]],
-    given: InputT,
+    run: Callable[[WorkflowT, _InputT], Awaitable[object]],
+    given: _InputT,
     workflow_id: str,
     summary: str,
     *,

@@ -132,7 +132,7 @@ async def _spent(board: Board) -> RunTotals:
     return await workflow.execute_activity_method(LedgerActivities.totals, run, **SHORT)
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Ending:
@@ -208,7 +208,7 @@ class Ending:
             self._board.change(self._board.state.with_(notes=merged(self._board.state.notes, (note,))))
 
 
-async def to_its_end(work: Coroutine[object, object, T]) -> T:
+async def despite_cancellation(work: Coroutine[object, object, _T]) -> _T:
     """Await the work. A cancellation that comes meanwhile is too late: the work is finished and its result stands."""
     task = asyncio.create_task(work)
     try:

@@ -124,5 +124,5 @@ EDIT = (
     'Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or "restore", '
     '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.'
 )
-TELL = 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
+TELL_DESCRIPTION = 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
 UPDATE = "New versions of the documents, which `waystation documents` puts into the store before it sends this."

@@ -85,7 +85,7 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         try:
-            self._change(session.limited(self._state, whole(sent)))
+            self._change(session.with_limit(self._state, whole(sent)))
         except ValidationError as error:
             workflow.logger.warning("a session limit was refused: %d faults", error.error_count())
 
@@ -148,7 +148,7 @@ class SessionWorkflow:
         # It runs since an earlier life of this session; or it was terminated, and holds nothing.
         if not await over(task_id):
             return Admission(task_id=task_id, state="running")
-        self._change(session.withdrawn(self._state, task_id))
+        self._change(session.never_started(self._state, task_id))
         return Admission(task_id=task_id, state="finished")
 
     async def _quiet(self) -> bool:
@@ -184,7 +184,7 @@ class SessionWorkflow:
 
     def _change(self, state: SessionState) -> None:
         self._state = state
-        workflow.set_current_details(session.details(state))
+        workflow.set_current_details(session.session_details(state))
 
 
 async def admit(ref: TaskRef) -> Admitted:

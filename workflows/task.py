@@ -17,15 +17,15 @@ from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
 from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.reviews import PLANNING_PART, provided
-from waystation.domain.session import Answer
+from waystation.domain.session import SessionAnswer
 from waystation.domain.signals import read
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.domain.task_state import TaskState, told
+from waystation.domain.task_state import TaskState, progressed
 from workflows import inbox
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate
 from workflows.board import Board
-from workflows.delivery import Ending, revise_if_due, sent_back, to_its_end
+from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
 from workflows.inbox import Inbox, take, update
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, named
 
@@ -72,7 +72,7 @@ class Crew:
         self._driving.clear()
 
 
-async def reopened(start: TaskStart) -> TaskState | None:
+async def _reopened(start: TaskStart) -> TaskState | None:
     """The state of a finished task to go on from; None for one that begins. Where this fails, it ended as it had."""
     rewind = start.rewind
     if start.state is not None or rewind is None:
@@ -104,7 +104,7 @@ class TaskWorkflow:
     @workflow.run
     async def run(self, start: TaskStart) -> TaskProgress:
         """Work until the report is stored; cancelled or failed, store what there is."""
-        self._board.change(await reopened(start) or self._board.state)
+        self._board.change(await _reopened(start) or self._board.state)
         try:
             self._board.change(await taken_over(start) or self._board.state)
             await self._plan(start)
@@ -118,7 +118,7 @@ class TaskWorkflow:
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise
             await self._ending.fail(error)
-        return await to_its_end(self._end())
+        return await despite_cancellation(self._end())
 
     @workflow.query(description="How far the task is: phase, steps, budgets, approvals. No text from the work.")
     def progress(self) -> TaskProgress:
@@ -143,7 +143,7 @@ class TaskWorkflow:
         if await self._inbox.takes(EDIT_CONTEXT, sent):
             await self._inbox.edit(sent)
 
-    @workflow.signal(description=inbox.TELL)
+    @workflow.signal(description=inbox.TELL_DESCRIPTION)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         if await self._inbox.takes(TELL, sent):
@@ -158,14 +158,14 @@ class TaskWorkflow:
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:
         """What the session gives."""
-        if self._board.takes(sent) and (answer := read(Answer, sent)) is not None:
+        if self._board.takes(sent) and (answer := read(SessionAnswer, sent)) is not None:
             self._board.change(self._board.state.session_answered(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     def subagent_news(self, *sent: JsonValue) -> None:
         """Its spending counts at once."""
         if self._board.takes(sent) and (news := read(SubagentNews, sent)) is not None:
-            self._board.change(told(self._board.state, news))
+            self._board.change(progressed(self._board.state, news))
 
     async def _plan(self, start: TaskStart) -> None:
         if self._board.state.plan is not None:

@@ -13,7 +13,7 @@ from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.others import Following, Uncompacted, published
 from benchmarks.context.prompt_cache import PromptCache
 from waystation.domain.budget import Usage
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import estimate_message
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, PRICES, cost_micro_usd
@@ -31,7 +31,7 @@ HEAD = (
     "over the default",
     "pins", "constraints", "open work", "latest request", "identifiers in view",
 )  # fmt: skip
-DEFAULT = f"`{Policy.model_fields['strategy'].default}`"
+DEFAULT = f"`{CompactionPolicy.model_fields['strategy'].default}`"
 Make = Callable[[Summariser], Following]
 
 

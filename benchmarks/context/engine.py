@@ -7,13 +7,13 @@ from typing import NamedTuple
 from benchmarks.context.conversations import READ, REREADABLE
 from waystation.adapters.offline.summary import condensed
 from waystation.domain.compaction.constraints import open_items, recorded_decisions, user_constraints, user_requests
-from waystation.domain.compaction.gate import Rejected, Replaced, check_summary
+from waystation.domain.compaction.gate import Rejected, Replacement, check_summary
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.restoration import recently_read, with_files
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import is_stand_in, summary_message
+from waystation.domain.compaction.summary import is_summary_or_marker, summary_message
 from waystation.domain.compaction.tokens import Measure, estimate_text
 from waystation.domain.passages import render, tool_names
 from waystation.domain.transcript import Message, Pinned, Record, Summarised, Transcript
@@ -49,9 +49,9 @@ class SummaryCall(NamedTuple):
     output: int
 
 
-def policy_of(strategy: Strategy = "window", window: int = WINDOW) -> Policy:
+def policy_of(strategy: Strategy = "window", window: int = WINDOW) -> CompactionPolicy:
     """The default but for the strategy: full at 75 % of the window, and half of that aimed for."""
-    return Policy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
+    return CompactionPolicy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Engine:
     """One agent's transcript under a policy."""
 
     transcript: Transcript
-    policy: Policy
+    policy: CompactionPolicy
     summariser: Summariser
     measure: Measure = MEASURE
     calls: list[SummaryCall] = field(default_factory=list[SummaryCall])
@@ -120,10 +120,10 @@ class Engine:
         self.record(record)
         return True
 
-    def replaced(self, rung: Summarise) -> Replaced:
+    def replaced(self, rung: Summarise) -> Replacement:
         """What a summary is to stand for, and what must not be lost of it."""
         said, shown = self.transcript.messages, self.shown
-        return Replaced(
+        return Replacement(
             text=rendered(rung.middle, shown),
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
@@ -139,4 +139,4 @@ class Engine:
 def rendered(middle: tuple[Message, ...], shown: tuple[Message, ...]) -> str:
     """The messages as a summariser reads them."""
     names = tool_names(shown)
-    return "\n".join(message.text if is_stand_in(message) else render(message, names) for message in middle)
+    return "\n".join(message.text if is_summary_or_marker(message) else render(message, names) for message in middle)

@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.transcript import Message
 
 KEPT_MESSAGES = 20
@@ -12,7 +12,7 @@ Peer = Callable[[], Callable[[], object]]
 """Makes its input anew, and what is to be timed of it."""
 
 
-def peers(messages: Sequence[Message], policy: Policy) -> Mapping[str, Peer]:
+def peers(messages: Sequence[Message], policy: CompactionPolicy) -> Mapping[str, Peer]:
     """By name, under sizes like those of the policy."""
     try:
         core = importlib.import_module("langchain_core.messages")

@@ -10,10 +10,10 @@ from benchmarks.budgets.tables import show
 from benchmarks.context.conversations import REREADABLE, generated
 from benchmarks.context.engine import MEASURE, Engine, forget, policy_of
 from benchmarks.context.langchain_peers import peers
-from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import estimate_messages
 from waystation.domain.compaction.units import layout
@@ -40,7 +40,7 @@ class Case(NamedTuple):
     """A conversation that is just full, as it is stored."""
 
     stored: str
-    policy: Policy
+    policy: CompactionPolicy
 
     @property
     def loaded(self) -> Transcript:
@@ -55,14 +55,14 @@ def case_of(messages: int) -> Case:
     return Case(transcript.model_dump_json(), policy_of("window", window))
 
 
-def plan(transcript: Transcript, policy: Policy) -> Summarise:
+def plan(transcript: Transcript, policy: CompactionPolicy) -> Summarise:
     """What the ladder says: `layout`, what it covers, its identity."""
     rung = next_rung(transcript, MEASURE, policy, REREADABLE)
     assert isinstance(rung, Summarise)
     return rung
 
 
-def check(replaced: Replaced) -> str:
+def check(replaced: Replacement) -> str:
     """The summary with its ledger."""
     verdict = check_summary(forget(), replaced)
     assert isinstance(verdict, Accepted)

@@ -19,7 +19,7 @@ from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.points import Embedding
 from waystation.adapters.qdrant.server import QdrantServerMemory
-from waystation.agents.archive import BATCH
+from waystation.agents.archive import EMBEDDED_AT_ONCE
 from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage
 from waystation.ports import Memory
 
@@ -47,8 +47,8 @@ def _vector(chance: np.random.Generator) -> tuple[float, ...]:
 def _batches(count: int) -> Iterator[list[EmbeddedPassage]]:
     """Passages of about 600 characters, in twenty sessions of one tenant, made as they are needed."""
     chance, numbers = random.Random(1), np.random.default_rng(1)
-    for first in range(0, count, BATCH):
-        places = range(first, min(count, first + BATCH))
+    for first in range(0, count, EMBEDDED_AT_ONCE):
+        places = range(first, min(count, first + EMBEDDED_AT_ONCE))
         yield [EmbeddedPassage(passage=_passage(place, chance), dense=_vector(numbers)) for place in places]
 
 
@@ -123,7 +123,7 @@ def prove() -> None:
     (_, _, local), (_, _, edge), *_ = speeds
     ratio = (edge.upserts / local.upserts, local.p50_ms / edge.p50_ms, local.p99_ms / edge.p99_ms)
     rows.append(("embedded, times as fast", f"{LOCAL_SIZE:,}", *(f"{times:,.0f}" for times in ratio)))
-    show(f"Speed, {DIMENSION} dimensions, batches of {BATCH}, {SESSIONS} sessions", HEAD, rows)
+    show(f"Speed, {DIMENSION} dimensions, batches of {EMBEDDED_AT_ONCE}, {SESSIONS} sessions", HEAD, rows)
 
 
 async def _awaited(measured: Awaitable[Speed]) -> Speed:

@@ -3,13 +3,13 @@ import pytest
 
 from waystation.adapters.anthropic.errors import retry_after
 from waystation.adapters.anthropic.messages_server import (
-    Answer,
+    Scripted,
     ScriptedServer,
-    cut,
+    cut_stream,
     dropped,
     failed_midstream,
+    html_page,
     message_of,
-    page,
     refused,
     streamed,
 )
@@ -25,7 +25,7 @@ REQUEST = ModelRequest(model="claude-haiku-5-5", system="Work.", messages=(user_
 MESSAGE = message_of(scripted_reply(Text(text="Fine."), ToolUse(id="t1", name="search", input={"query": "x"})))
 
 
-async def error_of(answer: Answer) -> ModelError:
+async def error_of(answer: Scripted) -> ModelError:
     model = anthropic_model("secret-key", "http://model.test", ScriptedServer([answer]).http_client())
     with pytest.raises(ModelError) as raised:
         await model.complete(REQUEST)
@@ -60,7 +60,7 @@ async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind:
     ],
 )
 async def test_a_provider_that_wants_money_first_is_neither_rejected_nor_worth_a_retry_now(
-    answer: Answer, words: str
+    answer: Scripted, words: str
 ) -> None:
     error = await error_of(answer)
     assert isinstance(error, SpendingLimitReached)
@@ -97,7 +97,7 @@ async def test_what_may_pass_is_unavailable(status: int, kind: str, words: str) 
         httpx2.PoolTimeout("busy"),
     ],
 )
-async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Answer) -> None:
+async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: Scripted) -> None:
     error = await error_of(answer)
     assert isinstance(error, ModelUnavailable)
     assert not error.possibly_billed
@@ -110,13 +110,13 @@ async def test_what_was_refused_before_the_model_saw_it_is_not_billed(answer: An
         refused(500, "api_error"),
         refused(504, "timeout_error"),
         failed_midstream(MESSAGE, "overloaded_error"),
-        cut(MESSAGE),
+        cut_stream(MESSAGE),
         dropped(MESSAGE),
         httpx2.ReadTimeout("silence"),
         httpx2.RemoteProtocolError("closed"),
     ],
 )
-async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer: Answer) -> None:
+async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer: Scripted) -> None:
     error = await error_of(answer)
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
@@ -146,7 +146,7 @@ async def test_no_error_inside_a_stream_is_final_because_the_stream_may_have_bee
     ids=["before the stream", "in the stream"],
 )
 async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_that_is_said(
-    answer: Answer, status: int
+    answer: Scripted, status: int
 ) -> None:
     error = await error_of(answer)
     assert isinstance(error, ReplyBlocked)
@@ -156,7 +156,7 @@ async def test_a_reply_that_a_filter_blocked_is_not_asked_for_again_wherever_tha
 
 @pytest.mark.parametrize("after", [0, 1, 2, 4, 8])
 async def test_a_stream_that_ends_early_never_becomes_a_reply(after: int) -> None:
-    error = await error_of(cut(MESSAGE, after))
+    error = await error_of(cut_stream(MESSAGE, after))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the model's reply was cut off"
 
@@ -190,7 +190,7 @@ async def test_a_time_out_is_unavailable() -> None:
 
 
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
-    error = await error_of(page("text/html", "<p>Welcome</p>"))
+    error = await error_of(html_page("text/html", "<p>Welcome</p>"))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the endpoint answered with something else than an event stream; check its URL"
 
@@ -204,7 +204,7 @@ async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
     ],
 )
 async def test_a_malformed_stream_is_unavailable(stream: str) -> None:
-    assert isinstance(await error_of(page("text/event-stream", stream)), ModelUnavailable)
+    assert isinstance(await error_of(html_page("text/event-stream", stream)), ModelUnavailable)
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # the SDK's, about what it received
@@ -246,12 +246,12 @@ async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words
         refused(400, "invalid_request_error", f"messages.0: {SECRET}"),
         refused(400, SECRET, SECRET, {"request-id": SECRET}),
         refused(500, "api_error", SECRET),
-        page("application/json", SECRET),
-        page("text/event-stream", f"event: message_start\ndata: {SECRET}\n\n"),
+        html_page("application/json", SECRET),
+        html_page("text/event-stream", f"event: message_start\ndata: {SECRET}\n\n"),
         httpx2.ConnectError(f"secret-key {SECRET}"),
     ],
 )
-async def test_no_error_repeats_the_request_or_the_key(answer: Answer) -> None:
+async def test_no_error_repeats_the_request_or_the_key(answer: Scripted) -> None:
     error = await error_of(answer)
     assert "Ada" not in str(error)
     assert "secret-key" not in str(error)
@@ -268,7 +268,7 @@ async def test_errors_while_counting_tokens_are_ours_too() -> None:
     http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: refused(529, "overloaded_error")))
     with pytest.raises(ModelUnavailable, match="overloaded"):
         await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
-    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: page("text/html", "<p>Welcome</p>")))
+    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: html_page("text/html", "<p>Welcome</p>")))
     with pytest.raises(ModelUnavailable, match="could not be read"):
         await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
 

@@ -5,7 +5,7 @@ import pytest
 from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.domain.errors import ModelRejected, ModelUnavailable
-from waystation.domain.models import Thinking as Thought
+from waystation.domain.models import ThinkingSetting as Thought
 from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
 from waystation.ports import ModelRequest, StopReason
 from waystation.testing import scripted_reply

@@ -15,7 +15,7 @@ from tests.adapters.fastembed_model import STATIC, make_model
 from tests.embeddings_server import running_embeddings
 from tests.qdrant_server import running_qdrant
 from waystation.adapters.clock import utc_now
-from waystation.agents.archive import BATCH, Archive
+from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive
 from waystation.cli.main import run
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.domain.leg import RunRef
@@ -198,7 +198,7 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was_and_the_old_memory_s
             monkeypatch.setenv(name, value)
         code, out, _ = await asyncio.to_thread(printed, ["memory", "reindex", "--json"], capsys)
     done = json.loads(out)
-    assert (code, done["passages"], done["embedded"]) == (0, COUNT, COUNT - 2 * BATCH)
+    assert (code, done["passages"], done["embedded"]) == (0, COUNT, COUNT - 2 * EMBEDDED_AT_ONCE)
 
 
 @pytest.mark.parametrize("where", ["embedded", "server"])

@@ -13,8 +13,8 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import fingerprint, placeholder
 from waystation.cli.console import BAD_USAGE, OK, UNREACHABLE, WORK_FAILED
 from waystation.cli.main import run
-from waystation.cli.privacy import Wish, chosen, written
-from waystation.client.persons import Found, Search
+from waystation.cli.privacy import Wish, chosen, receipt_text
+from waystation.client.persons import PersonFound, Search
 from waystation.client.removal import Receipt
 from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import Original
@@ -195,7 +195,7 @@ class Order:
     refused: str = "never"
     """A part of the question that is answered with no."""
 
-    def told(self, _: Found) -> str:
+    def told(self, _: PersonFound) -> str:
         self.happened.append("shown")
         return ""
 
@@ -203,7 +203,9 @@ class Order:
         self.happened.append("asked")
         return self.refused not in question
 
-    async def erase(self, search: Search, found: Found, *, histories: bool, tell: Callable[[str], None]) -> Receipt:
+    async def erase(
+        self, search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None]
+    ) -> Receipt:
         self.happened.append(f"erased {search.sought.value}")
         assert found.traces
         assert await search.store.tasks(OfTenant(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
@@ -262,7 +264,7 @@ def receipt() -> Receipt:
 
 
 def test_a_receipt_of_an_order_that_found_nothing_in_the_store_says_so() -> None:
-    lines = written(receipt()).splitlines()
+    lines = receipt_text(receipt()).splitlines()
     assert lines[1] == "carried out 2026-11-21 12:00:00 UTC: the store had nothing of this value to erase"
     assert "files of reports written anew: 1;" in lines[2]
 
@@ -279,7 +281,7 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         histories_deleted=3,
         histories_left=("session-1",),
     )
-    assert written(receipt) == (
+    assert receipt_text(receipt) == (
         "receipt 01a2\n"
         "erased 2026-11-21 12:00:00 UTC: 1 in requests, 1,234 in transcripts\n"
         "originals dropped from the vault: 1; files of reports written anew: 2; workflow histories deleted: 3\n"

@@ -7,10 +7,17 @@ import pytest
 from pydantic import SecretStr
 
 from tests.embeddings_server import DIMENSION, KEY, EmbeddingsServer, Fault, running_embeddings
-from waystation.adapters.embeddings.http import BATCH_BYTES, BATCH_TEXTS, HttpEmbedder, Patience, Vendor, endpoint_of
+from waystation.adapters.embeddings.http import (
+    BATCH_TEXTS,
+    REQUEST_BYTES,
+    HttpEmbedder,
+    RequestPatience,
+    Vendor,
+    endpoint_of,
+)
 from waystation.domain.errors import BadInput, MemoryUnavailable
 
-QUICK = Patience(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
+QUICK = RequestPatience(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
 SENSITIVE = "sensitive words"
 
 
@@ -66,7 +73,7 @@ async def test_requests_are_bounded_in_texts_and_in_bytes(server: EmbeddingsServ
     await embedder.embed(["word"] * (BATCH_TEXTS + 1))
     await embedder.embed([f"{number} {'語' * 4_000}" for number in range(20)])
     assert [len(texts) for texts in server.texts] == [BATCH_TEXTS, 1, 8, 8, 4]
-    assert all(sum(len(text.encode()) for text in texts) <= BATCH_BYTES for texts in server.texts)
+    assert all(sum(len(text.encode()) for text in texts) <= REQUEST_BYTES for texts in server.texts)
     await embedder.embed(["x" * 1_000_000])
     assert len(server.texts[-1][0]) == 8_000
     await embedder.aclose()
@@ -152,7 +159,9 @@ async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector
 
 async def test_a_server_that_is_silent_is_given_up(server: EmbeddingsServer) -> None:
     endpoint = endpoint_of("openai", server.url, "small", DIMENSION, SecretStr(KEY))
-    assert "did not answer in time" in await failure(HttpEmbedder(endpoint, Patience(timeout_s=0.0, pauses_s=())))
+    assert "did not answer in time" in await failure(
+        HttpEmbedder(endpoint, RequestPatience(timeout_s=0.0, pauses_s=()))
+    )
 
 
 async def test_no_log_line_has_a_key_or_a_text(server: EmbeddingsServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,13 +4,13 @@ import pytest
 from mcp.types import Tool, ToolAnnotations
 from pydantic import JsonValue
 
-from waystation.adapters.mcp.config import Ask, Program, Server
+from waystation.adapters.mcp.config import AsksWhen, Program, Server
 from waystation.adapters.mcp.servers import MOST_TOOLS, offered
 
 OBJECT: dict[str, JsonValue] = {"type": "object"}
 
 
-def server(*allow: str, ask: Ask = "writes") -> Server:
+def server(*allow: str, ask: AsksWhen = "writes") -> Server:
     place = Program(command="x", arguments=(), environment={}, folder=Path("/"))
     roles = ("research",)
     return Server(name="shop", place=place, allow=allow or ("*",), ask=ask, timeout_s=1, start_s=1, roles=roles)
@@ -36,7 +36,7 @@ def test_only_what_is_allowed_is_shown() -> None:
         ((), []),
     ],
 )
-def test_the_config_file_says_which_tools_ask(ask: Ask, asking: list[str]) -> None:
+def test_the_config_file_says_which_tools_ask(ask: AsksWhen, asking: list[str]) -> None:
     tools = [tool("reads", reads=True), tool("unsaid"), tool("writes", reads=False)]
     specs, _ = offered(server(ask=ask), tools)
     assert [spec.tool for spec in specs if spec.asks] == asking

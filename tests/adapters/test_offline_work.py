@@ -6,7 +6,7 @@ import pytest
 
 from tests.adapters.offline_team import MOST_TURNS, Team, World, offline_model
 from waystation.adapters.anthropic.model import AnthropicModel
-from waystation.adapters.offline.report import writing
+from waystation.adapters.offline.report import writing_turn
 from waystation.adapters.offline.view import Contract, Need, View
 from waystation.domain.layers import MORE_IS_ASKED_FOR
 from waystation.domain.plan import plan_errors, standard_plan
@@ -135,7 +135,7 @@ async def test_a_window_too_small_for_any_progress_still_ends(model: AnthropicMo
 def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> None:
     needs = (Need(step="research-1", title="Licences"), Need(step="research-2", title="Purposes"))
     told = "Kept: section 1 kept: Licences; section 2 kept: Purposes\nDocuments read: a.md"
-    reply = writing(View(contract=Contract(needs=needs), gap=True, earlier=told, max_tokens=2_000))
+    reply = writing_turn(View(contract=Contract(needs=needs), gap=True, earlier=told, max_tokens=2_000))
     assert [call.name for call in reply.calls] == ["submit_report"]
 
 

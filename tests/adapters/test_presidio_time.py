@@ -18,7 +18,7 @@ from tests.running import until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.presidio.rules import Rules, read_own_rules
 from waystation.adapters.presidio.secrets import hits_of_the_whole
-from waystation.adapters.presidio.stretches import MOST_LEFT_BEHIND, Failure, outcome_of
+from waystation.adapters.presidio.stretches import MOST_LEFT_BEHIND, FailedStretch, outcome_of
 from waystation.domain.errors import RedactionFailed, TextNotRedacted
 from waystation.domain.privacy import Place, Redacted
 
@@ -90,7 +90,7 @@ def test_an_error_is_told_by_its_name_alone_also_across_processes() -> None:
         raise ValueError(HANGS)
 
     outcome = outcome_of(broken)
-    assert isinstance(outcome, Failure)
+    assert isinstance(outcome, FailedStretch)
     assert str(outcome.error) == "redaction failed with ValueError"
     assert HANGS.encode() not in pickle.dumps(outcome)
     assert outcome.error.__context__ is None

@@ -5,7 +5,7 @@ from tests.adapters.passages import DIMENSION
 from tests.qdrant_grpc import running_grpc
 from tests.qdrant_server import running_qdrant
 from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.server import Patience, QdrantServerMemory
+from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
 from waystation.domain.errors import BadInput, MemoryUnavailable
 
 
@@ -29,7 +29,7 @@ async def test_the_client_goes_where_the_settings_say(server: QdrantServer, rest
 
 
 async def test_https_means_tls_on_both_ports() -> None:
-    once = Patience(pauses_s=())
+    once = ServerPatience(pauses_s=())
     with running_qdrant() as rest:
         url = rest.url.replace("http", "https")
         memory = QdrantServerMemory.open(QdrantServer(url=url), "compass", DIMENSION, once)

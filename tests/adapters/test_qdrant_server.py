@@ -15,7 +15,7 @@ from tests.adapters.passages import DIMENSION, EAST, passage, query
 from tests.qdrant_server import QdrantStub, running_qdrant
 from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, batches
+from waystation.adapters.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, point_batches
 from waystation.domain.errors import MemoryUnavailable
 from waystation.settings import Settings
 from workers.memory_server import memory_server
@@ -166,7 +166,7 @@ async def test_many_passages_go_in_several_requests(qdrant: QdrantStub, memory: 
 def test_batches_keep_every_point_in_order_within_their_limits(sizes: list[int], giant: bool) -> None:
     lengths = [*sizes, BATCH_BYTES * 2] if giant else sizes
     points = [models.PointStruct(id=at, vector={}, payload={"t": "x" * size}) for at, size in enumerate(lengths)]
-    made = list(batches(points))
+    made = list(point_batches(points))
     assert [point for batch in made for point in batch] == points
     for batch in made:
         assert len(batch) == 1 or sum(len(point.model_dump_json()) for point in batch) <= BATCH_BYTES

@@ -9,7 +9,7 @@ from tests.adapters.test_store_forgetting import ended, everything_in, shown_key
 from tests.readers import ANYONE
 from tests.store_contract.values import passage, request, row, summary
 from waystation.adapters.store import SqlStore
-from waystation.adapters.store.removal import SOURCES
+from waystation.adapters.store.removal import SEARCHED_COLUMNS
 from waystation.adapters.store.schema import metadata, tasks, texts
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedText
 from waystation.domain.documents import Document
@@ -18,7 +18,7 @@ from waystation.domain.leg import RunRef
 from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import PlanVersion, standard_plan
 from waystation.domain.privacy import ShownText
-from waystation.domain.removal import ERASED, PersonOrder, Sought, Whereabouts, summed
+from waystation.domain.removal import ERASED, PersonOrder, Sought, Whereabouts, summed_places
 from waystation.domain.task import SourceDocument, TaskRow
 from waystation.domain.transcript import Message, Text, Thinking, user_text
 from waystation.domain.work import Note
@@ -70,7 +70,7 @@ async def test_a_person_is_counted_by_task_and_place_in_clear_and_by_placeholder
     kept = await kept_task(store, "first")
     await kept_task(store, "second", person="Charles Babbage")
     traces = await store.traces(kept.ref.tenant, SOUGHT)
-    assert summed(tuple(trace for trace in traces if trace.task_id == kept.ref.task_id)) == {
+    assert summed_places(tuple(trace for trace in traces if trace.task_id == kept.ref.task_id)) == {
         Whereabouts.REQUEST: 1,
         Whereabouts.DOCUMENT_NAME: 1,
         Whereabouts.DOCUMENT: 2,
@@ -92,7 +92,7 @@ def test_every_column_that_is_sealed_is_looked_through() -> None:
         if isinstance(column.type, SealedText | SealedBytes) and not isinstance(column.type, SealedProof)
     }
     # Terms are numbers and settings, and nobody's words.
-    assert {source.column for source in SOURCES} | {texts.c.content, tasks.c.terms} == sealed
+    assert {source.column for source in SEARCHED_COLUMNS} | {texts.c.content, tasks.c.terms} == sealed
 
 
 async def test_what_is_erased_is_nowhere_and_everything_that_is_left_is_read_as_before(store: SqlStore) -> None:

@@ -36,7 +36,7 @@ from waystation.domain.privacy import ShownKey, ShownText, Treatment
 from waystation.domain.task import ReportVersion, TaskPhase, TaskRow, TaskTerms, Telling
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Message, ToolResult, ToolUse
-from waystation.domain.web import FETCH_PAGE, KeptPage, framed
+from waystation.domain.web import FETCH_PAGE, KeptPage, framed_page
 from waystation.settings import Settings
 
 VICTIM = row(request("victim", tenant="harbour", session="spring"))
@@ -141,7 +141,7 @@ async def victims(old: OldStore) -> None:
     await old.audit(VICTIM, "told-1", Telling(number=1, text=HASH["telling"], told_at=NOON).model_dump_json())
     await old.audit(VICTIM, "edit", edit.model_dump_json())
     # The page's first line is shown redacted, so that it is none of the original's.
-    page = called(FETCH_PAGE, framed(PAGE, ["2| about <PERSON_7f3a2c91d04e>"], "2-2 of 2"))
+    page = called(FETCH_PAGE, framed_page(PAGE, ["2| about <PERSON_7f3a2c91d04e>"], "2-2 of 2"))
     result = called("search_documents", preview(LONG, HASH["result"]), "2")
     for version, message in enumerate((*page, *result)):
         await old.message(VICTIM, version, message)
@@ -158,7 +158,7 @@ async def thiefs(old: OldStore) -> None:
     await old.audit(THIEF, "documents-1", KeptUpdate(**made.model_dump(), changes=(change,)).model_dump_json())
     tool = ToolDefinition(server="s", tool="t", parts={"text": HASH["report"], "given": HASH["given"]})
     await old.audit(THIEF, "tool-1", tool.model_dump_json())
-    forged = called("s__tool", framed(PAGE, ["1| A page"], "1-1 of 2"))
+    forged = called("s__tool", framed_page(PAGE, ["1| A page"], "1-1 of 2"))
     guessed = called("s__tool", preview("Guessed. " * 1_000, HASH["result"]), "2")
     short = called("s__tool", preview(SAID["telling"], HASH["telling"]), "3")  # whoever guesses its ends has it
     for version, message in enumerate((*forged, *guessed, *short)):

@@ -1,7 +1,7 @@
 import pytest
 
 from waystation.adapters.tables.engine import Unusable
-from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read
+from waystation.adapters.tables.grid import MOST_COLUMNS, Grid, grid, read_grid
 from waystation.domain.privacy import Replaced
 from waystation.domain.tables import TableText
 
@@ -11,7 +11,7 @@ def cells(found: Grid) -> list[tuple[str, ...]]:
 
 
 def seen(text: str, *, first_line: int = 1, heading: bool = True, sheet: bool = False) -> Grid:
-    return grid(read(TableText(name="t", text=text, first_line=first_line, heading=heading, sheet=sheet)))
+    return grid(read_grid(TableText(name="t", text=text, first_line=first_line, heading=heading, sheet=sheet)))
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", " | "])
@@ -95,7 +95,7 @@ def test_what_is_no_table_is_refused_with_its_line(text: str, reason: str) -> No
 def hidden(text: str, *values: str, sheet: bool = False) -> list[tuple[str, str, str]]:
     """Of each column the values with something hidden, what that is, and its placeholder."""
     found = [Replaced(text.index(one), text.index(one) + len(one), "T", f"<T_{one}>") for one in values]
-    table = read(TableText(name="t", text=text, hidden=tuple(found), sheet=sheet))
+    table = read_grid(TableText(name="t", text=text, hidden=tuple(found), sheet=sheet))
     return [
         (column.values[place], column.values[place][one.start : one.end], one.placeholder)
         for column in table.columns

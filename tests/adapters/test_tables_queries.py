@@ -3,14 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.tables.database import CELL_CHARACTERS, RESULT_CHARACTERS, answer
-from waystation.adapters.tables.engine import Asked, Unusable
-from waystation.adapters.tables.grid import read
+from waystation.adapters.tables.database import CELL_CHARACTERS, ROWS_CHARACTERS, answer_query
+from waystation.adapters.tables.engine import EngineRequest, Unusable
+from waystation.adapters.tables.grid import read_grid
 from waystation.domain.tables import Rows, TableText
 
 
 def ask(sql: str, *tables: TableText, most_rows: int = 10) -> Rows:
-    return answer(Asked(sql=sql, tables=tuple(map(read, tables)), most_rows=most_rows))
+    return answer_query(EngineRequest(sql=sql, tables=tuple(map(read_grid, tables)), most_rows=most_rows))
 
 
 def table(*rows: str, name: str = "t") -> TableText:
@@ -86,7 +86,7 @@ def test_a_result_of_fifty_megabytes_is_a_few_hundred_characters() -> None:
 
 def test_many_long_rows_end_where_the_result_is_long_enough() -> None:
     result = ask("SELECT " + ", ".join(["repeat('x', 300)"] * 100) + " FROM range(50)", most_rows=50)
-    assert (len(result.rows), result.row_count) == (RESULT_CHARACTERS // 30_000 + 1, 50)
+    assert (len(result.rows), result.row_count) == (ROWS_CHARACTERS // 30_000 + 1, 50)
 
 
 def test_values_that_python_cannot_hold_are_text_too() -> None:

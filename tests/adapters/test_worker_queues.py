@@ -18,7 +18,7 @@ from waystation.cli.main import run
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.settings import Settings
-from workers.health import Address, address_of
+from workers.health import Listener, address_of
 from workers.memory import opened_memory
 from workers.queues import served_queues, tuning
 from workers.wiring import running_workers
@@ -95,8 +95,8 @@ def test_slots_are_fixed_unless_a_target_is_set() -> None:
 
 
 def test_addresses_are_read_with_their_hosts_resolved() -> None:
-    assert address_of("S", "0.0.0.0:9464") == Address("0.0.0.0", 9464)
-    assert address_of("S", "[::1]:80") == Address("::1", 80)
+    assert address_of("S", "0.0.0.0:9464") == Listener("0.0.0.0", 9464)
+    assert address_of("S", "[::1]:80") == Listener("::1", 80)
     assert address_of("S", "localhost:80").host in {"127.0.0.1", "::1"}
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.agents.office import NOON, TASK, TENANT, Office
 from tests.unit.histories import prose
 from waystation.adapters.store import SqlStore
-from waystation.agents.archive import BATCH, Drained
+from waystation.agents.archive import EMBEDDED_AT_ONCE, Drained
 from waystation.domain.memory import Passage
 from waystation.domain.transcript import Summarised, user_text
 
@@ -36,9 +36,9 @@ async def commit_passages(office: Office, count: int, step_id: str = "research-1
 
 
 async def test_everything_that_waits_is_stored_once_in_batches(office: Office) -> None:
-    await commit_passages(office, BATCH + 6)
-    assert await office.archive.drain() == Drained(stored=BATCH + 6, waiting=0)
-    assert len(office.memory.passages) == BATCH + 6
+    await commit_passages(office, EMBEDDED_AT_ONCE + 6)
+    assert await office.archive.drain() == Drained(stored=EMBEDDED_AT_ONCE + 6, waiting=0)
+    assert len(office.memory.passages) == EMBEDDED_AT_ONCE + 6
     assert await office.archive.drain() == Drained(stored=0, waiting=0)
 
 

@@ -12,7 +12,7 @@ from tests.readers import ANYONE
 from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.adapters.qdrant.server import QdrantServerMemory
-from waystation.agents.archive import BATCH, Archive, Drained
+from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Drained
 from waystation.domain.ownership import OfTenant
 from waystation.ports.knowledge import Use
 
@@ -36,10 +36,10 @@ async def archive_of(office: Office, folder: Path, *short: str) -> Archive:
 
 
 async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office: Office, tmp_path: Path) -> None:
-    await commit_passages(office, BATCH + 6)
+    await commit_passages(office, EMBEDDED_AT_ONCE + 6)
     archive = await archive_of(office, tmp_path, "5", "40")
-    assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
-    assert await archive.memory.count(TENANT) == BATCH + 4
+    assert await archive.drain() == Drained(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
+    assert await archive.memory.count(TENANT) == EMBEDDED_AT_ONCE + 4
     kept = [
         passage.id for passage in await office.store.passages_of(TASK, ANYONE) if passage.text.split()[0] in {"5", "40"}
     ]
@@ -50,11 +50,11 @@ async def test_one_point_that_is_refused_is_put_aside_and_blocks_no_other(office
 
 
 async def test_a_server_refuses_one_point_by_its_status_and_takes_the_others_once(office: Office) -> None:
-    await commit_passages(office, BATCH + 6)
+    await commit_passages(office, EMBEDDED_AT_ONCE + 6)
     with running_qdrant() as qdrant:
         memory = QdrantServerMemory.open(QdrantServer(url=qdrant.url), "short", 4)
         archive = replace(office.archive, memory=memory, embedder=ShortVectors("5", "40"))
-        assert await archive.drain() == Drained(stored=BATCH + 4, waiting=0)
+        assert await archive.drain() == Drained(stored=EMBEDDED_AT_ONCE + 4, waiting=0)
         refused = await office.store.refused()
         points = [str(point.id) for point in qdrant.points("waystation")]
         await memory.aclose()

@@ -6,9 +6,9 @@ from tests.agents.full_context import compressed, summary
 from tests.agents.office import NAME, NAME_PLACEHOLDER, Office
 from tests.unit.histories import research, results, small_policy
 from waystation.agents.roles import prompt
-from waystation.agents.summariser import Answer, CondensingModel, NoAnswer
+from waystation.agents.summariser import CondensingModel, NoReply, SummaryReply
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.transcript import Text, user_text
 from waystation.ports import StopReason
 from waystation.testing import ScriptedModel, scripted_reply
@@ -25,14 +25,16 @@ PARTS = (
 
 async def condensing(office: Office, model: ScriptedModel, **policy: object) -> CondensingModel:
     office.model = model
-    by = Policy.model_validate({**small_policy().model_dump(), **policy})
+    by = CompactionPolicy.model_validate({**small_policy().model_dump(), **policy})
     site = await office.site()
     return CondensingModel(office.metered, office.redactor, office.compaction(15_000), site.fence, by)
 
 
 async def question(office: Office, conversation: str = "[m2 user] Hello.", **policy: object) -> str:
     model = ScriptedModel([summary()])
-    assert isinstance(await (await condensing(office, model, **policy)).ask("x", conversation, (100, 200)), Answer)
+    assert isinstance(
+        await (await condensing(office, model, **policy)).ask("x", conversation, (100, 200)), SummaryReply
+    )
     return model.requests[0].messages[0].text
 
 
@@ -74,7 +76,7 @@ async def test_the_answer_is_redacted_and_what_was_thought_aloud_is_gone(office:
     said = f"<scratchpad>\nWhat of {NAME}?\n</scratchpad>\n\n{NAME} kept it."
     model = await condensing(office, ScriptedModel([scripted_reply(Text(text=said))]))
     answer = await model.ask("x", "[m2 user] Hello.", (100, 200))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, SummaryReply)
     assert (answer.text, answer.redactions) == (f"{NAME_PLACEHOLDER} kept it.", 1)
     assert answer.charge.key == "summary-x"
 
@@ -82,13 +84,13 @@ async def test_the_answer_is_redacted_and_what_was_thought_aloud_is_gone(office:
 async def test_of_a_refusal_nothing_is_used(office: Office) -> None:
     reply = scripted_reply(Text(text="I would rather not."), stop=StopReason.REFUSAL)
     answer = await (await condensing(office, ScriptedModel([reply]))).ask("x", "Hello.", (100, 200))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, SummaryReply)
     assert answer.text == ""
 
 
 async def test_a_summary_shorter_than_the_least_reply_is_asked_for_all_the_same(office: Office) -> None:
     model = ScriptedModel([summary()])
-    assert isinstance(await (await condensing(office, model)).ask("x", "Hello.", (5, 10)), Answer)
+    assert isinstance(await (await condensing(office, model)).ask("x", "Hello.", (5, 10)), SummaryReply)
     assert model.requests[0].max_output == 20
 
 
@@ -96,7 +98,7 @@ async def test_without_money_nobody_is_asked(office: Office) -> None:
     office.limit = Limit(tokens=10)
     model = ScriptedModel([])
     answer = await (await condensing(office, model)).ask("x", "Hello.", (100, 200))
-    assert isinstance(answer, NoAnswer)
+    assert isinstance(answer, NoReply)
     assert model.calls == 0
 
 

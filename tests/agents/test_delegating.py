@@ -3,7 +3,7 @@
 import pytest
 
 from tests.agents.office import TASK, Office, use
-from waystation.agents.tools.delegate import Asked, asked_by
+from waystation.agents.tools.delegate import ReplyAsks, asked_by
 from waystation.domain.amount import Limit
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.leg import LegRequest
@@ -12,7 +12,7 @@ from waystation.domain.transcript import Message, Transcript, user_text
 LEFT = Limit(tokens=100_000)
 
 
-async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Limit = LEFT) -> Asked:
+async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Limit = LEFT) -> ReplyAsks:
     """What becomes of one reply that asks for a subagent with each of these parts."""
     calls = [
         use("delegate", f"c{number}", role="research", title=f"Part {number}", goal="Look.", budget_percent=percent)
@@ -25,7 +25,7 @@ async def asked(office: Office, *percents: int, terms: DelegationTerms, left: Li
     return await asked_by(request, transcript, left, office.redactor, ())
 
 
-def ordered(of: Asked) -> dict[str, int | None]:
+def ordered(of: ReplyAsks) -> dict[str, int | None]:
     return {order.call_id: order.limit.tokens for order in of.orders}
 
 

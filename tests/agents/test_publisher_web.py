@@ -1,7 +1,7 @@
 from tests.agents.office import NOON, TASK, Office, use
 from tests.agents.test_publisher import hand_in, published
 from waystation.domain.transcript import Message, ToolResult, user_text
-from waystation.domain.web import framed, kept, web_page
+from waystation.domain.web import framed_page, kept, web_page
 from waystation.domain.work import ReportDraft, Section
 
 ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within ten years."
@@ -10,7 +10,7 @@ ADDRESS, TEXT = "https://example.org/harbour", "The harbour\nIt silted up within
 async def read_page(office: Office) -> None:
     """The research agent has fetched the page."""
     page = kept(web_page(ADDRESS, TEXT, NOON), await office.store.put_text(TEXT, office.ref.reader))
-    shown = framed(page, ["1| The harbour"], "1-2 of 2")
+    shown = framed_page(page, ["1| The harbour"], "1-2 of 2")
     await office.said(
         (
             user_text("m1", "Read about it."),

@@ -10,7 +10,7 @@ import pytest
 from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
-from waystation.agents.archive import BATCH, Archive, Reindexed, Reindexing
+from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Reindexed, Reindexing
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
 from waystation.domain.memory import MemoryQuery
@@ -20,7 +20,7 @@ from waystation.ports.knowledge import Use
 from waystation.settings import Settings
 from workers.memory import memory_is_there, opened_draft, opened_memory
 
-COUNT = 2 * BATCH + 6
+COUNT = 2 * EMBEDDED_AT_ONCE + 6
 
 
 @dataclass
@@ -100,10 +100,10 @@ async def test_a_run_goes_on_where_the_last_one_ended_and_until_then_the_old_mem
     house: House, office: Office
 ) -> None:
     with pytest.raises(MemoryUnavailable, match="told to fail"):
-        await house.reindex(office, Compass("new", 6, left=BATCH))
+        await house.reindex(office, Compass("new", 6, left=EMBEDDED_AT_ONCE))
     assert await house.found(OLD) == COUNT
     again = Compass("new", 6)
-    assert (await house.reindex(office, again)).embedded == len(again.embedded) == COUNT - BATCH
+    assert (await house.reindex(office, again)).embedded == len(again.embedded) == COUNT - EMBEDDED_AT_ONCE
     assert await house.found(NEW) == COUNT
 
 
@@ -116,7 +116,7 @@ async def test_there_and_back_again_and_once_more(house: House, office: Office) 
 
 async def test_passages_that_were_taken_back_are_left_out_and_taken_out(house: House, office: Office) -> None:
     with pytest.raises(MemoryUnavailable):
-        await house.reindex(office, Compass("new", 6, left=BATCH))
+        await house.reindex(office, Compass("new", 6, left=EMBEDDED_AT_ONCE))
     ids = await office.store.passage_ids()
     site = await office.site("research-1")
     record = Rewound(id="back", message_id="m1")

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from waystation.adapters.presidio.stretches import Loading, Searched, request_of
+from waystation.adapters.presidio.stretches import Loading, SearchedStretch, request_of
 
 HOLDS, DIES, LIES, BABBLES = "this text holds the interpreter", "this text kills", "this text lies", "this text babbles"
 FOUND = "alice"
@@ -17,7 +17,7 @@ def prepare() -> None:
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     asked, text = request_of(request)
     if isinstance(asked, Loading) or text is None:
-        return Searched().model_dump_json().encode()
+        return SearchedStretch().model_dump_json().encode()
     if HOLDS in text:
         sum(range(10**15))  # no signal and no thread is heard before it ends
     if DIES in text:
@@ -28,4 +28,4 @@ def answer(request: bytes, _files: Sequence[int]) -> bytes:
     end = len(text) + 5 if LIES in text else at + len(FOUND)
     time.sleep(0)
     finds = (("PERSON", at, end, 1.0),) if at >= 0 else ()
-    return Searched(finds=finds, chunks=1).model_dump_json().encode()
+    return SearchedStretch(finds=finds, chunks=1).model_dump_json().encode()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from waystation.domain.citations import CitedDocument, citations_in, faults
+from waystation.domain.citations import CitedDocument, citation_faults, citations_in
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.report import sources_section
 
@@ -36,7 +36,7 @@ def checked(markdown: str, lines: Sequence[str]) -> float:
     start = time.process_time()
     citations = citations_in(markdown)
     documents = {"d.md": CitedDocument(lines)}
-    found = faults(citations, documents)
+    found = citation_faults(citations, documents)
     sources_section([one for one, fault in found.items() if not fault], documents)
     return time.process_time() - start
 

@@ -13,7 +13,7 @@ from waystation.adapters.offline import plan, quotes, research, summary, view
 from waystation.adapters.offline.view import Contract, Exchange, View
 from waystation.adapters.presidio.private_keys import private_keys
 from waystation.cli.options import parse_amount
-from waystation.domain.citations import CitedDocument, citations_in, faults
+from waystation.domain.citations import CitedDocument, citation_faults, citations_in
 from waystation.domain.compaction.restoration import differs
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import ParameterLimit
@@ -48,7 +48,9 @@ def test_what_is_no_number_or_has_a_bound_is_let_pass(source: str) -> None:
 )
 def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None:
     (citation,) = citations_in(f'They say "words that are long" [a.md:{lines}].')
-    assert [*faults([citation], {"a.md": CitedDocument(["One line."])}).values()] == ["the document has 1 lines"]
+    assert [*citation_faults([citation], {"a.md": CitedDocument(["One line."])}).values()] == [
+        "the document has 1 lines"
+    ]
     assert len(str(citation)) < 60
 
 

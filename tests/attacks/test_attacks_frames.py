@@ -20,7 +20,7 @@ from waystation.agents.tools.delegate import DelegateInput, presented
 from waystation.agents.tools.web import FetchPage, found_pages
 from waystation.agents.tools.work import ResultLines
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.summary import ledger, one_line, summary_message, summary_part, unframed
+from waystation.domain.compaction.summary import ledger, ledger_line, summary_message, summary_part, unframed
 from waystation.domain.delegation import HandedBack
 from waystation.domain.documents import Document
 from waystation.domain.foreign import TAGS, ForeignToolSpec, Tagged, attribute, tagged, tagged_line
@@ -31,7 +31,7 @@ from waystation.domain.plan import Plan, Step
 from waystation.domain.procedures import Malformed, Procedure
 from waystation.domain.task import SourceDocument, TaskRequest
 from waystation.domain.transcript import platform_text, user_text
-from waystation.domain.web import Domains, KeptPage, WebHit, framed
+from waystation.domain.web import Domains, KeptPage, WebHit, framed_page
 from waystation.domain.work import Finding, Findings, ReportDraft
 
 SPELLINGS = (
@@ -102,7 +102,7 @@ def _procedures(words: str) -> str:
 
 
 def _page(words: str) -> str:
-    return framed(KeptPage(url=words, blob="0" * 64, retrieved=NOON), [words, words], "1-2 of 2")
+    return framed_page(KeptPage(url=words, blob="0" * 64, retrieved=NOON), [words, words], "1-2 of 2")
 
 
 def _server(words: str) -> str:
@@ -111,7 +111,7 @@ def _server(words: str) -> str:
 
 
 def _status(words: str) -> str:
-    failures = (Failure(tool=one_line(words), why=words),)
+    failures = (Failure(tool=ledger_line(words), why=words),)
     return Reminder(step_id="s", turn=1, left=Limit(tokens=1), final=True, failures=failures).text(200_000)
 
 
@@ -143,7 +143,7 @@ def test_whatever_a_frame_is_called_nothing_leaves_it(name: str) -> None:
 @pytest.mark.parametrize("name", RECORDS)
 def test_no_spelling_makes_a_record_of_an_earlier_conversation(name: str) -> None:
     def told(words: str) -> str:
-        summary = f"{unframed(words)}\n\n{ledger([f'user: {one_line(words)}'])}"
+        summary = f"{unframed(words)}\n\n{ledger([f'user: {ledger_line(words)}'])}"
         return f"{summary_message('x', summary).text}\n{summary_part(words)}"
 
     own = [tag for tag in read(told(hostile(name))) if tag.strip("</") in {one.replace("_", "") for one in RECORDS}]

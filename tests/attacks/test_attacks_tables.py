@@ -19,8 +19,8 @@ from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.tables import engine_child
-from waystation.adapters.tables.engine import Answered, Asked, DuckDbTables
-from waystation.adapters.tables.grid import read
+from waystation.adapters.tables.engine import Answered, DuckDbTables, EngineRequest
+from waystation.adapters.tables.grid import read_grid
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.redaction import KeepingRedactor
@@ -95,17 +95,17 @@ class TablesHere:
 
     async def read(self, text: TableText) -> Table:
         """See `TableEngine`."""
-        table = self._answered(Asked(text=text)).table
+        table = self._answered(EngineRequest(text=text)).table
         assert table is not None
         return table
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
         """See `TableEngine`."""
-        rows = self._answered(Asked(sql=sql, tables=tuple(tables), most_rows=most_rows)).rows
+        rows = self._answered(EngineRequest(sql=sql, tables=tuple(tables), most_rows=most_rows)).rows
         assert rows is not None
         return rows
 
-    def _answered(self, asked: Asked) -> Answered:
+    def _answered(self, asked: EngineRequest) -> Answered:
         answered = Answered.model_validate_json(engine_child.answer(asked.model_dump_json().encode(), ()))
         if answered.refused:
             raise QueryRefused(answered.refused)
@@ -362,7 +362,7 @@ async def test_a_long_cell_full_of_private_values_takes_as_long_as_it_is() -> No
 
     async def seconds(addresses: int) -> float:
         cell = "a@b.co " * addresses
-        table = read(TableText(name="t", text=f"id,note\n1,{cell}\n2,x\n"))
+        table = read_grid(TableText(name="t", text=f"id,note\n1,{cell}\n2,x\n"))
         began = time.process_time()
         redacted = await columns.redacted(table, "acme")
         assert not [value for column in redacted.table.columns for value in column.values if "@" in value]

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from tests.web_site import HERE, WITHIN, Answer, Names, answering, fetching, leading_to, running_site
 from waystation.adapters.documents.reader import BytesReader
-from waystation.adapters.web import MOST_BYTES, NotPublic, PublicOnly, is_public
+from waystation.adapters.web import ROBOTS_BYTES, NotPublic, PublicOnly, is_public
 from waystation.domain.errors import WebRefused, WebUnavailable
 from waystation.domain.web import Domains
 
@@ -99,7 +99,7 @@ async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader
         assert (await pages.fetch(site.url("/"))).text == "text"
         with pytest.raises(WebRefused, match="does not let programs read"):
             await pages.fetch(site.url("/no"))
-    assert len(bomb) < MOST_BYTES
+    assert len(bomb) < ROBOTS_BYTES
 
 
 async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: BytesReader) -> None:

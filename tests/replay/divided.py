@@ -21,7 +21,7 @@ from tests.readers import ANYONE
 from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
-from waystation.client.sessions import kept, read_again
+from waystation.client.sessions import keep_documents, read_again
 from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
 from workers.outside import Reach
@@ -67,7 +67,9 @@ async def _told(counter: Counter, folder: Path) -> None:
     (folder / "pilot.md").write_text(NEWER, encoding="utf-8")
     task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
     again = await read_again(counter.store, task, [folder / "pilot.md"], remove_missing=False)
-    await counter.task().signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again, task), "by": "Ada"})
+    await counter.task().signal(
+        UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, task), "by": "Ada"}
+    )
 
 
 async def answered(task: Task) -> bool:

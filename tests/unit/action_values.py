@@ -5,7 +5,7 @@ from datetime import datetime
 from tests.unit.task_values import NOON, after_leg, standing, working
 from waystation.domain.decisions import ActionQuestion, question_on
 from waystation.domain.leg import ActionsAsked
-from waystation.domain.task_state import TaskState, opened
+from waystation.domain.task_state import TaskState, opened_actions
 from waystation.domain.transcript import ToolUse
 
 AGENT = "research-1"
@@ -25,6 +25,6 @@ def asking_for(*questions: ActionQuestion, state: TaskState | None = None) -> Ta
 def asked_for(*questions: ActionQuestion, deadline: datetime | None = None) -> TaskState:
     """A person is asked about them."""
     state = asking_for(*questions)
-    for request in opened(state, AGENT, NOON, deadline):
+    for request in opened_actions(state, AGENT, NOON, deadline):
         state = state.asked(request)
     return state

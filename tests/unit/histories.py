@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.transcript import (
     Block,
     Message,
@@ -63,9 +63,9 @@ def working(turns: int, result_tokens: int = 1_500, *, tool: str = READ) -> Tran
     return transcript(user_text("m1", "Find out what changed."), *research(turns, result_tokens, tool=tool))
 
 
-def small_policy(window: int = 20_000) -> Policy:
+def small_policy(window: int = 20_000) -> CompactionPolicy:
     """A window that tests fill quickly."""
-    return Policy(window=window, trigger=window * 3 // 4, target=window * 3 // 8)
+    return CompactionPolicy(window=window, trigger=window * 3 // 4, target=window * 3 // 8)
 
 
 # ------------------------------------------------------------------------------------------------------- strategies

@@ -66,6 +66,6 @@ def asking(state: TaskState, *step_ids: str) -> TaskState:
     return state
 
 
-def standing_of(state: TaskState) -> approvals.Standing:
+def standing_of(state: TaskState) -> approvals.Circumstances:
     """What an answer is held against."""
-    return approvals.Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
+    return approvals.Circumstances(approvals=state.approvals, limit=state.account.limit, ending=state.ending)

@@ -14,7 +14,7 @@ from waystation.domain.compaction.outcome import Action, ContextEdit, EditOutcom
 from waystation.domain.details import answer_text
 from waystation.domain.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit
 from waystation.domain.task import Approval, Refusal, TaskPhase
-from waystation.domain.task_state import TAKEN_BACK, TaskState, decided, opened, overtaken
+from waystation.domain.task_state import TAKEN_BACK, TaskState, decided, opened_actions, overtaken
 
 LATER = NOON + timedelta(days=7)
 
@@ -46,7 +46,7 @@ def test_an_agent_that_asks_waits_for_a_person_and_its_task_is_paused_with_it() 
     assert run_of(state).next_move() == AskPerson(questions=(question(),))
     state = working(AGENT)
     state = asking_for(question(), state=state)
-    (request,) = opened(state, AGENT, NOON, LATER)
+    (request,) = opened_actions(state, AGENT, NOON, LATER)
     assert state.asked(request).phase is TaskPhase.PAUSED
     assert (request.request_id, request.action, request.asked) == (f"{AGENT}-1", question(), Amount())
     assert (request.answer_by, request.requested_at) == (LATER, NOON)
@@ -54,11 +54,11 @@ def test_an_agent_that_asks_waits_for_a_person_and_its_task_is_paused_with_it() 
 
 def test_each_call_is_a_request_under_an_id_that_a_replay_gives_again_and_none_is_asked_twice() -> None:
     state = asking_for(question(1), question(2))
-    requests = opened(state, AGENT, NOON, None)
-    assert requests == opened(state, AGENT, NOON, None)
+    requests = opened_actions(state, AGENT, NOON, None)
+    assert requests == opened_actions(state, AGENT, NOON, None)
     assert [request.request_id for request in requests] == [f"{AGENT}-1", f"{AGENT}-2"]
     state = state.asked(requests[0])
-    (second,) = opened(state, AGENT, NOON, None)
+    (second,) = opened_actions(state, AGENT, NOON, None)
     assert (second.request_id, second.action) == (f"{AGENT}-2", question(2))
 
 
@@ -66,7 +66,7 @@ def test_ids_count_on_from_requests_for_money() -> None:
     state = asking(working(), AGENT)
     answer = approve(standing_of(state), {"request_id": f"{AGENT}-1"}, NOON)
     state = state.answered(answer).granted(AGENT, Amount(tokens=30_000))
-    (request,) = opened(asking_for(question(), state=state), AGENT, NOON, None)
+    (request,) = opened_actions(asking_for(question(), state=state), AGENT, NOON, None)
     assert request.request_id == f"{AGENT}-2"
 
 
@@ -90,7 +90,7 @@ def test_an_approval_of_a_call_grants_no_money() -> None:
 
 def test_an_approval_of_a_call_is_no_raise_after_which_a_nearly_spent_budget_is_noted_anew() -> None:
     nearly = asking_for(question(), state=after_leg(working(), AGENT, TurnLimit(standing=standing(29_000))))
-    (request,) = opened(nearly, AGENT, NOON, None)
+    (request,) = opened_actions(nearly, AGENT, NOON, None)
     again = after_leg(approved(nearly.asked(request), f"{AGENT}-1"), AGENT, TurnLimit(standing=standing(29_100)))
     noted = [note for note in again.notes if AGENT in note]
     assert len(noted) == 1

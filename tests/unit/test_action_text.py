@@ -13,7 +13,7 @@ from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.render_requests import inbox_text, request_text
 from waystation.cli.task_json import ApprovalJson
 from waystation.domain.amount import Amount
-from waystation.domain.approvals import Standing, approve, deny
+from waystation.domain.approvals import Circumstances, approve, deny
 from waystation.domain.details import details
 from waystation.domain.notices import Event, fields, text
 from waystation.domain.task import Approval
@@ -72,7 +72,7 @@ To have the agent go on without it, send `deny_budget` with
 
 def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
     yes, no = (json.loads(found) for found in re.findall(r"```json\n(.+)\n```", shown(REQUEST)))
-    standing = Standing(approvals=(REQUEST,))
+    standing = Circumstances(approvals=(REQUEST,))
     answers = [approve(standing, yes, NOON), deny(standing, no, NOON)]
     assert [answer.decision for answer in answers if isinstance(answer, Approval)] == ["approved", "denied"]
 

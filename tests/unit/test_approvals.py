@@ -5,7 +5,7 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
-from waystation.domain.approvals import HIGHEST_GRANT, Standing, approve, deny
+from waystation.domain.approvals import HIGHEST_GRANT, Circumstances, approve, deny
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -13,8 +13,8 @@ ONE = Approval(request_id="research-1-1", agent="research-1", asked=Amount(token
 TWO = Approval(request_id="research-2-1", agent="research-2", asked=Amount(tokens=30_000), requested_at=NOON)
 
 
-def among(*approvals: Approval, ending: bool = False) -> Standing:
-    return Standing(approvals=approvals, ending=ending)
+def among(*approvals: Approval, ending: bool = False) -> Circumstances:
+    return Circumstances(approvals=approvals, ending=ending)
 
 
 def answered(answer: Approval | Refusal) -> Approval:

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT_USD, Standing, approve
+from waystation.domain.approvals import HIGHEST_GRANT_USD, Circumstances, approve
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -26,7 +26,7 @@ LIMITS = st.builds(
 def answered(asked: Amount, sent: JsonValue, limit: Limit | None = None, ceiling: Limit | None = None) -> Amount | str:
     """What is granted, or why nothing is."""
     request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Standing(approvals=(request,), limit=limit or Limit(), ceiling=ceiling or Limit())
+    standing = Circumstances(approvals=(request,), limit=limit or Limit(), ceiling=ceiling or Limit())
     answer = approve(standing, sent, NOON)
     if isinstance(answer, Refusal):
         assert (answer.signal, answer.at) == ("approve_budget", NOON)
@@ -105,7 +105,7 @@ def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refuse
     limit: Limit, asked: Amount, reason: str
 ) -> None:
     request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Standing(approvals=(request,), limit=limit, counted_only=True)
+    standing = Circumstances(approvals=(request,), limit=limit, counted_only=True)
     both: JsonValue = {"tokens": 50_000, "usd": 0.1}
     refused = approve(standing, both, NOON)
     assert isinstance(refused, Refusal)

@@ -9,12 +9,12 @@ from benchmarks.context.kept import Kept, in_view, kept
 from benchmarks.context.prompt_cache import LIFE, PromptCache
 from waystation.domain.budget import Usage
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS
-from waystation.domain.transcript import Message, Opaque, Role, user_text
+from waystation.domain.transcript import Message, Opaque, Speaker, user_text
 
 FIXED = 2_000
 
 
-def sized(name: str, tokens: int, role: Role = "user") -> Message:
+def sized(name: str, tokens: int, role: Speaker = "user") -> Message:
     """A message of exactly so many tokens, its overhead included."""
     return Message(id=name, role=role, blocks=(Opaque(kind="any", body={}, tokens=tokens - MESSAGE_TOKENS),))
 

@@ -11,8 +11,8 @@ from waystation.domain.citations import (
     NOT_THERE,
     Citation,
     CitedDocument,
+    citation_faults,
     citations_in,
-    faults,
 )
 
 DOCUMENTS = {
@@ -32,7 +32,7 @@ def cited(first: int, last: int, quotation: str | None = None, document: str = "
 
 
 def fault(citation: Citation, documents: Mapping[str, Sequence[str]]) -> str | None:
-    return faults([citation], {name: CitedDocument(lines) for name, lines in documents.items()})[citation]
+    return citation_faults([citation], {name: CitedDocument(lines) for name, lines in documents.items()})[citation]
 
 
 def test_every_citation_is_found_in_order_and_each_once() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.readers import ANYONE
 from waystation.cli.main import run
-from waystation.cli.memory import told
+from waystation.cli.memory import removed_lines
 from waystation.client.removal import Gone, remains
 from waystation.domain.removal import FORGOTTEN, ForgetOrder, Forgotten
 from waystation.settings import Settings
@@ -99,8 +99,8 @@ def test_tasks_that_ended_before_a_moment_are_selected(ended: str, capsys: pytes
 
 def test_what_was_forgotten_is_counted_by_kind_with_what_still_has_it() -> None:
     gone = Gone(forgotten=Forgotten(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",))
-    assert told(gone) == "forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
-    assert told(Gone(forgotten=Forgotten())) == "there was nothing left to forget"
+    assert removed_lines(gone) == "forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
+    assert removed_lines(Gone(forgotten=Forgotten())) == "there was nothing left to forget"
 
 
 def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> None:

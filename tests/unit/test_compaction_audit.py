@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.histories import says, transcript
-from waystation.domain.compaction.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, Searched, audits
+from waystation.domain.compaction.audit import CONSTRAINTS, DECISIONS, Audit, Redaction, SearchableText, audits
 from waystation.domain.compaction.history import current, stand_in, view, with_record
 from waystation.domain.compaction.summary import ledger, summary_message
 from waystation.domain.passages import render
@@ -128,5 +128,5 @@ def test_nothing_that_counts_as_kept_is_missing_from_the_view(pieces: list[str])
     seen = "\n".join(message.text for message in view(current(log)))
     for item in audit.items:
         if item.kept is not None:
-            assert Searched(seen).holds(item.kind, item.text)
+            assert SearchableText(seen).holds(item.kind, item.text)
             assert item.text in seen or item.kind == CONSTRAINTS

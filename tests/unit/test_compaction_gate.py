@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.histories import prose, research, results, says
 from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
-from waystation.domain.compaction.gate import Accepted, Rejected, Replaced, Rule, check_middle, check_summary
+from waystation.domain.compaction.gate import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.summary import OPEN, inner_text, is_summary, summary_message
 from waystation.domain.compaction.tokens import estimate_message, estimate_text
@@ -15,9 +15,9 @@ LARGE = 10_000
 CAP = 4_000
 
 
-def middle(text: str = "", *messages: Message, tokens: int = LARGE, room: int = ROOM, cap: int = CAP) -> Replaced:
+def middle(text: str = "", *messages: Message, tokens: int = LARGE, room: int = ROOM, cap: int = CAP) -> Replacement:
     """A middle of these messages, or of this text."""
-    return Replaced(
+    return Replacement(
         text="\n".join([text, *(message.text for message in messages)]),
         tokens=tokens,
         room=room,
@@ -29,13 +29,13 @@ def middle(text: str = "", *messages: Message, tokens: int = LARGE, room: int = 
     )
 
 
-def accepted(summary: str, replaced: Replaced = middle()) -> str:  # noqa: B008 (a value)
+def accepted(summary: str, replaced: Replacement = middle()) -> str:  # noqa: B008 (a value)
     checked = check_summary(summary, replaced)
     assert isinstance(checked, Accepted)
     return checked.text
 
 
-def rejected(summary: str, replaced: Replaced) -> Rejected:
+def rejected(summary: str, replaced: Replacement) -> Rejected:
     checked = check_summary(summary, replaced)
     assert isinstance(checked, Rejected)
     return checked

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.compaction.constraints import recorded_decisions, user_constraints, user_requests, user_words
-from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
 from waystation.domain.compaction.summary import DEMANDED, entries, summary_message
 from waystation.domain.compaction.tokens import estimate_message, estimate_messages
 from waystation.domain.transcript import Message, Text
@@ -27,8 +27,8 @@ middles = st.lists(_rows, min_size=1, max_size=5).map(
 )
 
 
-def replaced(middle: list[Message], tokens: int) -> Replaced:
-    return Replaced(
+def replaced(middle: list[Message], tokens: int) -> Replacement:
+    return Replacement(
         text="\n".join(message.text for message in middle),
         tokens=estimate_messages(middle) + tokens,
         room=tokens // 3,

@@ -17,7 +17,7 @@ from tests.unit.histories import (
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Nothing, Rung, Summarise, Truncate, next_rung, summary_length
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.transcript import Message, Summarised, Transcript, user_text
@@ -27,7 +27,9 @@ POLICY = small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
 
-def rung(over: Transcript, *, measure: Measure = FIXED, policy: Policy = POLICY, skip_summary: bool = False) -> Rung:
+def rung(
+    over: Transcript, *, measure: Measure = FIXED, policy: CompactionPolicy = POLICY, skip_summary: bool = False
+) -> Rung:
     return next_rung(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
 
 
@@ -134,7 +136,7 @@ def test_an_earlier_summary_is_neither_a_primer_nor_recent() -> None:
     covered = tuple(f"m{number}" for number in range(2, 24))
     earlier = Summarised(id="x", strategy="window", covered=covered, summary=summary_message("x", prose(200)))
     over = with_record(over, earlier)
-    made = rung(over, policy=Policy(window=10_000, trigger=7_500, target=6_000))
+    made = rung(over, policy=CompactionPolicy(window=10_000, trigger=7_500, target=6_000))
     assert isinstance(made, Summarise)
     assert made.covered[0] == "s-x"
 

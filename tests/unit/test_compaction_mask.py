@@ -15,7 +15,7 @@ from tests.unit.histories import (
 )
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Mask, Rung, Summarise, next_rung
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.rungs import masking
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import layout
@@ -26,7 +26,9 @@ POLICY = small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
 
-def rung(over: Transcript, *, measure: Measure = FIXED, policy: Policy = POLICY, skip_summary: bool = False) -> Rung:
+def rung(
+    over: Transcript, *, measure: Measure = FIXED, policy: CompactionPolicy = POLICY, skip_summary: bool = False
+) -> Rung:
     return next_rung(over, measure, policy, NOTHING_REREADABLE, skip_summary=skip_summary)
 
 

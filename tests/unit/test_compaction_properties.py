@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from tests.unit.histories import REREADABLE, more_messages, prose, small_policy, transcript
 from waystation.domain.compaction.constraints import user_constraints, user_requests
-from waystation.domain.compaction.gate import Accepted, Replaced, check_summary
+from waystation.domain.compaction.gate import Accepted, Replacement, check_summary
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.legality import violations
@@ -39,8 +39,8 @@ def compacted(over: Transcript, measure: Measure, *, skip_summary: bool, summary
             return with_record(over, record)
 
 
-def replaced(asked: Summarise) -> Replaced:
-    return Replaced(
+def replaced(asked: Summarise) -> Replacement:
+    return Replacement(
         text="\n".join(message.text for message in asked.middle),
         tokens=asked.middle_tokens,
         room=asked.summary_tokens[1],

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.histories import calls, prose, research, results, says, small_policy, transcript, working
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
@@ -17,11 +17,11 @@ CONTRACT = user_text("m1", "Find out what changed.")
 ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")
 
 
-def policy(strategy: Strategy, window: int = 20_000, **changes: object) -> Policy:
-    return Policy.model_validate({**small_policy(window).model_dump(), "strategy": strategy, **changes})
+def policy(strategy: Strategy, window: int = 20_000, **changes: object) -> CompactionPolicy:
+    return CompactionPolicy.model_validate({**small_policy(window).model_dump(), "strategy": strategy, **changes})
 
 
-def covered(over: Transcript, by: Policy, summary_room: int = 1_000) -> list[str]:
+def covered(over: Transcript, by: CompactionPolicy, summary_room: int = 1_000) -> list[str]:
     middle = STRATEGIES[by.strategy].middle(layout(over), by, MEASURE, summary_room)
     return [message_id for unit in middle for message_id in unit.ids]
 
@@ -31,7 +31,7 @@ def ids(first: int, last: int) -> list[str]:
     return [f"m{number}" for number in range(first, last + 1)]
 
 
-def compacted(over: Transcript, by: Policy, text: str = "What was found.") -> Transcript:
+def compacted(over: Transcript, by: CompactionPolicy, text: str = "What was found.") -> Transcript:
     made = next_rung(over, MEASURE, by, frozenset())
     assert isinstance(made, Summarise)
     message = summary_message(made.compaction_id, text)

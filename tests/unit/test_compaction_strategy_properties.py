@@ -7,7 +7,7 @@ from tests.unit.histories import more_messages, prose, small_policy, transcript,
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import Summarise, next_rung
 from waystation.domain.compaction.legality import violations
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import summary_message
 from waystation.domain.compaction.tokens import Measure
@@ -19,7 +19,7 @@ NOTHING = frozenset[str]()
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> Policy:
+def policies(draw: st.DrawFn) -> CompactionPolicy:
     strategy: Strategy = draw(st.sampled_from(["window", "snapshot", "replace", "ends"]))
     changes = {"strategy": strategy, "keep_last": draw(st.sampled_from([None, 0, 1, 3, 5]))}
     policy = small_policy(draw(st.sampled_from([4_000, 8_000, 20_000]))).model_copy(update=changes)
@@ -45,7 +45,7 @@ def summarised(over: Transcript, made: Summarise, strategy: str, text: str) -> T
 
 @given(conversations(), policies(), st.integers(0, 3_000), st.booleans())
 def test_what_is_covered_is_whole_units_that_nothing_protects(
-    over: Transcript, policy: Policy, summary_room: int, again: bool
+    over: Transcript, policy: CompactionPolicy, summary_room: int, again: bool
 ) -> None:
     measure = Measure(fixed=200)
     if again:
@@ -65,7 +65,7 @@ def test_what_is_covered_is_whole_units_that_nothing_protects(
 
 @given(conversations(), policies(), st.sampled_from([0.5, 1.0, 2.0]))
 def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted_again(
-    over: Transcript, policy: Policy, scale: float
+    over: Transcript, policy: CompactionPolicy, scale: float
 ) -> None:
     measure = Measure(fixed=200, scale=scale)
     made = next_rung(over, measure, policy, NOTHING)
@@ -81,7 +81,7 @@ def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted
     assert {message.id for message in view(over)} - set(made.covered) <= {message.id for message in shown}
 
 
-def _protected_fit(over: Transcript, measure: Measure, policy: Policy, made: Summarise) -> bool:
+def _protected_fit(over: Transcript, measure: Measure, policy: CompactionPolicy, made: Summarise) -> bool:
     """Whether what no strategy may cover leaves room for the summary under the target."""
     shown = layout(over)
     protected: list[Message] = [message for index in sorted(shown.protected) for message in shown.units[index].messages]

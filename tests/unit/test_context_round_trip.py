@@ -15,7 +15,7 @@ from waystation.agents.conversation import Conversation
 from waystation.cli.context.arguments import measure_of
 from waystation.cli.context.compact import given_summary
 from waystation.domain.compaction.history import view
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 
 Json = dict[str, Any]
 STRATEGIES: list[Strategy] = ["window", "snapshot", "replace", "ends"]
@@ -103,7 +103,7 @@ async def test_every_view_is_legal_for_the_checker_and_the_sdk_never_grows_and_r
     messages: list[Json], strategy: Strategy, summary: str, force: bool, window: int
 ) -> None:
     def conversation(of: RequestBody) -> Conversation:
-        policy = Policy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
+        policy = CompactionPolicy(strategy=strategy, window=window, trigger=window * 3 // 4, target=window * 3 // 8)
         return Conversation(of.transcript, measure_of(of), policy, frozenset({"read_file"}), {"read_file": "path"})
 
     for _ in range(3):

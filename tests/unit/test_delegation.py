@@ -20,7 +20,7 @@ from waystation.domain.details import denial_text
 from waystation.domain.leg import Delegated, RunRef, Standing
 from waystation.domain.plan import Plan, Step
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState, taken_on, told
+from waystation.domain.task_state import TaskState, progressed, taken_on
 from waystation.domain.work import Made
 
 BUDGET = 40_000
@@ -129,11 +129,11 @@ def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paus
 def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_ended() -> None:
     state = delegating(working(), 10_000)
     news = SubagentNews(id="tides.1", totals=spending(3_000), leg=2, made=Made(notes=1))
-    assert told(state, news).totals.spent == Amount(tokens=3_000)
+    assert progressed(state, news).totals.spent == Amount(tokens=3_000)
     ended = delivered(state, "tides.1", 4_000)
-    assert told(ended, news) == ended
+    assert progressed(ended, news) == ended
     for stranger in ("tides", "nobody.1"):
-        assert told(state, news.model_copy(update={"id": stranger})) == state
+        assert progressed(state, news.model_copy(update={"id": stranger})) == state
 
 
 def test_a_subagents_window_is_at_most_half_of_its_budget() -> None:

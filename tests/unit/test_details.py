@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from tests.unit.progress_values import ASKING, NOON, PAUSED
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, approve, deny
+from waystation.domain.approvals import Circumstances, approve, deny
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import MAX_BYTES, details
 from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
@@ -81,7 +81,7 @@ def test_what_people_see_of_a_task_that_is_over() -> None:
 
 def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
     yes, no = (json.loads(block) for block in re.findall(r"```json\n(.*?)\n```", details(PAUSED)))
-    standing = Standing(approvals=(ASKING,))
+    standing = Circumstances(approvals=(ASKING,))
     granted, denied = approve(standing, yes, NOON), deny(standing, no, NOON)
     assert isinstance(granted, Approval)
     assert isinstance(denied, Approval)
@@ -93,7 +93,7 @@ def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(ask
     asking = ASKING.model_copy(update={"asked": asked})
     shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
     yes = json.loads(re.findall(r"```json\n(.*?)\n```", shown)[0])
-    granted = approve(Standing(approvals=(asking,)), yes, NOON)
+    granted = approve(Circumstances(approvals=(asking,)), yes, NOON)
     assert isinstance(granted, Approval)
     assert granted.granted == asked
 

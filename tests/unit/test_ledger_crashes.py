@@ -21,7 +21,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
-from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
+from waystation.domain.session import Ask, Raised, SessionAnswer, SessionState, Settlement
 from waystation.domain.task import Approval, TaskPhase
 from waystation.domain.task_state import TaskState, drawn
 
@@ -176,7 +176,7 @@ class Stored(RuleBasedStateMachine):
     @rule(sent=answers, times=TIMES)
     def task_hears_an_answer(self, sent: str, times: int) -> None:
         task_id, _, text = sent.partition(" ")
-        answer = Answer.model_validate_json(text)
+        answer = SessionAnswer.model_validate_json(text)
         if task_id in self.over:
             return
         if answer.ask_id not in self.tasks[task_id].answered_asks:
@@ -237,8 +237,8 @@ class Stored(RuleBasedStateMachine):
         assert not isinstance(late, Approval)
         assert state.granted(picked.step_id, request.asked) == state
 
-    def _standing(self, state: TaskState) -> approvals.Standing:
-        return approvals.Standing(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
+    def _standing(self, state: TaskState) -> approvals.Circumstances:
+        return approvals.Circumstances(approvals=state.approvals, limit=state.account.limit, ending=state.ending)
 
     @rule(target=settlements, task_id=st.sampled_from(TASKS), sure=SELDOM)
     def end(self, task_id: str, sure: bool) -> str | MultipleResults[str]:

@@ -16,10 +16,10 @@ from tests.unit.task_values import (
     working,
 )
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, approve, authorised
+from waystation.domain.approvals import Circumstances, approve, authorised
 from waystation.domain.decisions import TopUp
 from waystation.domain.leg import LegOutcome, TurnLimit
-from waystation.domain.session import Answer
+from waystation.domain.session import SessionAnswer
 from waystation.domain.task_state import TaskState, from_task
 
 FIRST = "research-1 has spent 98 % of its budget: 29,500 of 30,000 tokens."
@@ -34,7 +34,7 @@ def used(tokens: int) -> LegOutcome:
 
 
 def granted(state: TaskState, tokens: int) -> TaskState:
-    held = Standing(approvals=state.approvals, limit=state.account.limit)
+    held = Circumstances(approvals=state.approvals, limit=state.account.limit)
     answer = approve(held, {"request_id": state.pending[0].request_id, "tokens": tokens, "by": "Ada"}, NOON)
     return state.answered(answer).granted("research-1", Amount(tokens=tokens))
 
@@ -63,7 +63,7 @@ def test_what_an_agent_draws_from_its_task_or_was_authorised_in_advance_makes_no
     assert not drawn.nothing
     state = spent(state.with_run(state.runs["research-1"].after_grant(drawn)), "research-1", tokens=44_000)
     request = state.request_for("research-1", NOON)
-    answer = authorised(Standing(approvals=()), request, TopUp(amount=Amount(tokens=5_000), times=9), NOON)
+    answer = authorised(Circumstances(approvals=()), request, TopUp(amount=Amount(tokens=5_000), times=9), NOON)
     assert answer is not None
     state = state.asked(answer).granted("research-1", answer.granted)
     assert warnings(after_leg(state, "research-1", used(48_000))) == [FIRST]
@@ -92,11 +92,11 @@ def test_a_budget_in_dollars_is_warned_of_in_dollars() -> None:
 
 @pytest.mark.parametrize(("used_up", "noted"), [(799_999, 0), (800_000, 1)])
 def test_the_session_is_warned_of_when_it_answers(used_up: int, noted: int) -> None:
-    answer = Answer(ask_id="a", amount=Amount(), used=Amount(tokens=used_up), limit=Limit(tokens=1_000_000))
+    answer = SessionAnswer(ask_id="a", amount=Amount(), used=Amount(tokens=used_up), limit=Limit(tokens=1_000_000))
     state = working().session_answered(answer)
     assert len(warnings(state)) == noted
     if noted:
         assert warnings(state.session_answered(answer.model_copy(update={"ask_id": "b"}))) == [
             "The session has spent or reserved 80 % of its budget: 800,000 of 1,000,000 tokens."
         ]
-    assert warnings(working().session_answered(Answer(ask_id="a", amount=Amount(tokens=1)))) == []
+    assert warnings(working().session_answered(SessionAnswer(ask_id="a", amount=Amount(tokens=1)))) == []

@@ -10,7 +10,7 @@ from waystation.domain.agent_run import AgentRun, Outlook, outlook
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.decisions import IN_ADVANCE
-from waystation.domain.details import answer_text, denial_text, estimate_text, made_text, steps_text
+from waystation.domain.details import answer_text, denial_text, estimate_line, made_text, steps_text
 from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
 from waystation.domain.plan import Plan
 from waystation.domain.task import Approval
@@ -70,13 +70,13 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
     told = seen(asking_run(0, 0, 900, 30_000))
-    assert estimate_text(told, Amount(tokens=30_000)) == "no call so far"
+    assert estimate_line(told, Amount(tokens=30_000)) == "no call so far"
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
     standing = Standing(totals=RunTotals(usage=Usage(input=900), turns=3))
     run = working().runs["research-1"].after_leg(ProviderLimit(standing=standing, reason="no credit"))
-    assert estimate_text(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+    assert estimate_line(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).model_copy(update={"each": each})
-    assert f"1 call so far, about {told} each: " in estimate_text(outlook_of_it, Amount(tokens=1))
+    assert f"1 call so far, about {told} each: " in estimate_line(outlook_of_it, Amount(tokens=1))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
     run = asking_run(29_000, 29, 900, 30_000)
     seen_under = seen(run).under(ceiling, Limit(tokens=200_000), run.needed)
-    text = estimate_text(seen_under, run.wanted)
+    text = estimate_line(seen_under, run.wanted)
     assert told in text
     assert ("worth about" in text) is seen_under.grantable
     assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_000))

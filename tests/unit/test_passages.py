@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.passages import PASSAGE_CHARACTERS, chunks, make_passages, render, tool_names
-from waystation.domain.transcript import Block, Message, Role, Text, Thinking, ToolResult, ToolUse, user_text
+from waystation.domain.transcript import Block, Message, Speaker, Text, Thinking, ToolResult, ToolUse, user_text
 
 RUN = RunRef(store_id="s", tenant="t", session="e", task_id="task-1", step_id="r1", role="research")
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def said(number: int, role: Role = "user") -> Message:
+def said(number: int, role: Speaker = "user") -> Message:
     return Message(id=f"m{number}", role=role, blocks=(Text(text=f"word{number}"),))
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.domain.removal import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed
+from waystation.domain.removal import ERASED, NearValue, Sought, Trace, Whereabouts, near_values, summed_places
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,10 @@ def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:
 
 def test_traces_are_added_up_by_place() -> None:
     traces = [Trace(place=Whereabouts.NOTE, task_id=task, count=2) for task in ("a", "b")]
-    assert summed((*traces, Trace(place=Whereabouts.REQUEST, count=1))) == {Whereabouts.REQUEST: 1, Whereabouts.NOTE: 4}
+    assert summed_places((*traces, Trace(place=Whereabouts.REQUEST, count=1))) == {
+        Whereabouts.REQUEST: 1,
+        Whereabouts.NOTE: 4,
+    }
 
 
 # ---------------------------------------------------------------------------------------------------- who else is meant

@@ -11,13 +11,13 @@ from pydantic import JsonValue
 
 from waystation.domain.agent_run import AgentRun, AskMoney, RunLeg
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, approve
+from waystation.domain.approvals import Circumstances, approve
 from waystation.domain.budget import Account
 from waystation.domain.compaction.outcome import CompactionRequest
 from waystation.domain.continuation import TaskStart
 from waystation.domain.leg import LegRequest
 from waystation.domain.models import PRICES
-from waystation.domain.session import Admitted, Answer, Ask, Raised, SessionStart, SessionState, Settlement
+from waystation.domain.session import Admitted, Ask, Raised, SessionAnswer, SessionStart, SessionState, Settlement
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState
 
@@ -81,7 +81,7 @@ def test_a_leg_and_a_compaction_that_were_scheduled_have_the_same_limits() -> No
 def test_messages_between_a_task_and_its_session_mean_the_same() -> None:
     ask = recorded("task", "task_id", "ask_id", "tokens")
     assert Ask.model_validate_json(ask).amount == Amount(tokens=SHARE)
-    assert Answer.model_validate_json(recorded("task", "ask_id", "tokens")).amount == Amount()
+    assert SessionAnswer.model_validate_json(recorded("task", "ask_id", "tokens")).amount == Amount()
     assert Raised.model_validate_json(recorded("task", "task_id", "tokens")).amount == Amount(tokens=SHARE)
     assert Settlement.model_validate_json(recorded("task", "task_id", "spent")).spent == Amount(tokens=17_571)
 
@@ -170,7 +170,7 @@ def test_an_agent_that_had_spent_its_budget_asks_for_the_same_and_goes_on_when_i
     assert state is not None
     run = state.runs["research-1"]
     assert run.next_move() == AskMoney(amount=Amount(tokens=wanted))
-    standing = Standing(approvals=state.approvals, limit=state.account.limit)
+    standing = Circumstances(approvals=state.approvals, limit=state.account.limit)
     answer = approve(standing, {"by": "Ada"}, NOON)
     assert isinstance(answer, Approval)
     assert answer.granted == Amount(tokens=SHARE)

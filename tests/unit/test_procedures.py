@@ -4,12 +4,12 @@ import pytest
 
 from waystation.domain.documents import Document
 from waystation.domain.procedures import (
-    LEAST_RELEVANCE,
-    MOST_CHARACTERS,
+    LEAST_FIT,
+    PROCEDURE_CHARACTERS,
     Malformed,
     Procedure,
-    distinct,
     evidence,
+    first_of_each_name,
     is_named_like_one,
     procedure_of,
 )
@@ -67,7 +67,7 @@ def test_without_front_matter_the_first_heading_describes_it_and_the_file_names_
         ("---\nname: a\ndescription: b\n---\n", "it says nothing"),
         ("   \n", "it says nothing"),
         ("Do this.", "it has neither a description nor a heading"),
-        ("# A\n" + "x" * MOST_CHARACTERS, "it has 20,004 characters, 20,000 are the most"),
+        ("# A\n" + "x" * PROCEDURE_CHARACTERS, "it has 20,004 characters, 20,000 are the most"),
     ],
 )
 def test_a_procedure_that_cannot_be_used_says_why(text: str, reason: str) -> None:
@@ -76,7 +76,7 @@ def test_a_procedure_that_cannot_be_used_says_why(text: str, reason: str) -> Non
 
 def test_a_name_means_one_procedure() -> None:
     first, second = read("# A\nDo.", "skills/a.md"), read("# B\nDo.", "other/skills/a.md")
-    assert distinct([first, second]) == (
+    assert first_of_each_name([first, second]) == (
         first,
         Malformed(document="other/skills/a.md", reason="skills/a.md has the same name"),
     )
@@ -84,5 +84,5 @@ def test_a_name_means_one_procedure() -> None:
 
 def test_a_procedure_fits_a_goal_by_its_words() -> None:
     found = read(WRITTEN)
-    assert found.relevance("Review the licence of each package") >= LEAST_RELEVANCE
+    assert found.relevance("Review the licence of each package") >= LEAST_FIT
     assert found.relevance("What did the harbour cost?") == 0

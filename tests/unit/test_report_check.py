@@ -1,5 +1,5 @@
 from waystation.domain.citations import Citation, FailedCitation
-from waystation.domain.report import Drafted, faults_in, listed
+from waystation.domain.report import Drafted, bullet_list, faults_in
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
 FOUND = Findings(
@@ -31,18 +31,18 @@ def test_a_report_that_covers_and_cites_has_no_fault_and_unused_findings_are_cou
 
 def test_a_citation_that_fails_is_a_fault() -> None:
     wrong = FailedCitation(citation=Citation(document="log.md", first_line=1, last_line=2), reason="no such document")
-    assert listed(faults_in(drafted(failed=(wrong,)))) == "- citation: [log.md:1-2]: no such document"
+    assert bullet_list(faults_in(drafted(failed=(wrong,)))) == "- citation: [log.md:1-2]: no such document"
 
 
 def test_a_section_that_says_much_and_cites_nothing_is_a_fault() -> None:
-    assert listed(faults_in(drafted(draft=section(41)))) == "- uncited: The section 'More' has no citation."
+    assert bullet_list(faults_in(drafted(draft=section(41)))) == "- uncited: The section 'More' has no citation."
     assert faults_in(drafted(draft=section(40))) == faults_in(drafted(draft=section(41, "[a.md:1-1]"))) == ()
 
 
 def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
     asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
     faults = faults_in(drafted(asked=asked))
-    assert listed(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
+    assert bullet_list(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
 
 
 def test_a_contradiction_that_the_report_is_silent_about_is_a_fault() -> None:

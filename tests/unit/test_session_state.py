@@ -11,7 +11,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Overdrawn
-from waystation.domain.session import Answer, Ask, Raised, SessionState, Settlement
+from waystation.domain.session import Ask, Raised, SessionAnswer, SessionState, Settlement
 
 EMPTY = SessionState(account=Account(limit=Limit(tokens=100_000)))
 SIXTY = Limit(tokens=60_000)
@@ -21,7 +21,7 @@ def ask(number: int = 1, tokens: int = 10_000, task_id: str = "task-1") -> Ask:
     return Ask(task_id=task_id, ask_id=f"{task_id}/research-1-{number}", amount=Amount(tokens=tokens))
 
 
-def answered(state: SessionState, asked: Ask) -> tuple[SessionState, Answer]:
+def answered(state: SessionState, asked: Ask) -> tuple[SessionState, SessionAnswer]:
     """To an ask that was not answered before."""
     after, answer = session.answered(state, asked)
     assert answer is not None
@@ -42,7 +42,7 @@ def test_a_task_that_is_over_gives_back_what_it_did_not_spend() -> None:
 
 
 def test_a_task_that_did_not_start_gives_back_everything() -> None:
-    assert session.withdrawn(session.admitted(EMPTY, "task-1", SIXTY), "task-1") == EMPTY
+    assert session.never_started(session.admitted(EMPTY, "task-1", SIXTY), "task-1") == EMPTY
 
 
 @given(st.lists(st.integers(0, 60_000), min_size=1, max_size=5))
@@ -56,7 +56,7 @@ def test_a_task_settles_once_whether_it_told_its_end_or_was_found_dead(told: lis
 def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
     state, answer = answered(state, ask())
-    assert answer == Answer(
+    assert answer == SessionAnswer(
         ask_id=ask().ask_id,
         amount=Amount(tokens=10_000),
         used=Amount(tokens=70_000),
@@ -101,7 +101,7 @@ def test_a_grant_of_a_person_raises_limit_and_reservation_together() -> None:
 
 
 def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> None:
-    state = session.limited(session.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
+    state = session.with_limit(session.admitted(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
     raised = session.raised(state, Raised(task_id="task-1", amount=Amount(tokens=20_000)))
     assert raised.account == Account(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
 
@@ -109,7 +109,7 @@ def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> Non
 @pytest.mark.parametrize("limit", [0, 5_000, None])
 def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: int | None) -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
-    assert session.limited(state, {"tokens": limit}).account == Account(
+    assert session.with_limit(state, {"tokens": limit}).account == Account(
         limit=Limit(tokens=limit), reserved={"task-1": Amount(tokens=60_000)}
     )
 
@@ -124,7 +124,7 @@ def test_a_limit_is_set_or_taken_away_and_leaves_what_is_spent_and_held(limit: i
 )
 def test_a_malformed_limit_is_refused(sent: JsonValue) -> None:
     with pytest.raises(ValidationError):
-        session.limited(EMPTY, sent)
+        session.with_limit(EMPTY, sent)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,14 @@ def test_a_malformed_limit_is_refused(sent: JsonValue) -> None:
 def test_a_limit_is_set_in_either_unit_or_both_taken_away_by_null_and_kept_where_it_is_left_out(
     sent: JsonValue, limit: Limit
 ) -> None:
-    assert session.limited(EMPTY, sent).account.limit == limit
+    assert session.with_limit(EMPTY, sent).account.limit == limit
 
 
 @given(st.none() | st.integers(0, 10**12), st.none() | st.integers(0, 10**13))
 def test_a_limit_arrives_as_the_client_sends_it(tokens: int | None, micro_usd: int | None) -> None:
     limit = Limit(tokens=tokens, micro_usd=micro_usd)
     sent: JsonValue = json.loads(json.dumps(limit_fields(limit)))
-    assert session.limited(EMPTY, sent).account.limit == limit
+    assert session.with_limit(EMPTY, sent).account.limit == limit
 
 
 IN_DOLLARS = SessionState(account=Account(limit=Limit(micro_usd=5_000_000)))
@@ -210,11 +210,11 @@ def test_a_session_survives_continue_as_new() -> None:
 
 def test_what_people_see_of_a_session() -> None:
     state = session.admitted(EMPTY, "task-1", SIXTY)
-    assert session.details(state) == snapshot("""\
+    assert session.session_details(state) == snapshot("""\
 **Session** 1 open tasks
 
 **Budget** 0 of 100,000 tokens spent, 60,000 tokens reserved
 
 - `task-1`\
 """)
-    assert "0 tokens spent, 0 tokens reserved, no limit" in session.details(SessionState())
+    assert "0 tokens spent, 0 tokens reserved, no limit" in session.session_details(SessionState())

@@ -10,7 +10,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
 from waystation.domain.progress import progress_of
-from waystation.domain.session import Answer
+from waystation.domain.session import SessionAnswer
 from waystation.domain.task_state import TaskState, from_task
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
@@ -82,7 +82,7 @@ def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
     state = working(Limit(micro_usd=440_000), Limit(micro_usd=100_000))
     state = spent(state, Amount(tokens=9, micro_usd=99_000), Amount(micro_usd=900))
     assert from_task(state, "research-1")[1] == Amount()
-    answer = Answer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
+    answer = SessionAnswer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
     answered = state.session_answered(answer).session_answered(answer)
     assert answered.account.limit == Limit(micro_usd=540_000)
     assert from_task(answered, "research-1")[1] == Amount(micro_usd=50_000)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.task_values import NOON, asking, standing_of, working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, approve, authorised, deny
+from waystation.domain.approvals import Circumstances, approve, authorised, deny
 from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import TaskState
@@ -60,7 +60,7 @@ def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_
     request = Approval(request_id="r1-3", agent="r1", asked=Amount(tokens=900), needed=Amount(tokens=900))
     granted = request.model_copy(update={"request_id": "r1-1", "decision": "approved", "by": "Ada"})
     ahead = TopUp(amount=Amount(tokens=900), times=1)
-    by_ada = Standing(approvals=(granted,), limit=Limit(tokens=10_000))
+    by_ada = Circumstances(approvals=(granted,), limit=Limit(tokens=10_000))
     answered = authorised(by_ada, request, ahead, NOON)
     assert answered is not None
     assert (answered.by, answered.note) == (IN_ADVANCE, "1 of 1")

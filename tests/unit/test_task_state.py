@@ -21,7 +21,7 @@ from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.leg import ContextFull
 from waystation.domain.plan import standard_plan
 from waystation.domain.progress import progress_of
-from waystation.domain.session import Answer
+from waystation.domain.session import SessionAnswer
 from waystation.domain.task import BudgetProgress, TaskPhase
 from waystation.domain.task_state import TaskState, from_task, summed
 
@@ -116,12 +116,12 @@ def test_a_grant_to_a_run_that_delivered_changes_nothing() -> None:
 
 
 def test_an_answer_of_the_session_raises_the_task_once() -> None:
-    answer = Answer(ask_id="task-1/research-1-1", amount=Amount(tokens=30_000))
+    answer = SessionAnswer(ask_id="task-1/research-1-1", amount=Amount(tokens=30_000))
     state = spent(working(budget=122_000), "research-1").session_answered(answer)
     assert state.session_answered(answer) == state
     assert (state.account.limit.tokens, state.account.unreserved.tokens) == (152_000, 30_000)
     assert from_task(state, "research-1")[1] == Amount(tokens=15_000)
-    nothing = state.session_answered(Answer(ask_id="task-1/research-1-2", amount=Amount()))
+    nothing = state.session_answered(SessionAnswer(ask_id="task-1/research-1-2", amount=Amount()))
     assert nothing.account == state.account
     assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.leg import AgentTerms
-from waystation.domain.models import LEAST_THINKING, Effort, Thinking, budgeted, model_facts
+from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting, budgeted, model_facts
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from waystation.domain.models import LEAST_THINKING, Effort, Thinking, budgeted,
     ],
 )
 def test_what_a_model_is_known_to_refuse(
-    model: str, effort: Effort | None, thinking: Thinking | None, asked: str | None
+    model: str, effort: Effort | None, thinking: ThinkingSetting | None, asked: str | None
 ) -> None:
     takes = model_facts(model).takes
     assert takes is not None

@@ -4,7 +4,7 @@ import pytest
 
 from waystation.cli.options import unattended
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Standing, authorised
+from waystation.domain.approvals import Circumstances, authorised
 from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.errors import BadInput
 from waystation.domain.task import Approval
@@ -81,7 +81,7 @@ def test_a_deadline_that_is_over_is_refused() -> None:
 
 
 def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name() -> None:
-    standing = Standing(approvals=(), limit=Limit(tokens=100_000))
+    standing = Circumstances(approvals=(), limit=Limit(tokens=100_000))
     for number in (1, 2):
         granted = authorised(standing, REQUEST, TWICE, NOW)
         assert granted is not None
@@ -94,14 +94,14 @@ def test_what_was_authorised_is_granted_as_often_as_it_was_and_under_that_name()
 @pytest.mark.parametrize(
     ("standing", "top_up"),
     [
-        (Standing(approvals=()), None),
-        (Standing(approvals=()), TopUp(amount=Amount(tokens=899), times=1)),
-        (Standing(approvals=()), TopUp(amount=Amount(micro_usd=10**9), times=1)),
-        (Standing(approvals=(), limit=Limit(tokens=100_000), ceiling=Limit(tokens=104_999)), TWICE),
+        (Circumstances(approvals=()), None),
+        (Circumstances(approvals=()), TopUp(amount=Amount(tokens=899), times=1)),
+        (Circumstances(approvals=()), TopUp(amount=Amount(micro_usd=10**9), times=1)),
+        (Circumstances(approvals=(), limit=Limit(tokens=100_000), ceiling=Limit(tokens=104_999)), TWICE),
     ],
 )
 def test_a_person_is_asked_where_it_is_too_little_in_another_unit_or_over_the_ceiling(
-    standing: Standing, top_up: TopUp | None
+    standing: Circumstances, top_up: TopUp | None
 ) -> None:
     assert authorised(standing, REQUEST, top_up, NOW) is None
 

@@ -2,7 +2,7 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import Answer, ScriptedServer, refused
+from waystation.adapters.anthropic.messages_server import Scripted, ScriptedServer, refused
 from waystation.adapters.anthropic.model import AnthropicSearch, anthropic_search
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelUnavailable
@@ -41,7 +41,7 @@ def answer(found: JsonValue, *texts: JsonValue) -> httpx2.Response:
     return httpx2.Response(200, json=body)
 
 
-def search(answers: list[Answer], domains: Domains = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
+def search(answers: list[Scripted], domains: Domains = ANYWHERE) -> tuple[AnthropicSearch, ScriptedServer]:
     server = ScriptedServer(answers)
     client = server.http_client()
     return anthropic_search("key", "claude-haiku-5-5", domains, "http://model.test", client), server

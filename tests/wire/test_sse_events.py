@@ -4,7 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.sse import PIECE, Event, error_event, events
+from waystation.adapters.anthropic.sse import PIECE, StreamEvent, error_event, events
 
 MESSAGE: dict[str, JsonValue] = {
     "id": "msg_1",
@@ -23,10 +23,10 @@ MESSAGE: dict[str, JsonValue] = {
 }
 
 
-def read(event: bytes) -> Event:
+def read(event: bytes) -> StreamEvent:
     """The event's body, after a check of its frame."""
     name, body, *rest = event.decode().split("\n")
-    parsed: Event = json.loads(body.removeprefix("data: "))
+    parsed: StreamEvent = json.loads(body.removeprefix("data: "))
     assert name == f"event: {parsed['type']}"
     assert rest == ["", ""]
     return parsed

@@ -53,7 +53,7 @@ def request_of(sent: Sequence[Message]) -> ModelRequest:
 @untimed
 @given(messages)
 def test_the_sdk_accepts_every_message_and_ours_can_be_read_back(sent: list[Message]) -> None:
-    on_wire = wire.prompt(request_of(sent))["messages"]
+    on_wire = wire.request_parameters(request_of(sent))["messages"]
     for accepted in SDK_MESSAGES.validate_python(on_wire):
         list(accepted["content"])  # the SDK's iterables are checked only as they are read
     assert [message["role"] for message in on_wire] == [message.role for message in sent]
@@ -64,8 +64,8 @@ def test_the_sdk_accepts_every_message_and_ours_can_be_read_back(sent: list[Mess
 @untimed
 @given(messages, texts.filter(bool))
 def test_a_reminder_is_the_last_text_of_the_user_and_changes_nothing_before_it(sent: list[Message], said: str) -> None:
-    plain = wire.prompt(request_of(sent))["messages"]
-    reminded = wire.prompt(request_of(sent).model_copy(update={"reminder": said}))["messages"]
+    plain = wire.request_parameters(request_of(sent))["messages"]
+    reminded = wire.request_parameters(request_of(sent).model_copy(update={"reminder": said}))["messages"]
     newest = max((index for index, message in enumerate(sent) if message.role == "user"), default=len(sent))
     *before, last = reminded[newest]["content"]
     assert last == {"type": "text", "text": said}
@@ -76,7 +76,7 @@ def test_a_reminder_is_the_last_text_of_the_user_and_changes_nothing_before_it(s
 @untimed
 @given(messages)
 def test_at_most_four_marks_are_set_and_the_end_of_the_request_has_one(sent: list[Message]) -> None:
-    prompt = wire.prompt(request_of(sent))
+    prompt = wire.request_parameters(request_of(sent))
     marked = [index for index, message in enumerate(prompt["messages"]) if "cache_control" in str(message)]
     assert len(marked) <= 2
     if sent and sent[-1].role == "user" and sent[-1].blocks:

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.domain.errors import ModelRejected
-from waystation.domain.models import Effort, Thinking
+from waystation.domain.models import Effort, ThinkingSetting
 from waystation.domain.transcript import Text, user_text
 from waystation.ports import ModelRequest, ToolSpec
 from waystation.testing import scripted_reply
@@ -23,7 +23,7 @@ PLAIN: dict[str, JsonValue] = {
 
 
 def asking(
-    model: str, effort: Effort | None = None, thinking: Thinking | None = None, tool: str | None = None
+    model: str, effort: Effort | None = None, thinking: ThinkingSetting | None = None, tool: str | None = None
 ) -> ModelRequest:
     return ModelRequest(
         model=model,

@@ -11,7 +11,7 @@ from tests.running import Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.client.sessions import GivenAgain, kept, nothing_new, read_again, require_at_work
+from waystation.client.sessions import GivenAgain, keep_documents, nothing_new, read_again, require_at_work
 from waystation.domain.documents import Document, DocumentSet
 from waystation.domain.errors import BadInput
 from waystation.domain.names import APPROVE_BUDGET, UPDATE_DOCUMENTS
@@ -35,7 +35,7 @@ async def give(counter: Counter, task: Task, folder: Path, *, remove_missing: bo
     reader = (await counter.store.task(task.id, ANYONE)).ref.reader
     again = await read_again(counter.store, reader, [folder], remove_missing=remove_missing)
     before = len((await task.query(TaskWorkflow.progress)).updates)
-    await task.signal(UPDATE_DOCUMENTS, {"documents": await kept(counter.store, again, reader), "by": "Ada"})
+    await task.signal(UPDATE_DOCUMENTS, {"documents": await keep_documents(counter.store, again, reader), "by": "Ada"})
 
     async def taken() -> bool:
         updates = (await task.query(TaskWorkflow.progress)).updates

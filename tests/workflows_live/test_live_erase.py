@@ -20,7 +20,7 @@ from waystation.client.removal import erase, require_at_rest
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
 from waystation.domain.privacy import Original
-from waystation.domain.removal import ERASED, Whereabouts, summed
+from waystation.domain.removal import ERASED, Whereabouts, summed_places
 from waystation.domain.task import SourceDocument, task_id_of, tenant_hash
 from waystation.ports import Redactor
 from waystation.settings import Settings
@@ -76,7 +76,7 @@ async def test_a_person_who_is_erased_is_nowhere_and_the_receipt_has_no_content(
 
         async with searching(settings, NAME, "PERSON") as search:
             found = await search.found()
-            counts = summed(found.traces)
+            counts = summed_places(found.traces)
             assert {place: counts.get(place) for place in (Whereabouts.REMEMBERED, Whereabouts.VAULT)} == {
                 Whereabouts.REMEMBERED: 2,
                 Whereabouts.VAULT: 1,

@@ -16,13 +16,13 @@ from tests.running import TENANT, Counter, opened_parts, until_both_ask, working
 from tests.workflows_live.test_live_edits import LONG, Condensing, edited, paused_terms, progress_of
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.collection import QdrantServer
-from waystation.adapters.qdrant.server import Patience, QdrantServerMemory
+from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
 from waystation.cli.main import run
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.names import APPROVE_BUDGET
 from waystation.domain.task import TaskPhase
 
-QUICK = Patience(timeout_s=0.5, pauses_s=(0.01,))
+QUICK = ServerPatience(timeout_s=0.5, pauses_s=(0.01,))
 
 
 def refuses(qdrant: QdrantStub) -> None:

@@ -12,9 +12,9 @@ from tests.crew import MOVES, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, te
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until
 from waystation.adapters.anthropic.messages_server import (
-    Answer,
+    Scripted,
     ScriptedServer,
-    cut,
+    cut_stream,
     dropped,
     failed_midstream,
     message_of,
@@ -47,7 +47,7 @@ class Provider:
     the first attempts at some of them with something else.
     """
 
-    instead: dict[Call, list[Answer]]
+    instead: dict[Call, list[Scripted]]
     crew: Crew = field(default_factory=Crew)
     asked: Tally[Call] = field(default_factory=Tally[Call])
     """Requests for a reply that reached the server."""
@@ -114,7 +114,7 @@ async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid
             Call("harbours", 2): [refused(529, "overloaded_error", headers=SOON)],
             Call("harbours", 3): [refused(500, "api_error", headers=SOON)],
             Call("tides", 2): [httpx2.ConnectError("refused")],
-            Call("weigh", 1): [cut(HALF)],
+            Call("weigh", 1): [cut_stream(HALF)],
             Call("write", 1): [failed_midstream(HALF, "overloaded_error")],
             Call("write", 2): [dropped(HALF)],
         }

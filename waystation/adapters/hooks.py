@@ -102,7 +102,7 @@ PATIENCE_S = 10.0
 """Until the status of the answer."""
 LONGEST_WAIT = timedelta(hours=12)
 """A server that names a later time is asked again by then."""
-PASSING = frozenset({408, 429})
+_PASSING = frozenset({408, 429})
 """What the server itself says may go otherwise next time, beside 5xx."""
 
 
@@ -137,7 +137,7 @@ class Webhook:
         status = response.status_code
         if response.is_success:
             return
-        if status in PASSING or response.is_server_error:
+        if status in _PASSING or response.is_server_error:
             raise WebhookUnavailable(f"{self.name} answered {status}", retry_after=_retry_after(response.headers))
         cause = "a redirect, which is not followed" if response.is_redirect else "which is final"
         raise WebhookRefused(f"{self.name} answered {status}, {cause}: check WAYSTATION_WEBHOOK")

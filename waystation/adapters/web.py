@@ -33,7 +33,7 @@ from waystation.ports import Clock, PageReader
 KEPT_S = 3_600.0
 """For which the rules of a site are believed; the RFC allows a day."""
 MOST_SITES = 500
-MOST_BYTES = 512_000
+ROBOTS_BYTES = 512_000
 """Of a robots.txt. The rest of a longer one does not count."""
 
 
@@ -91,9 +91,9 @@ class Robots:
         return Protego.parse(rules.decode("utf-8", "replace"))
 
 
-Target = tuple[AddressFamily | int, SocketKind | int, int, str, tuple[object, ...]]
+_Target = tuple[AddressFamily | int, SocketKind | int, int, str, tuple[object, ...]]
 """What a name was resolved to, as `getaddrinfo` gives it."""
-Address = IPv4Address | IPv6Address
+_Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
@@ -122,7 +122,7 @@ class PublicOnly:
         """`reachable`: networks that may be connected to although they are not public."""
         self._reachable = reachable
 
-    def __call__(self, target: Target) -> socket:
+    def __call__(self, target: _Target) -> socket:
         """A socket for a connection to the target. Raises NotPublic."""
         family, kind, protocol, _, where = target
         address = _meant(ip_address(str(where[0]).partition("%")[0]))
@@ -131,7 +131,7 @@ class PublicOnly:
         return socket(family, kind, protocol)
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: _Address) -> bool:
     """Whether the address belongs to somebody on the internet."""
     if isinstance(address, IPv6Address) and address not in _UNICAST:
         return False
@@ -139,7 +139,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not special
 
 
-def _meant(address: Address) -> Address:
+def _meant(address: _Address) -> _Address:
     """The address of IPv4 that one of IPv6 stands for."""
     if isinstance(address, IPv4Address):
         return address
@@ -219,8 +219,8 @@ def suffix_of(content_type: str, host: str) -> str:
 
 
 MOST_REDIRECTS = 5
-CONNECT_S = 10.0
-PASSING = frozenset({408, 425, 429})
+_CONNECT_S = 10.0
+_PASSING = frozenset({408, 425, 429})
 """What the server itself says may go otherwise next time, beside 5xx."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
@@ -350,7 +350,7 @@ class OwnFetch:
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={**_HEADERS, "User-Agent": self._terms.user_agent},
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
                 trust_env=False,
             )
         return self._open
@@ -358,9 +358,9 @@ class OwnFetch:
 
 async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
-    while len(content) < MOST_BYTES and (piece := await answer.content.readany()):
+    while len(content) < ROBOTS_BYTES and (piece := await answer.content.readany()):
         content += piece
-    return bytes(content[:MOST_BYTES])
+    return bytes(content[:ROBOTS_BYTES])
 
 
 def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
@@ -371,7 +371,7 @@ def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
 
 
 def _check_status(host: str, status: int) -> None:
-    if status in PASSING or status >= 500:
+    if status in _PASSING or status >= 500:
         raise WebUnavailable(f"{host} answered {status}")
     if not 200 <= status < 300:
         raise WebRefused(f"{host} answered {status}", "Check the address, or use another source.")

@@ -57,7 +57,7 @@ from waystation.ports import (
     TaskStore,
 )
 
-BATCH = 64
+EMBEDDED_AT_ONCE = 64
 
 
 class Drained(Value):
@@ -85,9 +85,9 @@ class Archive:
         stored = 0
         with suppress(MemoryUnavailable):  # the next time does it
             await self.forget()
-        while passages := await self.outbox.waiting(BATCH, run_id):
+        while passages := await self.outbox.waiting(EMBEDDED_AT_ONCE, run_id):
             try:
-                taken = await written(self.memory, await embedded(self.embedder, passages))
+                taken = await _written(self.memory, await embedded(self.embedder, passages))
             except MemoryUnavailable:
                 taken = frozenset[str]()
             if not taken:  # where it refuses every one, memory may be at fault, and no passage
@@ -100,7 +100,7 @@ class Archive:
     async def forget(self) -> int:
         """Take out of memory what counts no more; how many points. Raises MemoryUnavailable."""
         count = 0
-        while gone := await self.outbox.taken_back(BATCH):
+        while gone := await self.outbox.taken_back(EMBEDDED_AT_ONCE):
             await self.memory.delete(gone)
             await self.outbox.forgotten(gone)
             count += len(gone)
@@ -132,7 +132,7 @@ async def embedded(embedder: Embedder, passages: Sequence[Passage]) -> list[Embe
     return [EmbeddedPassage(passage=one, dense=dense) for one, dense in zip(passages, vectors, strict=True)]
 
 
-async def written(memory: PassagePoints, passages: Sequence[EmbeddedPassage]) -> frozenset[str]:
+async def _written(memory: PassagePoints, passages: Sequence[EmbeddedPassage]) -> frozenset[str]:
     """Write these, halved until what is refused stands alone; the ids of the others. Raises MemoryUnavailable."""
     try:
         await memory.upsert(passages)
@@ -140,7 +140,7 @@ async def written(memory: PassagePoints, passages: Sequence[EmbeddedPassage]) ->
         if len(passages) == 1:
             return frozenset()
         half = len(passages) // 2
-        return await written(memory, passages[:half]) | await written(memory, passages[half:])
+        return await _written(memory, passages[:half]) | await _written(memory, passages[half:])
     return frozenset([one.passage.id for one in passages])
 
 
@@ -297,7 +297,7 @@ class Reindexing:
 
     async def _embed(self, ids: list[str]) -> None:
         passages = await self.outbox.passages_with(ids, Installation())
-        taken = await written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
+        taken = await _written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
         if passages and not taken and not self._there:  # the memory may be at fault, and no passage
             raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")
         self._there |= taken
@@ -307,7 +307,7 @@ class Reindexing:
 
 def _batches(ids: Collection[str]) -> Iterator[list[str]]:
     ordered = sorted(ids)
-    return (ordered[start : start + BATCH] for start in range(0, len(ordered), BATCH))
+    return (ordered[start : start + EMBEDDED_AT_ONCE] for start in range(0, len(ordered), EMBEDDED_AT_ONCE))
 
 
 RECALLED_TOKENS = 2_000

@@ -164,7 +164,7 @@ NAMED_CHANGES = 20
 """So many documents are named; list_documents names them all."""
 NAMED_PLACES = 8
 """And so many places in each."""
-HEAD = (
+_HEAD = (
     "The documents of the task have changed. This says which; it asks for nothing new. Tools give the new versions. "
     "Read again what you rely on: line numbers may be others now, and what was found before rests on the old versions."
 )
@@ -185,7 +185,7 @@ async def hear_of_documents(attempt: Attempt) -> None:
     lines = [await _line(change, shown[change.position], desk.documents, run.reader) for change in made[:NAMED_CHANGES]]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
-    text = f"{HEAD}\n{tagged('documents_changed', *lines)}"
+    text = f"{_HEAD}\n{tagged('documents_changed', *lines)}"
     (redacted,) = await desk.redactor.redact([text], Place.CONTRACT, run.tenant)
     attempt.notices.extend(redaction_notes(redacted))
     told = platform_text(attempt.transcript.next_id, redacted.text)

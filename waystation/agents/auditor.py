@@ -13,9 +13,9 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, ConfigDict, Field, NaiveDatetime, model_validator
 
-from waystation.agents.archive import BATCH, Recollection, embedded
+from waystation.agents.archive import EMBEDDED_AT_ONCE, Recollection, embedded
 from waystation.agents.summariser import Middle
-from waystation.domain.compaction.audit import Audit, Item, Redaction, Searched, audits
+from waystation.domain.compaction.audit import Audit, Item, Redaction, SearchableText, audits
 from waystation.domain.compaction.history import current, stand_in, view
 from waystation.domain.compaction.summary import is_summary
 from waystation.domain.leg import RunRef
@@ -37,7 +37,7 @@ class Auditor:
     """What the store keeps of the task: what is not in them, no search finds."""
     recollection: Recollection | None
     """None: memory is not to be had, and the passages themselves are searched by exact text."""
-    _searched: dict[str, Searched] = field(default_factory=dict[str, Searched], init=False)
+    _searched: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText], init=False)
     """By passage id."""
 
     async def audit(self, task: TaskRef, transcript: Transcript) -> tuple[Audit, ...]:
@@ -83,11 +83,11 @@ class Auditor:
 
     def _holds(self, passage: Passage, item: Item) -> bool:
         if passage.id not in self._searched:
-            self._searched[passage.id] = Searched(passage.text)
+            self._searched[passage.id] = SearchableText(passage.text)
         return self._searched[passage.id].holds(item.kind, item.text)
 
 
-ROLES = {"user", "assistant"}
+_ROLES = {"user", "assistant"}
 MessageId = Annotated[str, Field(pattern=r"^[^\s\[\]]+$")]
 """It stands in brackets before what was said."""
 
@@ -98,7 +98,7 @@ class _Line(Value):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
 
-class Line(_Line):
+class Said(_Line):
     """What somebody said."""
 
     id: MessageId
@@ -109,7 +109,7 @@ class Line(_Line):
     session: str = ""
 
     @model_validator(mode="after")
-    def _said_by_somebody(self) -> "Line":
+    def _said_by_somebody(self) -> "Said":
         if not self.role and not self.speaker:
             raise ValueError("role or speaker is missing")
         return self
@@ -117,7 +117,7 @@ class Line(_Line):
     @property
     def message(self) -> Message:
         """As an agent's transcript would have it: who is neither user nor assistant is named in the text."""
-        speaker = self.speaker or ("" if self.role in ROLES else self.role)
+        speaker = self.speaker or ("" if self.role in _ROLES else self.role)
         said = f"{speaker}: {self.text}" if speaker else self.text
         return Message(id=self.id, role="assistant" if self.role == "assistant" else "user", blocks=(Text(text=said),))
 
@@ -130,7 +130,7 @@ class Question(_Line):
     relevant: tuple[str, ...] = Field(min_length=1)
 
 
-class Recall(Value):
+class _Recall(Value):
     """Within so many tokens."""
 
     tokens: int
@@ -141,7 +141,7 @@ class Recall(Value):
 class Measured(Value):
     """What came of all questions."""
 
-    recall: tuple[Recall, ...]
+    recall: tuple[_Recall, ...]
     mrr: float
     """Mean of one over the rank of the first stretch that has a relevant message, 0 where none has."""
     median_ms: float
@@ -150,7 +150,7 @@ class Measured(Value):
     """Questions that do not have all of their messages within the most tokens."""
 
 
-class Answer(Value):
+class _Answer(Value):
     """What one question brought back."""
 
     question: Question
@@ -175,12 +175,12 @@ def messages_of(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))
 
 
-def measured(answers: Sequence[Answer], budgets: Sequence[int]) -> Measured:
+def measured(answers: Sequence[_Answer], budgets: Sequence[int]) -> Measured:
     """The means over all questions, of which there is one at least."""
     most = max(budgets)
     return Measured(
         recall=tuple(
-            Recall(tokens=tokens, recall=fmean(answer.recall(tokens) for answer in answers)) for tokens in budgets
+            _Recall(tokens=tokens, recall=fmean(answer.recall(tokens) for answer in answers)) for tokens in budgets
         ),
         mrr=fmean(answer.reciprocal_rank(most) for answer in answers),
         median_ms=median(answer.milliseconds for answer in answers),
@@ -188,15 +188,15 @@ def measured(answers: Sequence[Answer], budgets: Sequence[int]) -> Measured:
     )
 
 
-def by_session(lines: Sequence[Line]) -> dict[str, list[Line]]:
+def by_session(lines: Sequence[Said]) -> dict[str, list[Said]]:
     """The lines of each session, in the order in which both come."""
-    sessions: dict[str, list[Line]] = {}
+    sessions: dict[str, list[Said]] = {}
     for line in lines:
         sessions.setdefault(line.session, []).append(line)
     return sessions
 
 
-def ended_at(lines: Sequence[Line], place: int, start: datetime) -> datetime:
+def ended_at(lines: Sequence[Said], place: int, start: datetime) -> datetime:
     """When a session was over; of sessions without times a later one ended later."""
     times = [line.time if line.time.tzinfo else line.time.replace(tzinfo=start.tzinfo) for line in lines if line.time]
     return max(times, default=start.replace(microsecond=place % 1_000_000))
@@ -228,7 +228,7 @@ class RecallTrial:
     clock: Callable[[], float]
     """Seconds that only ever grow."""
 
-    async def index(self, lines: Sequence[Line]) -> tuple[Passage, ...]:
+    async def index(self, lines: Sequence[Said]) -> tuple[Passage, ...]:
         """Each session as if one compaction had hidden all of it. Raises MemoryUnavailable, RedactionFailed."""
         passages = tuple(
             [
@@ -241,11 +241,11 @@ class RecallTrial:
                 )
             ]
         )
-        for first in range(0, len(passages), BATCH):
-            await self.memory.upsert(await embedded(self.embedder, passages[first : first + BATCH]))
+        for first in range(0, len(passages), EMBEDDED_AT_ONCE):
+            await self.memory.upsert(await embedded(self.embedder, passages[first : first + EMBEDDED_AT_ONCE]))
         return passages
 
-    async def ask(self, question: Question, budgets: Sequence[int], places: dict[str, int]) -> Answer:
+    async def ask(self, question: Question, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
         """What the question brings back within each number of tokens. Raises as `index` does."""
         recollection = Recollection(self.memory, self.embedder, self.redactor)
         query = MemoryQuery(tenant=RUN.tenant, session=None, text=question.text, dense=None)
@@ -255,7 +255,7 @@ class RecallTrial:
         messages = {
             tokens: tuple(messages_of(excerpt, places) for excerpt in excerpts) for tokens, excerpts in shown.items()
         }
-        return Answer(question=question, shown=messages, milliseconds=milliseconds)
+        return _Answer(question=question, shown=messages, milliseconds=milliseconds)
 
     async def _passages(self, run: RunRef, messages: Sequence[Message], ended: datetime) -> tuple[Passage, ...]:
         transcript = Transcript(run_id=run.run_id, messages=tuple(messages))

@@ -25,11 +25,11 @@ from waystation.ports import Placeholders, Redactor
 
 BATCH_CHARACTERS = 20_000
 """Of one text in which values are looked for."""
-AT_ONCE = 2_000
+_AT_ONCE = 2_000
 """Placeholders that are made and kept in one go."""
 SAMPLED = 200
 """Values that show what a column holds."""
-FEW = 2_000
+_FEW = 2_000
 """So many values of a column are looked at in every way."""
 MOST = 0.5
 """Where more of a column's values than this are private, all are."""
@@ -39,7 +39,7 @@ UNIFORM = 0.98
 """From this share of the sample on the rest of the values is what the sample is."""
 COVERED = 0.6
 """Share of a value that is private, from which on all of it is."""
-LABEL_CHARACTERS = 100
+_LABEL_CHARACTERS = 100
 NAMING_ROWS = 3
 """Of a table; the names of its columns are among them."""
 MOST_LABELS = 200
@@ -88,7 +88,7 @@ class ColumnRedactor:
         row, headless = _naming_row(table), bool(_private(first))
         columns: list[Cells] = []
         for left, column in zip((None, *table.columns), table.columns, strict=False):
-            label = " ".join(column.values[column.codes[row]].split())[:LABEL_CHARACTERS]
+            label = " ".join(column.values[column.codes[row]].split())[:_LABEL_CHARACTERS]
             sought = await asyncio.to_thread(_sought, label, column)
             beside = await search.beside_labels(left, column, row) if left is not None else {}
             verdict = await search.verdict(sought)
@@ -111,8 +111,8 @@ class ColumnRedactor:
         for kind, own in wanted.items():
             texts = sorted(own)
             # In slices, so that other work comes in between.
-            for first in range(0, len(texts), AT_ONCE):
-                some = await self.placeholders.placeholders(kind, texts[first : first + AT_ONCE], tenant)
+            for first in range(0, len(texts), _AT_ONCE):
+                some = await self.placeholders.placeholders(kind, texts[first : first + _AT_ONCE], tenant)
                 made |= {(kind, text): placeholder for text, placeholder in some.items()}
         return await asyncio.to_thread(
             lambda: {value: _with_placeholders(value, found, made) for value, found in finds.items()}
@@ -185,7 +185,7 @@ class _Search:
             return _Verdict(known, _type(known))
         if not whole and not shown and all(map(_FIGURE.fullmatch, sought.values)):
             return _Verdict({})
-        few = len(sought.values) <= FEW
+        few = len(sought.values) <= _FEW
         finds = await asyncio.to_thread(
             _merged,
             sought.values,

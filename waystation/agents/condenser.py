@@ -30,7 +30,7 @@ from waystation.domain.compaction.ladder import (
     why_no_summary,
 )
 from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome, CompactionRequest, Manual, Status
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.restoration import with_recent_files
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
@@ -323,7 +323,7 @@ class Job:
         return self.wanted.done(self.transcript)
 
     @property
-    def _policy(self) -> Policy:
+    def _policy(self) -> CompactionPolicy:
         return self.wanted.policy(self.transcript)
 
     @property

@@ -17,7 +17,7 @@ from waystation.agents.tools.delegate import assignment
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import counted
-from waystation.domain.documents import REMOVED, Document
+from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import MemoryUnavailable, StoreError, TextMissing
 from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.layers import Allocation, Layer, Part, allocate, share_of
@@ -26,13 +26,13 @@ from waystation.domain.memory import Excerpt, MemoryScope
 from waystation.domain.plan import AgentRole, Plan, Step
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.procedures import (
-    LEAST_RELEVANCE,
+    LEAST_FIT,
     MOST_PROCEDURES,
     GivenProcedure,
     Malformed,
     Procedure,
-    distinct,
     evidence,
+    first_of_each_name,
     procedure_of,
 )
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow
@@ -56,7 +56,7 @@ async def procedures_of(row: TaskRow, documents: DocumentStore) -> tuple[Procedu
     given = await given_procedures(row, documents)
     read = [procedure_of(one.name, one.text) for one in given[:MOST_PROCEDURES]]
     over = f"a task has {MOST_PROCEDURES} procedures at most"
-    return (*distinct(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
+    return (*first_of_each_name(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
 
 
 def as_procedure(procedure: Procedure) -> Tagged:
@@ -79,7 +79,7 @@ def listed(found: Sequence[Procedure | Malformed], more: str = "") -> Tagged | N
 
 
 NAMED_DOCUMENTS = 100
-FORMS: Mapping[AgentRole, str] = {
+_FORMS: Mapping[AgentRole, str] = {
     "research": "Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.",
     "analysis": "Conclusions with the places they rest on, contradictions and gaps; by submit_analysis.",
     "writing": "A report in Markdown, every claim with its citation: section by section with write_section, then "
@@ -144,15 +144,13 @@ class ContractParts:
 
     @property
     def _firm_head(self) -> Sequence[Tagged]:
-        form = [tagged("output", FORMS[self.role])] if self.role in FORMS else []
+        form = [tagged("output", _FORMS[self.role])] if self.role in _FORMS else []
         earlier = [self.earlier] if self.earlier else []
         return [*request_parts(self.request), *form, *deadline_part(self.request), *earlier]
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
-        return [
-            one for one in self.procedures if isinstance(one, Procedure) and one.relevance(self.goal) >= LEAST_RELEVANCE
-        ]
+        return [one for one in self.procedures if isinstance(one, Procedure) and one.relevance(self.goal) >= LEAST_FIT]
 
     @property
     def _procedural_parts(self) -> Iterator[Part]:
@@ -213,13 +211,13 @@ def documents_part(named: Sequence[Document], count: int) -> Tagged:
 
 
 def _named(document: Document) -> str:
-    return f"- {one_line(document.name)} ({REMOVED if document.removed else f'{document.lines} lines'})"
+    return f"- {one_line(document.name)} ({REMOVED_NAME if document.removed else f'{document.lines} lines'})"
 
 
-MOST_NAMED = 10
+_MOST_NAMED = 10
 WINDOW_SHARE = 20
 """At most this part of a window tells of earlier tasks."""
-HEAD = (
+_HEAD = (
     "Earlier tasks of this session, the newest first. `recall` finds passages of their reports, findings and "
     "conversations; `expand` with the id of one shows its report."
 )
@@ -236,7 +234,7 @@ class EarlierTasks:
         """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
         of the newest as fit. None without any.
         """
-        shown, room = list[str](), window // WINDOW_SHARE - estimate_text(HEAD)
+        shown, room = list[str](), window // WINDOW_SHARE - estimate_text(_HEAD)
         for line in await self._lines(own.ref, own.submitted_at):
             room -= estimate_text(line)
             if room < 0:
@@ -250,7 +248,7 @@ class EarlierTasks:
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
         rows = [row for row in await self.tasks.tasks(ref.reader.recalling("session")) if _is_earlier(row, ref, at)]
-        return [_line(row) for row in rows[:MOST_NAMED]]
+        return [_line(row) for row in rows[:_MOST_NAMED]]
 
     async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
         """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
@@ -266,7 +264,7 @@ class EarlierTasks:
 
 
 def _part(lines: Sequence[str]) -> Tagged | None:
-    return tagged("session", HEAD, *lines) if lines else None
+    return tagged("session", _HEAD, *lines) if lines else None
 
 
 def _is_earlier(row: TaskRow, own: TaskRef, submitted_at: datetime) -> bool:

@@ -7,7 +7,7 @@ from waystation.domain.compaction.gate import Accepted, Rejected
 from waystation.domain.compaction.history import view, with_record
 from waystation.domain.compaction.ladder import CannotFit, Mask, Nothing, Summarise, Truncate, next_rung
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.restoration import Restorable, recent_files, with_files
 from waystation.domain.compaction.rungs import masking
 from waystation.domain.compaction.strategies import STRATEGIES
@@ -24,10 +24,10 @@ class NoSummary(Value):
 
 
 Verdict = Accepted | Rejected | NoSummary
-Ask = Callable[[Transcript, Summarise], Awaitable[Verdict]]
+Judge = Callable[[Transcript, Summarise], Awaitable[Verdict]]
 
 
-class Attempt(Value):
+class RungTried(Value):
     """One rung that was tried. Tokens are of the whole request."""
 
     status: Status
@@ -50,14 +50,14 @@ class Conversation:
 
     transcript: Transcript
     measure: Measure
-    policy: Policy
+    policy: CompactionPolicy
     rereadable: frozenset[str]
     """Tools whose calls can be repeated."""
     readers: Mapping[str, str]
     """Tools that read files, each with the argument that names the file."""
     has_changed: Callable[[Restorable], bool] = _unchanged
     """Whether a file is not what it was when it was read."""
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    attempts: list[RungTried] = field(default_factory=list[RungTried])
     notes: list[str] = field(default_factory=list[str])
 
     @property
@@ -74,7 +74,7 @@ class Conversation:
         made = [status for status in ends if status.made_room]
         return (made or ends or [Status.NOOP])[-1]
 
-    async def make_room(self, ask: Ask, offloaded: Callable[[Transcript], Transcript]) -> None:
+    async def make_room(self, ask: Judge, offloaded: Callable[[Transcript], Transcript]) -> None:
         """Rung after rung, until the context is not full any more or nothing helps.
 
         It ends: a rung either makes the view smaller, or is the last one, or takes summaries out of the question.
@@ -98,7 +98,7 @@ class Conversation:
                 case Summarise():
                     summaries = await self._summarise(ask, rung)
 
-    async def summarise_now(self, ask: Ask) -> bool:
+    async def summarise_now(self, ask: Judge) -> bool:
         """A manual compaction, however full the context is; whether there was something to summarise.
 
         A summary that is refused leaves everything as it was.
@@ -115,7 +115,7 @@ class Conversation:
         if masks is not None:
             self._commit(Status.MASKED, masks.record)
 
-    async def _summarise(self, ask: Ask, rung: Summarise) -> bool:
+    async def _summarise(self, ask: Judge, rung: Summarise) -> bool:
         """Whether the summary was good."""
         verdict = await ask(self.transcript, rung)
         match verdict:
@@ -151,7 +151,7 @@ class Conversation:
 
     def _attempt(self, status: Status, before: int, **why: str) -> None:
         after = self.tokens
-        self.attempts.append(Attempt(status=status, tokens_before=before, tokens_after=after, **why))
+        self.attempts.append(RungTried(status=status, tokens_before=before, tokens_after=after, **why))
 
     def _cannot_fit(self, rung: CannotFit) -> None:
         parts = {

@@ -186,8 +186,8 @@ async def _answer(attempt: Attempt, call: ToolUse, calling: Callable[[str], None
 
 
 LEG_TIME = timedelta(minutes=10)
-CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
-TURN_MESSAGES = 2
+_CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
+_TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 IDLE_REPLIES = 3
 """Replies in a row that call no tool; then what there is gets delivered."""
@@ -316,7 +316,7 @@ class Turns:
         if _handed_in(said, at.toolbox.ending):
             return Finished(standing=at.standing)
         most = at.request.terms.history
-        if most is not None and len(said) + TURN_MESSAGES > most:
+        if most is not None and len(said) + _TURN_MESSAGES > most:
             return at.stopped(f"its conversation may have {most:,} messages, and another turn would be over that")
         if (idle := _idle_replies(said)) >= IDLE_REPLIES:
             return at.stopped(f"the model gave {idle} replies in a row without handing in a result")
@@ -348,7 +348,7 @@ def _idle_replies(said: Sequence[Message]) -> int:
 def _usable(reply: ModelReply) -> tuple[Block, ...]:
     """The reply's blocks, without a tool call that was cut off by a maximum."""
     blocks = reply.blocks
-    if reply.stop in CUT and blocks and isinstance(blocks[-1], ToolUse):
+    if reply.stop in _CUT and blocks and isinstance(blocks[-1], ToolUse):
         blocks = (
             *blocks[:-1],
             Text(text="(A tool call was cut here: the reply was too long. Hand in less at a time.)"),

@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue
 from waystation.agents.attempt import task_as_told
 from waystation.agents.charges import MeteredModel
 from waystation.agents.documents import NamingRedactor
-from waystation.agents.planner import Consultant, Matter, Means, NoAnswer, Unusable, with_safe_titles
+from waystation.agents.planner import Consultant, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
 from waystation.agents.publisher import CitationCheck, HandedOver, handed_over
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
@@ -36,16 +36,16 @@ from waystation.domain.plan import (
     revision_id,
 )
 from waystation.domain.privacy import Place, cut
-from waystation.domain.report import Drafted, Fault, Faults, faults_in, listed
+from waystation.domain.report import Drafted, Fault, Faults, bullet_list, faults_in
 from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import platform_text
 from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, WorkStore
 
 REASON_CHARACTERS = 300
-MOST_LINES = 40
+_MOST_LINES = 40
 """Of what one step handed in: the first claims, and all that stayed open."""
-LINE_CHARACTERS = 400
+_LINE_CHARACTERS = 400
 
 
 class RevisePlanInput(PlanChange, ToolInput):
@@ -107,7 +107,7 @@ class Reviser:
         def read(arguments: Mapping[str, JsonValue]) -> RevisePlanInput:
             wanted = RevisePlanInput.model_validate(arguments)
             if not wanted.nothing and (errors := change_errors(plan, wanted, begun, request.room)):
-                raise Unusable(*errors)
+                raise UnusableAnswer(*errors)
             return wanted
 
         matter = Matter(
@@ -164,14 +164,14 @@ def found_parts(there: HandedOver) -> list[Tagged]:
 
 def _lines(handed_in: ResultLines) -> Iterable[str]:
     """Cut where there are many: the claims give way, and what stayed open does not."""
-    more = len(handed_in.claims) - MOST_LINES
-    shown = [*handed_in.claims[:MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
+    more = len(handed_in.claims) - _MOST_LINES
+    shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
     return [f"- {_short(line)}" for line in (*shown, *handed_in.left_open)]
 
 
 def _short(line: str) -> str:
     one = " ".join(line.split())
-    return one if len(one) <= LINE_CHARACTERS else f"{one[:LINE_CHARACTERS]} …"
+    return one if len(one) <= _LINE_CHARACTERS else f"{one[:_LINE_CHARACTERS]} …"
 
 
 def _step(step: Step, *, begun: bool) -> str:
@@ -270,7 +270,7 @@ class Reviewer:
             tagged("draft", drafted.text),
             tagged(
                 "checked",
-                listed(known) or "Code found nothing wrong.",
+                bullet_list(known) or "Code found nothing wrong.",
                 f"{unused} of {len(drafted.found)} findings are not cited.",
             ),
         ]
@@ -282,7 +282,7 @@ class Reviewer:
         text = (
             f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
             "with write_section, each under its heading, then hand in again with submit_report. What the findings do "
-            f"not allow to mend, say in the report; invent nothing.\n{without_tags(listed(faults))}"
+            f"not allow to mend, say in the report; invent nothing.\n{without_tags(bullet_list(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
         fence = await self.transcripts.take_fence(writer.run_id)

@@ -31,13 +31,13 @@ from waystation.domain.value import Value
 from waystation.ports import CallKind, DocumentStore, ModelRequest, Redactor, TaskStore, ToolSpec, TranscriptStore
 
 MAX_REPLY = 2_000
-REPLY_FLOOR = 512
+_REPLY_FLOOR = 512
 TRIES = 2
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class Unusable(Exception):
+class UnusableAnswer(Exception):
     """An answer that cannot be used: every reason why, in words that a model can act on."""
 
     def __init__(self, *errors: str) -> None:
@@ -62,7 +62,7 @@ class Means(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Matter(Generic[T]):
+class Matter(Generic[_T]):
     """What a model is asked."""
 
     run: RunRef
@@ -72,7 +72,7 @@ class Matter(Generic[T]):
     opening: Callable[[], Awaitable[str]]
     """The first message, not redacted yet. Written once for a run."""
     place: Place
-    read: Callable[[Mapping[str, JsonValue]], T]
+    read: Callable[[Mapping[str, JsonValue]], _T]
     """The answer in a call's arguments. Raises ValidationError, Unusable."""
     refusal: str
     """Over the reasons why an answer cannot be used."""
@@ -86,7 +86,7 @@ class Consultant:
     transcripts: TranscriptStore
     redactor: Redactor
 
-    async def answer(self, matter: Matter[T], means: Means) -> T | NoAnswer:
+    async def answer(self, matter: Matter[_T], means: Means) -> _T | NoAnswer:
         """The model's answer. Raises ModelError, StoreError, RedactionFailed."""
         await self.transcripts.open_run(matter.run)
         fence = await self.transcripts.take_fence(matter.run.run_id)
@@ -96,7 +96,7 @@ class Consultant:
             if last.role == "assistant":
                 try:
                     return _read(matter, last)
-                except Unusable as unusable:
+                except UnusableAnswer as unusable:
                     if transcript.turns >= TRIES:
                         return NoAnswer.UNUSABLE
                     complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_id)
@@ -107,14 +107,14 @@ class Consultant:
                     return NoAnswer.TOO_DEAR
                 transcript = asked
 
-    async def _begun(self, matter: Matter[T], fence: Fence) -> Transcript:
+    async def _begun(self, matter: Matter[_T], fence: Fence) -> Transcript:
         transcript = await self.transcripts.load(matter.run.run_id, matter.run.reader)
         if transcript.messages:
             return transcript
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
         return await self._appended(transcript, fence, user_text(transcript.next_id, redacted.text))
 
-    async def _asked(self, matter: Matter[T], transcript: Transcript, fence: Fence, means: Means) -> Transcript | None:
+    async def _asked(self, matter: Matter[_T], transcript: Transcript, fence: Fence, means: Means) -> Transcript | None:
         """One call of the model; None where its worst case does not fit."""
         request = ModelRequest(
             model=means.model,
@@ -125,7 +125,7 @@ class Consultant:
             require_tool=matter.tool.name,
         )
         left = means.limit.after((await self.transcripts.totals(transcript.run_id)).spent)
-        call = await self.model.fitted(request, left, REPLY_FLOOR, means.prices)
+        call = await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
         if isinstance(call, TooDear):
             return None
         reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
@@ -139,14 +139,16 @@ class Consultant:
         return transcript.with_message(message)
 
 
-def _read(matter: Matter[T], message: Message) -> T:
+def _read(matter: Matter[_T], message: Message) -> _T:
     calls = [call for call in message.tool_uses if call.name == matter.tool.name]
     if not calls:
-        raise Unusable(f"answer with one call of {matter.tool.name}")
+        raise UnusableAnswer(f"answer with one call of {matter.tool.name}")
     try:
         return matter.read(calls[0].input)
     except ValidationError as error:
-        raise Unusable(*(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())) from None
+        raise UnusableAnswer(
+            *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        ) from None
 
 
 def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
@@ -157,7 +159,7 @@ def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id
     return user_text(message_id, text)
 
 
-TITLE_CHARACTERS = 60
+_TITLE_CHARACTERS = 60
 
 
 class SubmitPlanInput(ToolInput):
@@ -242,12 +244,12 @@ async def with_safe_titles(plan: Plan, redactor: Redactor, tenant: str, known: C
     ids = await redactor.redact(spelled, Place.TITLE, tenant)
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
-    titled = tuple(step.model_copy(update={"title": cut(title.text, TITLE_CHARACTERS)}) for step, title in steps)
+    titled = tuple(step.model_copy(update={"title": cut(title.text, _TITLE_CHARACTERS)}) for step, title in steps)
     return numbered(Plan(steps=titled), set(told) - set(known))
 
 
 def _plan(arguments: Mapping[str, JsonValue]) -> Plan:
     plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps)
     if errors := plan_errors(plan):
-        raise Unusable(*errors)
+        raise UnusableAnswer(*errors)
     return plan

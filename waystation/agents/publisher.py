@@ -16,7 +16,7 @@ from waystation.agents.archive import Archive, Drained
 from waystation.agents.contract import given_procedures
 from waystation.agents.documents import DocumentNames, NamingRedactor, RedactedDocuments, document_names
 from waystation.agents.tools.work import claim_line
-from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citations_in, faults
+from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in
 from waystation.domain.delegation import SEPARATOR, step_of
 from waystation.domain.documents import Document, DocumentFinder, earlier_versions
 from waystation.domain.errors import TextMissing
@@ -218,7 +218,7 @@ class CitationCheck:
         meant = await _meant(called, cited)
         there = {name: document.blob for name, document in meant.items() if not document.removed}
         newest = await self._documents(there, ref.reader) | await self._cited_pages(ref.reader, cited)
-        found = await asyncio.to_thread(faults, citations, newest)
+        found = await asyncio.to_thread(citation_faults, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
         return CheckedCitations(called, newest, found | outdated)
@@ -241,7 +241,7 @@ class CitationCheck:
             names = {citation.document for citation in citations}
             for blob in earlier.get(name, ()):
                 before = await self._documents(dict.fromkeys(names, blob), task)
-                then = await asyncio.to_thread(faults, citations, before)
+                then = await asyncio.to_thread(citation_faults, citations, before)
                 held = (citation for citation, reason in then.items() if reason is None)
                 found |= {one: GONE if meant[one.document].removed else OUTDATED for one in held}
         return found

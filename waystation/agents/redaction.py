@@ -362,7 +362,7 @@ documents, and what documents are searched for. No tool of others is among them.
 """
 
 
-class Restored(Value):
+class WithOriginals(Value):
     """A text with its placeholders replaced by their originals."""
 
     text: str
@@ -372,7 +372,7 @@ class Restored(Value):
     """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
 
 
-async def restored(text: str, vault: Vault, tenant: str, session: str | None = None) -> Restored:
+async def restored(text: str, vault: Vault, tenant: str, session: str | None = None) -> WithOriginals:
     """The text as its owner may read it; `tenant` is the tenant's hash. Raises StoreError, WrongKey.
 
     With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
@@ -380,7 +380,7 @@ async def restored(text: str, vault: Vault, tenant: str, session: str | None = N
     found = PLACEHOLDER.findall(text)
     originals = await vault.originals(tenant, frozenset(found), session)
     unknown = sum(placeholder not in originals for placeholder in found)
-    return Restored(
+    return WithOriginals(
         text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
         replaced=len(found) - unknown,
         unknown=unknown,

@@ -14,7 +14,7 @@ from waystation.agents.archive import Recollection
 from waystation.agents.contract import EarlierTasks
 from waystation.agents.documents import NamingRedactor, RedactedDocuments, Tables
 from waystation.agents.tools.box import Toolbox
-from waystation.agents.tools.delegate import Delegate
+from waystation.agents.tools.delegate import Delegation
 from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
 from waystation.agents.tools.notes import PinMessage, ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
@@ -158,7 +158,7 @@ class Desk:
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
         return Toolbox(
-            tools=[*self._tools(role, tables), *([Delegate(self.work)] if delegates and role != "planning" else [])],
+            tools=[*self._tools(role, tables), *([Delegation(self.work)] if delegates and role != "planning" else [])],
             transcripts=self.transcripts,
             texts=self.documents,
             redactor=self.redactor,

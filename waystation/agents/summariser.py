@@ -17,14 +17,20 @@ from waystation.domain.compaction.constraints import (
     user_requests,
     user_words,
 )
-from waystation.domain.compaction.gate import Accepted, Rejected, Replaced, Rule, check_middle, check_summary
+from waystation.domain.compaction.gate import Accepted, Rejected, Replacement, Rule, check_middle, check_summary
 from waystation.domain.compaction.history import current, pinned_ids, view, with_record
 from waystation.domain.compaction.ladder import Summarise, part_length, parts_of
 from waystation.domain.compaction.outcome import CompactionRequest, Status
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.restoration import without_files
 from waystation.domain.compaction.strategies import STRATEGIES
-from waystation.domain.compaction.summary import is_stand_in, is_summary, summary_part, unframed, without_scratchpad
+from waystation.domain.compaction.summary import (
+    is_summary,
+    is_summary_or_marker,
+    summary_part,
+    unframed,
+    without_scratchpad,
+)
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.errors import ModelRejected
 from waystation.domain.foreign import Tagged, tagged, without_tags
@@ -37,12 +43,12 @@ from waystation.ports import ModelRequest, Redactor, StopReason
 
 HEADROOM = 2
 """A reply may have this many times the tokens that were asked for: models do not count exactly."""
-REPLY_FLOOR = 128
-SURE_SHARE = 75
+_REPLY_FLOOR = 128
+_SURE_SHARE = 75
 """Percent of a window that an estimate may fill: texts of several kinds together may have a third more tokens."""
 
 
-class Answer(Value):
+class SummaryReply(Value):
     """What the model wrote."""
 
     text: str
@@ -52,7 +58,7 @@ class Answer(Value):
     redactions: int
 
 
-class NoAnswer(Value):
+class NoReply(Value):
     """The model was not to be had. Nothing was charged."""
 
     note: str
@@ -68,15 +74,17 @@ class CondensingModel:
     redactor: Redactor
     request: CompactionRequest
     fence: Fence
-    policy: Policy
+    policy: CompactionPolicy
 
     def room(self, most: int) -> int:
         """Tokens of conversation that it can read for a summary of at most so many."""
         facts = model_facts(self.request.terms.condense_model)
         asked = estimate_text(self._system + self.policy.instructions)
-        return max(1, (facts.window - most * HEADROOM - asked) * SURE_SHARE // 100)
+        return max(1, (facts.window - most * HEADROOM - asked) * _SURE_SHARE // 100)
 
-    async def ask(self, name: str, conversation: str, length: tuple[int, int], note: str = "") -> Answer | NoAnswer:
+    async def ask(
+        self, name: str, conversation: str, length: tuple[int, int], note: str = ""
+    ) -> SummaryReply | NoReply:
         """Ask once; `name` is unique in the agent run, so that the call is charged once. `note` says what the
         conversation is, where it is not a whole one.
 
@@ -90,18 +98,20 @@ class CondensingModel:
             max_output=length[1] * HEADROOM,
         )
         left = self.request.limit.after((await self.model.transcripts.totals(run.run_id)).spent)
-        call = await self.model.fitted(ask, left, min(REPLY_FLOOR, ask.max_output), terms.prices)
+        call = await self.model.fitted(ask, left, min(_REPLY_FLOOR, ask.max_output), terms.prices)
         if isinstance(call, TooDear):
-            return NoAnswer(note="The budget did not allow a summary.", asked=False)
+            return NoReply(note="The budget did not allow a summary.", asked=False)
         try:
             reply, charge = await self.model.ask(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
-            return NoAnswer(note=f"The summariser failed: {error}", asked=True)
+            return NoReply(note=f"The summariser failed: {error}", asked=True)
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
         text = without_scratchpad("\n".join(block.text for block in said if isinstance(block, Text)))
         (redacted,) = await self.redactor.redact([text], Place.SUMMARY, run.tenant)
         # A placeholder alone is no summary.
-        return Answer(text="" if redacted.unredacted else redacted.text, charge=charge, redactions=len(redacted.spans))
+        return SummaryReply(
+            text="" if redacted.unredacted else redacted.text, charge=charge, redactions=len(redacted.spans)
+        )
 
     @property
     def _system(self) -> str:
@@ -150,19 +160,19 @@ class Middle(Value):
     def lines(self) -> tuple[str, ...]:
         """Each message as the summariser reads it: only what an earlier compaction left may look like that."""
         shown = ((message, self.texts[message.id]) for message in self.messages)
-        return tuple(text if is_stand_in(message) else unframed(text) for message, text in shown if text)
+        return tuple(text if is_summary_or_marker(message) else unframed(text) for message, text in shown if text)
 
     @property
     def text(self) -> str:
         """All of it."""
         return "\n".join(self.lines)
 
-    def replaced(self, rung: Summarise, policy: Policy) -> Replaced:
+    def replaced(self, rung: Summarise, policy: CompactionPolicy) -> Replacement:
         """As the check before commit needs it. The user's words are those of the conversation, which the agent's model
         has seen: what is kept for its next view is kept word for word, and only what others read is replaced.
         """
         heard = _heard(self.messages)
-        return Replaced(
+        return Replacement(
             text=self.text,
             tokens=rung.middle_tokens,
             room=rung.summary_tokens[1],
@@ -245,7 +255,7 @@ class Summariser:
                 return said
             conversation, note = said, JOINED
         answer = await self.model.ask(rung.compaction_id, conversation, rung.summary_tokens, note)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, NoReply):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         verdict = check_summary(answer.text, replaced)
@@ -273,7 +283,7 @@ class Summariser:
     async def _summarised(self, name: str, part: str, length: tuple[int, int], note: str) -> str | SummaryResult:
         """Kept in the transcript together with its charge: a crash later on does not pay it again."""
         answer = await self.model.ask(name, part, length, note)
-        if isinstance(answer, NoAnswer):
+        if isinstance(answer, NoReply):
             return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
         self.redactions += answer.redactions
         if not answer.text.strip():

@@ -214,7 +214,7 @@ FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"
 """By command: outcomes that are not what was wanted."""
 
 
-class Answered(Answer):
+class _Answered(Answer):
     """What became of the answer to one of several requests."""
 
     request_id: str
@@ -253,7 +253,7 @@ async def _answered(typed: Typed, send: SendWith) -> Sequence[Answer]:
         return [await answer_request(client, typed, by_client)]
 
 
-async def answer_several(client: Client, typed: Typed, send: Send) -> list[Answered]:
+async def answer_several(client: Client, typed: Typed, send: Send) -> list[_Answered]:
     """Answer one request after the other, and tell of each; one that is refused does not stop the others.
 
     Raises BadInput where none is open of those that are meant; nothing is sent then.
@@ -265,7 +265,7 @@ async def answer_several(client: Client, typed: Typed, send: Send) -> list[Answe
     if not meant.request_ids:
         raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
     say(f"{progress.task_id}: {announced(typed, meant)}")
-    answers: list[Answered] = []
+    answers: list[_Answered] = []
     for request_id in meant.request_ids:
         try:
             answer = await send_answer(client, typed, progress.task_id, request_id, send)
@@ -274,7 +274,7 @@ async def answer_several(client: Client, typed: Typed, send: Send) -> list[Answe
         asked = meant.asked.get(request_id)
         short = too_little(typed.amount, asked, answer) if asked is not None else ""
         say(f"{request_id}: {'; '.join(filter(None, (outcome_text(answer), short)))}")
-        answers.append(Answered(request_id=request_id, **answer.model_dump()))
+        answers.append(_Answered(request_id=request_id, **answer.model_dump()))
     return answers
 
 
@@ -332,13 +332,13 @@ def approve(
     carry_out(typed, send, as_json=as_json)
 
 
-Finish = Literal["partial", "cancel"]
+_Finish = Literal["partial", "cancel"]
 
 
 @app.command()
 def deny(
     task: TaskArgument,
-    finish: Annotated[Finish, typer.Option(help="Deliver what there is, or cancel the task.")] = "partial",
+    finish: Annotated[_Finish, typer.Option(help="Deliver what there is, or cancel the task.")] = "partial",
     request: RequestsOption = None,
     every: AllOption = False,
     note: NoteOption = "",

@@ -121,9 +121,9 @@ def _faults(error: ValidationError) -> str:
     if error.title != "Settings":
         return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
     # The settings take their time to load: whoever asks for help should not wait for them.
-    from waystation.settings import faults  # noqa: PLC0415
+    from waystation.settings import setting_faults  # noqa: PLC0415
 
-    return faults(error)
+    return setting_faults(error)
 
 
 def _unusable_home(error: OSError) -> Path | None:

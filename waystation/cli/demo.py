@@ -13,7 +13,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import load_documents, write_installed
 from waystation.adapters.temporal.connect import named_in_environment, read_run_file
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
-from waystation.cli.follow import ApproveItself, ask_person, follow, keep_report, outcome_code
+from waystation.cli.follow import ApproveItself, ask_at_terminal, follow, keep_report, outcome_code
 from waystation.cli.options import JsonOption
 from waystation.cli.platform import running_locally, stop_on_signals
 from waystation.cli.render import counted
@@ -37,7 +37,7 @@ take twice as long."""
 BUDGET = 700_000
 AGENT_BUDGET = 100_000
 """Small enough that one agent runs out and the task pauses once."""
-WINDOW = 24_000
+_WINDOW = 24_000
 """Small enough that a context fills and is compacted."""
 
 LIVE_CAP = Amount(micro_usd=500_000)
@@ -106,7 +106,7 @@ def _request(settings: Settings, *, live: bool) -> TaskRequest:
         budget=Limit(micro_usd=LIVE_BUDGET.micro_usd) if live else Limit(tokens=BUDGET),
         agent_budget=Limit(micro_usd=LIVE_AGENT_BUDGET.micro_usd) if live else Limit(tokens=AGENT_BUDGET),
         ceiling=Limit(micro_usd=LIVE_CAP.micro_usd) if live else Limit(),
-        window=WINDOW,
+        window=_WINDOW,
     )
 
 
@@ -130,7 +130,7 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     tell_terms(settings, request, len(documents))
     async with await Client.connect(settings) as client:
         submitted = await hand_in(client, request, documents)
-        view = await follow(client, submitted.task_id, ask_person if can_ask() else ApproveItself(room))
+        view = await follow(client, submitted.task_id, ask_at_terminal if can_ask() else ApproveItself(room))
         path = await keep_report(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))

@@ -29,7 +29,7 @@ from waystation.settings import Settings
 from waystation.task_view import Answer
 
 
-class Asked(Value):
+class _Asked(Value):
     """An edit as it was typed."""
 
     task: str
@@ -43,12 +43,12 @@ class Asked(Value):
     note: str = ""
 
 
-def edit_context(asked: Asked, *, as_json: bool) -> None:
+def edit_context(asked: _Asked, *, as_json: bool) -> None:
     """Have it carried out, and exit: 1 where it was refused."""
     conclude(asyncio.run(_edit(asked)), "refused", as_json=as_json)
 
 
-async def _edit(asked: Asked) -> Answer:
+async def _edit(asked: _Asked) -> Answer:
     edit = EditInput(
         action=asked.action,
         agent=asked.agent,
@@ -75,7 +75,7 @@ def compact(
     as_json: JsonOption = False,
 ) -> None:
     """Summarise the context of an agent at work, between two of its legs. A summary that is refused changes nothing."""
-    asked = Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
+    asked = _Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
 
@@ -90,7 +90,7 @@ def pin(
     as_json: JsonOption = False,
 ) -> None:
     """Keep a message of an agent at work as it is, whatever is compacted. All pins may have a fifth of the window."""
-    asked = Asked(task=task, action="unpin" if remove else "pin", agent=agent, message=message, by=by, note=note)
+    asked = _Asked(task=task, action="unpin" if remove else "pin", agent=agent, message=message, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
 
@@ -108,7 +108,7 @@ def restore(
     """Undo one compaction of an agent at work: what it hid is shown again. A context that is full then is compacted."""
     if compaction is None:
         raise BadInput(asyncio.run(_which(task, agent)))
-    asked = Asked(task=task, action="restore", agent=agent, compaction=compaction, by=by, note=note)
+    asked = _Asked(task=task, action="restore", agent=agent, compaction=compaction, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
 
@@ -140,5 +140,5 @@ def rewind(
     """
     if bool(to) == bool(before):
         raise BadInput("give either --to or --before, with the id of a message: `waystation transcript` shows them")
-    asked = Asked(task=task, action="rewind", agent=agent, message=to or before, keep=bool(to), by=by, note=note)
+    asked = _Asked(task=task, action="rewind", agent=agent, message=to or before, keep=bool(to), by=by, note=note)
     edit_context(asked, as_json=as_json)

@@ -135,7 +135,7 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
     return lost
 
 
-async def ask_person(client: Client, task_id: str, approval: Approval) -> None:
+async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> None:
     """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
@@ -269,7 +269,7 @@ async def require_workers(client: Client) -> None:
 
 async def see_through(client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool) -> int:
     """Follow it until it is over, unless that is not wanted; print the result. The exit code."""
-    view = await client.progress(task_id) if detach else await follow(client, task_id, ask_person)
+    view = await client.progress(task_id) if detach else await follow(client, task_id, ask_at_terminal)
     path = await keep_report(client, settings, view.progress)
     if as_json:
         print_json(task_json(view, path))

@@ -14,7 +14,14 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
-from waystation.agents.archive import BATCH, RECALLED_TOKENS, Recollection, Reindexed, Reindexing, as_passages
+from waystation.agents.archive import (
+    EMBEDDED_AT_ONCE,
+    RECALLED_TOKENS,
+    Recollection,
+    Reindexed,
+    Reindexing,
+    as_passages,
+)
 from waystation.cli.console import confirmed, print_json, print_text, say
 from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
@@ -23,7 +30,7 @@ from waystation.client import Client
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.memory import Excerpt, Kind, MemoryQuery
+from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind
 from waystation.domain.task import session_hash, tenant_hash
 from waystation.domain.value import Value
 from waystation.files import private_folder
@@ -58,7 +65,7 @@ def forget_tasks(
     elif as_json:
         print_json(gone)
     else:
-        print_text(told(gone))
+        print_text(removed_lines(gone))
 
 
 async def _forget(selection: Selection, *, everything: bool, yes: bool) -> Gone | None:
@@ -76,7 +83,7 @@ def _question(tasks: int, *, everything: bool) -> str:
     return f"Forget {what} {tasks} task{'s' * (tasks != 1)}? It cannot be undone. [y/N]"
 
 
-def told(gone: Gone) -> str:
+def removed_lines(gone: Gone) -> str:
     """How many of each kind went, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
@@ -88,14 +95,14 @@ def _one(kind: str) -> str:
     return "history" if kind == "histories" else kind.removesuffix("s")
 
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+_KINDS: tuple[PassageKind, ...] = get_args(PassageKind)
 
 
 class FoundJson(Value):
     """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
 
     passages: tuple[str, ...]
-    kind: Kind
+    kind: PassageKind
     score: float
     task_id: str
     agent: str
@@ -139,8 +146,8 @@ def search(
     Where workers have embedded memory open, they are asked.
     """
     settings, now = Settings(), utc_now().astimezone()
-    if kind is not None and kind not in KINDS:
-        raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(KINDS)}")
+    if kind is not None and kind not in _KINDS:
+        raise BadInput(f"there is no kind {kind!r}: it is {' or '.join(_KINDS)}")
     for option, given in (("--session", session), ("--task", task), ("--agent", agent)):
         if given is not None and not given.strip():
             raise BadInput(f"{option} is empty: say which one, or leave it out to search all")
@@ -150,7 +157,7 @@ def search(
         tenant=tenant_hash(settings.tenant),
         session=None if session is None else session_hash(settings.tenant, session),
         agents=() if agent is None else (agent,),
-        kinds=tuple(known for known in KINDS if known == kind),
+        kinds=tuple(known for known in _KINDS if known == kind),
         since=moment(since, "--since", now),
         until=moment(until, "--until", now),
         text=query,
@@ -285,7 +292,7 @@ async def _reindex(settings: Settings, *, with_refused: bool) -> ReindexedJson:
 
 def _told(there: int, wanted: int) -> None:
     # Batches are smaller than a step: one of them at most passes it.
-    if there == wanted or there % PROGRESS_STEP < BATCH:
+    if there == wanted or there % PROGRESS_STEP < EMBEDDED_AT_ONCE:
         say(f"{there:,} of {wanted:,} passages")
 
 

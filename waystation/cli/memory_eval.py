@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import typer
 from pydantic import ValidationError
 
-from waystation.agents.auditor import Line, Measured, Question, by_session, measured
+from waystation.agents.auditor import Measured, Question, Said, by_session, measured
 from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
@@ -25,7 +25,7 @@ from waystation.settings import Settings
 _T = TypeVar("_T", bound=Value)
 
 
-def read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
+def _read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
     """What the lines are, by their numbers; empty ones are left out. Raises BadInput."""
     lines = enumerate(read_text(path, option).split("\n"), 1)
     found = {number: _read(path, number, text, kind) for number, text in lines if text.strip()}
@@ -52,7 +52,7 @@ def _said(words: str) -> str:
     return "no JSON object" if words.startswith("Invalid JSON") else words
 
 
-KEY = bytes(32)
+_KEY = bytes(32)
 MOST_DIGITS = 9
 """Of a budget."""
 """Of placeholders that nobody sees: the same files give the same numbers."""
@@ -90,8 +90,8 @@ def evaluate(
     where a part of it is within so many tokens.
     """
     budgets = _budgets(tokens)
-    lines = read_lines(conversation, "--conversation", Line)
-    questions = read_lines(queries, "--queries", Question)
+    lines = _read_lines(conversation, "--conversation", Said)
+    questions = _read_lines(queries, "--queries", Question)
     _require_sound(lines, conversation, questions, queries)
     found = asyncio.run(
         _evaluated(Settings(), [*lines.values()], [*questions.values()], budgets, redacted=not no_redact)
@@ -99,7 +99,7 @@ def evaluate(
     if as_json:
         print_json(found)
     else:
-        print_text(told(found))
+        print_text(_told(found))
 
 
 def _budgets(text: str) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def _budgets(text: str) -> tuple[int, ...]:
 
 
 def _require_sound(
-    lines: Mapping[int, Line], conversation: Path, questions: Mapping[int, Question], queries: Path
+    lines: Mapping[int, Said], conversation: Path, questions: Mapping[int, Question], queries: Path
 ) -> None:
     """Every message has an id of its own, and the questions name no other. Raises BadInput."""
     known: dict[str, int] = {}
@@ -124,7 +124,7 @@ def _require_sound(
 
 
 async def _evaluated(
-    settings: Settings, lines: Sequence[Line], questions: Sequence[Question], budgets: Sequence[int], *, redacted: bool
+    settings: Settings, lines: Sequence[Said], questions: Sequence[Question], budgets: Sequence[int], *, redacted: bool
 ) -> EvaluationJson:
     # Qdrant, the embedder and Presidio take seconds to load.
     from waystation.adapters.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
@@ -136,7 +136,7 @@ async def _evaluated(
         embedder = await stack.enter_async_context(opened_embedder(settings))
         memory = await QdrantEdgeMemory.open(folder, embedder.name, embedder.dimension)
         await stack.enter_async_context(aclosing(memory))
-        redactor = redactor_of(settings, KEY) if redacted else NoRedaction()
+        redactor = redactor_of(settings, _KEY) if redacted else NoRedaction()
         stack.callback(redactor.close)
         trial = RecallTrial(memory, embedder, redactor, time.perf_counter)
         passages = await trial.index(lines)
@@ -155,7 +155,7 @@ async def _evaluated(
     )
 
 
-def told(found: EvaluationJson) -> str:
+def _told(found: EvaluationJson) -> str:
     """The same in a few lines."""
     recall = ", ".join(f"{one.recall:.2f} within {one.tokens:,} tokens" for one in found.recall)
     private = "private parts replaced" if found.redacted else "nothing replaced"

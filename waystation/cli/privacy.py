@@ -25,12 +25,12 @@ from waystation.cli.options import JsonOption
 from waystation.cli.render_context import said_of
 from waystation.client import Client
 from waystation.client.lookups import restored_for_tenant
-from waystation.client.persons import Found, Search, searching, whole
+from waystation.client.persons import PersonFound, Search, searching, single_spaced
 from waystation.client.removal import Receipt, erase, last_receipt, require_at_rest, under_way
 from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.privacy import Place, Policy, Redacted, Treatment, redaction_notes, treatment
-from waystation.domain.removal import ERASED, NearValue, Trace, Whereabouts, summed
+from waystation.domain.removal import ERASED, NearValue, Trace, Whereabouts, summed_places
 from waystation.domain.task import tenant_hash
 from waystation.settings import Settings
 from waystation.stores import placeholder_key
@@ -46,7 +46,7 @@ def print_restored(text: str, *, as_json: bool) -> None:
         print_exactly(found.text)
 
 
-STDIN = "-"
+_STDIN = "-"
 PLACES = [place for place in Place if treatment(place, Policy.STRICT) is Treatment.NAMES]
 """Those before which something is replaced."""
 
@@ -86,11 +86,11 @@ def redact(
     is stored.
     """
     if restore:
-        print_restored(read_text(file), as_json=as_json)
+        print_restored(_read_text(file), as_json=as_json)
         return
     if place not in PLACES:
         raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
-    found = asyncio.run(_redacted(read_text(file), Place(place), policy, Settings()))
+    found = asyncio.run(_redacted(_read_text(file), Place(place), policy, Settings()))
     for note in redaction_notes(found):
         say(note)
     if as_json:
@@ -107,13 +107,13 @@ async def _redacted(text: str, place: Place, policy: Policy | None, settings: Se
     return found
 
 
-def read_text(file: str) -> str:
+def _read_text(file: str) -> str:
     """The text of a file or of stdin, its line ends kept. Raises BadInput."""
     try:
-        read = sys.stdin.buffer.read() if file == STDIN else Path(file).read_bytes()
+        read = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
         raise BadInput(f"{file} cannot be read: {error.strerror}") from error
-    shown = "stdin" if file == STDIN else file
+    shown = "stdin" if file == _STDIN else file
     try:
         text = read.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -139,7 +139,7 @@ MOST_PLACES = 5
 """Ids of tasks or workflows that are listed beside a count."""
 
 
-class FoundNear(Found):
+class FoundNear(PersonFound):
     """Where a person is, and what may be theirs, too."""
 
     near: tuple[NearValue, ...]
@@ -159,27 +159,27 @@ def find(
     Nothing of what is there is shown, but for what --near is for. Exit code 0: found; 1: nowhere.
     """
     with waiting("looking for it"):
-        found = asyncio.run(_found(given(value), kind, near=near))
+        found = asyncio.run(_found(_given(value), kind, near=near))
     say_limits(found)
     if as_json:
         print_json(found)
     else:
-        print_text("\n".join([told(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
+        print_text("\n".join([_told(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
     raise typer.Exit(OK if found.traces else WORK_FAILED)
 
 
-def given(value: str) -> str:
+def _given(value: str) -> str:
     """The value; from stdin where it should stay out of the shell's history. Raises BadInput."""
-    return read_text(value) if value == STDIN else value
+    return _read_text(value) if value == _STDIN else value
 
 
-async def _found(value: str, kind: str | None, *, near: bool) -> Found:
+async def _found(value: str, kind: str | None, *, near: bool) -> PersonFound:
     async with searching(Settings(), value, kind) as search:
         found = await search.found()
         return FoundNear(**dict(found), near=tuple(await search.near())) if near else found
 
 
-def say_limits(found: Found) -> None:
+def say_limits(found: PersonFound) -> None:
     """What was not looked for, and where."""
     if not found.recognised:
         say(
@@ -191,11 +191,13 @@ def say_limits(found: Found) -> None:
         say(found.finding)
 
 
-def told(found: Found) -> str:
+def _told(found: PersonFound) -> str:
     """A line for each kind of place: how often, and in which tasks."""
     if not found.traces:
         return "found nowhere"
-    lines = [f"{count:>6,}  {place}{_where(place, found.traces)}" for place, count in summed(found.traces).items()]
+    lines = [
+        f"{count:>6,}  {place}{_where(place, found.traces)}" for place, count in summed_places(found.traces).items()
+    ]
     return "\n".join(lines)
 
 
@@ -206,12 +208,12 @@ def told_near(near: Sequence[NearValue]) -> list[str]:
     more = [f"and {len(near) - MOST_NEAR:,} more: --json has all"] if len(near) > MOST_NEAR else []
     return [
         "may be the same person's, too, and are values of their own for find and erase:",
-        *(f"  {described(one)}" for one in near[:MOST_NEAR]),
+        *(f"  {_described(one)}" for one in near[:MOST_NEAR]),
         *more,
     ]
 
 
-def described(one: NearValue) -> str:
+def _described(one: NearValue) -> str:
     """A value, what it is, and why it is shown."""
     beside = f"on {counted(one.lines, 'line')} with it" if one.lines else ""
     return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
@@ -260,7 +262,7 @@ def erase_person(
     if again and also:
         raise BadInput("--receipt and --also exclude each other: ask for the receipt of one value")
     if again:
-        receipt = asyncio.run(_printed_again(given(value), kind))
+        receipt = asyncio.run(_printed_again(_given(value), kind))
         receipts = [receipt] if receipt is not None else []
     else:
         receipts = asyncio.run(_erase_all(value, kind, also or [], Wish(histories, yes)))
@@ -269,7 +271,7 @@ def erase_person(
     if as_json:
         print_json(receipts if also or len(receipts) > 1 else receipts[0])
     else:
-        print_text("\n\n".join([*map(written, receipts), STILL]))
+        print_text("\n\n".join([*map(receipt_text, receipts), STILL]))
 
 
 class Wish(NamedTuple):
@@ -284,14 +286,14 @@ class Agreed(NamedTuple):
     """A value that is to be erased, and where it was found."""
 
     search: Search
-    found: Found
+    found: PersonFound
 
 
 async def _erase_all(value: str, kind: str | None, also: Sequence[str], wish: Wish) -> list[Receipt]:
     """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
     shown and agreed to before the first is erased.
     """
-    named = [whole(given(one)) for one in (value, *also)]
+    named = [single_spaced(_given(one)) for one in (value, *also)]
     async with AsyncExitStack() as stack:
         desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
         first = await desk.agreed(named[0], kind)
@@ -333,7 +335,7 @@ class _Desk:
             return None
         await require_at_rest(self.client, settings, found)
         await _say_earlier(search)
-        say(told(found))
+        say(_told(found))
         question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
         if not self.wish.yes and not await confirmed(question):
             say(f"nothing is erased{which}")
@@ -345,7 +347,7 @@ async def chosen(near: Sequence[NearValue], wish: Wish) -> list[str]:
     """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
     if not wish.yes:
         offered = near[:MOST_NEAR]
-        return [one.text for one in offered if await confirmed(f"Erase {described(one)}, too? [y/N]")]
+        return [one.text for one in offered if await confirmed(f"Erase {_described(one)}, too? [y/N]")]
     if near:
         say("\n".join(told_near(near)))
     return []
@@ -375,7 +377,7 @@ async def _say_earlier(search: Search) -> None:
             )
 
 
-def written(receipt: Receipt) -> str:
+def receipt_text(receipt: Receipt) -> str:
     """The receipt as text."""
     lines = [
         f"receipt {receipt.id}",

@@ -295,11 +295,11 @@ def _block_text(block: Block) -> str:
             return f"({'error' if block.is_error else 'result'}) {block.content}"
 
 
-HEADINGS = (
+_HEADINGS = (
     ("", "", "", "", "cache", "cache", "", ""),
     ("", "kind", "calls", "input", "write", "read", "output", "cost"),
 )
-WORDS = 2
+_WORDS = 2
 """So many columns are words, at the left; the others are numbers."""
 UNPRICED = "price unknown"
 
@@ -333,8 +333,8 @@ def _sections(bill: Bill) -> list[_Section]:
 
 def _bill_table(sections: Sequence[_Section]) -> list[str]:
     rows = [_cells(section, line) for section in sections for line in section.lines]
-    widths = [max(len(cell) for cell in column) for column in zip(*HEADINGS, *rows, strict=True)]
-    lines = [_aligned(heading, widths) for heading in HEADINGS]
+    widths = [max(len(cell) for cell in column) for column in zip(*_HEADINGS, *rows, strict=True)]
+    lines = [_aligned(heading, widths) for heading in _HEADINGS]
     for section in sections:
         lines += [section.heading] if section.heading else []
         lines += [_aligned(_cells(section, line), widths) for line in section.lines]
@@ -353,7 +353,7 @@ def _name(section: _Section, line: BillLine) -> str:
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     aligned = [
-        cell.ljust(width) if column < WORDS else cell.rjust(width)
+        cell.ljust(width) if column < _WORDS else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "  ".join(aligned).rstrip()

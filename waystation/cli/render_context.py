@@ -9,22 +9,22 @@ What is said of a restored text, beside it: numbers only.
 
 from collections.abc import Iterator, Sequence
 
-from waystation.agents.redaction import Restored
+from waystation.agents.redaction import WithOriginals
 from waystation.cli.render import SHORT_ID, message_text
 from waystation.client.context import AgentContext
 from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
 from waystation.domain.compaction.summary import ID_PREFIX, MARKER_PREFIX
 from waystation.domain.layers import RULES, Row
 
-HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
-WORDS = {0, 5}
+_HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
+_WORDS = {0, 5}
 """Columns of words, at the left; the others are numbers."""
 
 
 def context_text(context: AgentContext) -> str:
     """The table under a line that says what it is of."""
     allocation = context.allocation
-    rows = [HEADINGS, *map(_cells, allocation.rows)]
+    rows = [_HEADINGS, *map(_cells, allocation.rows)]
     total = sum(row.asked for row in allocation.rows)
     rows.append(
         ("all", f"{allocation.limit:,}", f"{total:,}", f"{allocation.got:,}", _lost(total - allocation.got), "")
@@ -32,7 +32,7 @@ def context_text(context: AgentContext) -> str:
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(
-            cell.ljust(width) if column in WORDS else cell.rjust(width)
+            cell.ljust(width) if column in _WORDS else cell.rjust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -121,7 +121,7 @@ def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
     return f"{what} by {kinds[compaction]} {compaction[:SHORT_ID]}"
 
 
-def said_of(restored: Restored) -> str:
+def said_of(restored: WithOriginals) -> str:
     """How many placeholders were replaced, and how many stayed."""
     said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
     if restored.unknown:

@@ -12,7 +12,7 @@ from waystation.cli.options import written
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, used_text
 from waystation.domain.decisions import ActionQuestion
-from waystation.domain.details import denial_text, estimate_text, hidden_text, in_units, made_text
+from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, made_text
 from waystation.domain.task import Approval, BudgetProgress, TaskProgress
 from waystation.domain.work import Made
 from waystation.task_view import PendingApproval
@@ -114,7 +114,7 @@ def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
         ("spent", f"{used_text(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
         *([("left", rest)] if rest else []),
         ("steps", _steps(approval)),
-        *([("estimate", estimate_text(seen, approval.asked))] if seen is not None else []),
+        *([("estimate", estimate_line(seen, approval.asked))] if seen is not None else []),
         ("at least", f"{amount_text(approval.needed)} for its next call: a smaller grant pauses again"),
     ]
 

@@ -29,7 +29,7 @@ from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.domain.amount import Limit, limit_text
-from waystation.domain.documents import REMOVED, Document
+from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.value import Value
 from waystation.settings import Settings
@@ -107,7 +107,7 @@ async def _documents(task: str, docs: Sequence[Path], remove_missing: bool, by: 
 
 
 def _line(document: Document) -> str:
-    return f"{document.name} ({REMOVED if document.removed else counted(document.lines, 'line')})"
+    return f"{document.name} ({REMOVED_NAME if document.removed else counted(document.lines, 'line')})"
 
 
 def _tell_changes(answer: DocumentsAnswer) -> None:

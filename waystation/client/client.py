@@ -23,10 +23,10 @@ from waystation.client.context import (
     AgentAudits,
     AgentContext,
     SearchedMemory,
-    audits,
-    checked,
+    compaction_audits,
     contexts,
     edit_finished,
+    words_within_limits,
 )
 from waystation.client.lookups import (
     agents_of,
@@ -38,14 +38,14 @@ from waystation.client.lookups import (
     without_report,
 )
 from waystation.client.sessions import (
-    NOTHING_NEW,
     START_TIMEOUT,
+    UNCHANGED,
     DocumentsAnswer,
     ForkWish,
     checked_words,
     documents_of_session,
     handed_in,
-    kept,
+    keep_documents,
     new_row,
     nothing_new,
     read_again,
@@ -77,7 +77,7 @@ from waystation.stores import data_converter, opened_store, require_key_of
 from waystation.task_view import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
 
 WATCH_SECONDS = 0.5
-Finish = Literal["partial", "cancel"]
+_Finish = Literal["partial", "cancel"]
 
 
 class Client:
@@ -261,7 +261,7 @@ class Client:
         self, task_id: str, agent: str | None = None, memory: SearchedMemory | None = None
     ) -> tuple[AgentAudits, ...]:
         """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
-        return await audits(self._settings, self._store, await self._own(task_id), agent, memory)
+        return await compaction_audits(self._settings, self._store, await self._own(task_id), agent, memory)
 
     async def contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentContext, ...]:
         """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
@@ -283,7 +283,7 @@ class Client:
         return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
-        self, task_id: str, *, request_id: str | None = None, finish: Finish = "partial", by: str = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, finish: _Finish = "partial", by: str = "", note: str = ""
     ) -> Answer:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
@@ -297,7 +297,7 @@ class Client:
         if (await self.progress(task_id)).progress.phase.over:
             return await edit_finished(self._store, await self._temporal(), await self._own(task_id), edit)
         task = (await self._own(task_id)).ref.reader
-        blob = await self._store.put_text(checked(instructions), task) if instructions else None
+        blob = await self._store.put_text(words_within_limits(instructions), task) if instructions else None
         return await self._send(task_id, EDIT_CONTEXT, given({**edit.model_dump(mode="json"), "instructions": blob}))
 
     async def tell(self, task_id: str, words: str, by: str = "") -> Answer:
@@ -319,8 +319,8 @@ class Client:
         progress = require_at_work(row, (await self.progress(task_id)).progress)
         again = await read_again(self._store, row.ref.reader, paths, remove_missing=remove_missing)
         if nothing_new(again, progress):
-            return again.answered(NOTHING_NEW)
-        sent = {"documents": await kept(self._store, again, row.ref.reader), "by": by}
+            return again.answered(UNCHANGED)
+        sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
     async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:

@@ -184,7 +184,7 @@ class AgentAudits(Value):
     compactions: tuple[Audit, ...]
 
 
-async def audits(
+async def compaction_audits(
     settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: SearchedMemory | None
 ) -> tuple[AgentAudits, ...]:
     """Of one agent, or of each that has any. Without memory, recall is judged by the passages that the store keeps.
@@ -217,7 +217,7 @@ async def audits(
 PATIENCE = timedelta(seconds=20)
 
 
-def checked(instructions: str) -> str:
+def words_within_limits(instructions: str) -> str:
     """The same. Raises BadInput where they are too long."""
     if len(instructions) > MAX_INSTRUCTIONS:
         raise BadInput(f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS:,}")

@@ -10,7 +10,7 @@ Texts as their owner may read them: whose they are, and with which key.
 from contextlib import aclosing
 
 from waystation.adapters.store import SqlStore
-from waystation.agents.redaction import Restored, restored
+from waystation.agents.redaction import WithOriginals, restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
 from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID
@@ -97,7 +97,7 @@ async def agents_of(store: SqlStore, task_id: str, reader: Reader, wanted: str |
     return agents if wanted is None else (wanted,)
 
 
-async def restored_for_owner(settings: Settings, task_id: str, text: str) -> Restored:
+async def restored_for_owner(settings: Settings, task_id: str, text: str) -> WithOriginals:
     """A text of this task, with what its placeholders stand for.
 
     Raises:
@@ -109,13 +109,13 @@ async def restored_for_owner(settings: Settings, task_id: str, text: str) -> Res
         return await _restored(settings, store, text)
 
 
-async def restored_for_tenant(settings: Settings, text: str) -> Restored:
+async def restored_for_tenant(settings: Settings, text: str) -> WithOriginals:
     """Any text, with what the placeholders of the settings' tenant stand for. Raises BadInput for the key."""
     async with aclosing(await opened_store(settings)) as store:
         return await _restored(settings, store, text)
 
 
-async def _restored(settings: Settings, store: SqlStore, text: str) -> Restored:
+async def _restored(settings: Settings, store: SqlStore, text: str) -> WithOriginals:
     cipher = present_cipher(settings, "vault")
     if cipher is None:
         raise no_key(settings, "what placeholders stand for")

@@ -34,12 +34,12 @@ from waystation.files import reports_with
 from waystation.settings import Settings
 from waystation.stores import data_converter, key_of, opened_store, other_key, own_cipher
 
-MOST_TASKS = 1_000_000
+_MOST_TASKS = 1_000_000
 LEAST_CHARACTERS = 3
 """Letters and digits. With fewer, half of every text would be meant."""
 
 
-class Found(Value):
+class PersonFound(Value):
     """Where a person is, without a word of what is there."""
 
     known_as: tuple[str, ...]
@@ -76,10 +76,10 @@ class Search:
         """Workflow id of an order to erase it."""
         return erasing_id(tenant_hash(self.settings.tenant), self.wanted)
 
-    async def found(self) -> Found:
+    async def found(self) -> PersonFound:
         """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
         tenant = tenant_hash(self.settings.tenant)
-        rows = await self.store.tasks(OfTenant(tenant=tenant), MOST_TASKS)
+        rows = await self.store.tasks(OfTenant(tenant=tenant), _MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {session_workflow_id(row.request.tenant, row.request.session) for row in rows}
         in_files = reports_with(self.settings.reports_folder, task_ids, self.sought)
@@ -91,7 +91,7 @@ class Search:
             traces.append(Trace(place=Whereabouts.VAULT, count=kept))
         histories, finding = await self._histories(task_ids | sessions)
         traces += [Trace(place=Whereabouts.HISTORY, task_id=one.workflow_id, count=one.count) for one in histories]
-        return Found(
+        return PersonFound(
             known_as=fingerprints(self.sought.placeholders),
             recognised=self.recognised,
             types=self.types,
@@ -136,7 +136,7 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
     A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
     one. Raises BadInput where the value is too short, the type unknown, or the key not the store's.
     """
-    given = whole(value)
+    given = single_spaced(value)
     wanted = None if kind is None else _known(settings, kind)
     store = await opened_store(settings)
     try:
@@ -153,7 +153,7 @@ async def searching(settings: Settings, value: str, kind: str | None) -> AsyncGe
         await store.aclose()
 
 
-def whole(value: str) -> str:
+def single_spaced(value: str) -> str:
     """The value with single spaces. Raises BadInput where it is too short to mean anybody."""
     given = " ".join(value.split())
     if sum(character.isalnum() for character in given) < LEAST_CHARACTERS:

@@ -17,7 +17,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import erase_person, forget_tasks, last_erasure, running
 from waystation.client import Client
-from waystation.client.persons import Found, Search, reached
+from waystation.client.persons import PersonFound, Search, reached
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.names import remembering_id
 from waystation.domain.privacy import Original
@@ -29,7 +29,7 @@ from waystation.domain.removal import (
     PersonOrder,
     Whereabouts,
     fingerprints,
-    summed,
+    summed_places,
 )
 from waystation.domain.task import TaskRow, reader_of, tenant_hash
 from waystation.domain.value import Value
@@ -66,8 +66,8 @@ class Receipt(Value):
             id=done.id,
             at=done.at,
             known_as=fingerprints(done.order.placeholders),
-            found=summed(done.found),
-            left=summed(done.left),
+            found=summed_places(done.found),
+            left=summed_places(done.left),
             originals=done.originals,
             files=done.files,
             histories_deleted=done.histories_deleted,
@@ -75,7 +75,7 @@ class Receipt(Value):
         )
 
 
-async def require_at_rest(client: Client, settings: Settings, found: Found) -> None:
+async def require_at_rest(client: Client, settings: Settings, found: PersonFound) -> None:
     """Raise BadInput where a task has the person that is not over, or whose documents are being remembered; Unreachable
     without a server, which alone knows.
     """
@@ -96,7 +96,7 @@ async def require_at_rest(client: Client, settings: Settings, found: Found) -> N
 
 
 async def erase(
-    search: Search, found: Found, *, histories: bool, tell: Callable[[str], None] = lambda _: None
+    search: Search, found: PersonFound, *, histories: bool, tell: Callable[[str], None] = lambda _: None
 ) -> Receipt:
     """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
 
@@ -130,7 +130,7 @@ async def under_way(search: Search) -> bool:
         return await running(temporal, search.order_id)
 
 
-async def order_for(search: Search, found: Found, *, histories: bool) -> PersonOrder:
+async def order_for(search: Search, found: PersonFound, *, histories: bool) -> PersonOrder:
     """The order, with the value in the vault until it has been carried out."""
     tenant, value = tenant_hash(search.settings.tenant), search.sought.value
     original = Original(
@@ -159,7 +159,7 @@ async def _answering() -> AsyncGenerator[None]:
         ) from error
 
 
-MOST_TASKS = 10_000
+_MOST_TASKS = 10_000
 
 
 class Gone(CarriedOut):
@@ -218,7 +218,7 @@ async def _rows(client: Client, store: SqlStore, settings: Settings, selection: 
         rows = [await store.task(await client.resolve(selection.task), reader_of(settings.tenant))]
     else:
         reader = reader_of(settings.tenant, selection.session)
-        rows = await store.tasks(reader, MOST_TASKS, ended_before=selection.ended_before)
+        rows = await store.tasks(reader, _MOST_TASKS, ended_before=selection.ended_before)
     return rows
 
 

@@ -225,7 +225,7 @@ async def documents_of_session(store: SqlStore, tenant: str, session: str) -> tu
     )
 
 
-NOTHING_NEW = Answer(outcome="done", reason="nothing has changed")
+UNCHANGED = Answer(outcome="done", reason="nothing has changed")
 
 
 class DocumentsAnswer(Value):
@@ -287,7 +287,7 @@ async def read_again(store: SqlStore, task: OfTask, paths: Sequence[Path], *, re
     )
 
 
-async def kept(store: SqlStore, again: GivenAgain, task: OfTask) -> str:
+async def keep_documents(store: SqlStore, again: GivenAgain, task: OfTask) -> str:
     """Store the texts that are new, then the list of all; returns the list's content hash."""
     for text in again.texts.values():
         await store.put_text(text, task)

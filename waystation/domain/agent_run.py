@@ -95,7 +95,7 @@ MAX_FUTILE_COMPACTIONS = 3
 CALLS_STAY_OPEN = Delegated | ActionsAsked | ProviderLimit
 """Outcomes of legs after which calls of the last reply may have no results yet."""
 
-Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
+_Phase = Literal["running", "full", "spent", "delegating", "asking", "delivered"]
 
 
 class AgentRun(Value):
@@ -108,7 +108,7 @@ class AgentRun(Value):
     share: Limit
     """What it started with, and what it asks for when that is spent."""
     leg: int = 1
-    phase: Phase = "running"
+    phase: _Phase = "running"
     totals: RunTotals = RunTotals()
     needed: Amount = Amount()
     """What its next call needs over what is left; nothing of a unit that it has enough of."""

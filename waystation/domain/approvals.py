@@ -61,7 +61,7 @@ class DenyInput(Input):
     """Chosen by programs that want to see what became of this very answer."""
 
 
-class Standing(Value):
+class Circumstances(Value):
     """What an answer is held against."""
 
     approvals: tuple[Approval, ...]
@@ -75,7 +75,7 @@ class Standing(Value):
     """The task takes no answers any more."""
 
 
-def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refusal:
+def approve(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
     """The request that this grants, answered; or why it has no effect."""
     try:
         given = ApproveInput.model_validate(sent)
@@ -95,7 +95,7 @@ def approve(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Re
     )
 
 
-def authorised(standing: Standing, request: Approval, top_up: TopUp | None, now: datetime) -> Approval | None:
+def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None, now: datetime) -> Approval | None:
     """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
     ceiling: then a person is asked.
     """
@@ -109,7 +109,7 @@ def authorised(standing: Standing, request: Approval, top_up: TopUp | None, now:
     return request.model_copy(update=answer)
 
 
-def deny(standing: Standing, sent: JsonValue, now: datetime) -> Approval | Refusal:
+def deny(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
     """The request that this denies, answered; or why it has no effect."""
     try:
         given = DenyInput.model_validate(sent)
@@ -147,7 +147,7 @@ def _permission(given: ApproveInput, request: Approval) -> Amount:
     return Amount()
 
 
-def _grant(given: ApproveInput, request: Approval, standing: Standing) -> Amount:
+def _grant(given: ApproveInput, request: Approval, standing: Circumstances) -> Amount:
     """What the answer gives. Raises ValueError where that cannot be."""
     if given.action is not None:
         raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
@@ -169,13 +169,13 @@ def _granted(given: ApproveInput, request: Approval) -> Amount:
     return granted
 
 
-def _stay_in_units(standing: Standing, granted: Amount) -> None:
+def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
     if standing.counted_only and standing.limit.counted(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"the task's budget is in {counted} alone: give {counted}, and no {other}")
 
 
-def _stay_under(standing: Standing, granted: Amount) -> None:
+def _stay_under(standing: Circumstances, granted: Amount) -> None:
     raised = standing.limit.raised(granted)
     if not standing.ceiling.covers(raised.amount):
         room = standing.ceiling.after(standing.limit.amount)
@@ -185,7 +185,7 @@ def _stay_under(standing: Standing, granted: Amount) -> None:
         )
 
 
-def _open_request(standing: Standing, request_id: str | None) -> Approval:
+def _open_request(standing: Circumstances, request_id: str | None) -> Approval:
     if standing.ending:
         raise ValueError("the task is ending, or over")
     pending = [approval for approval in standing.approvals if approval.decision == "pending"]

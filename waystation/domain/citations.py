@@ -16,9 +16,9 @@ LEAST_QUOTED, MOST_QUOTED = 8, 2_000
 """Characters between quotation marks."""
 MOST_BEFORE = 2_100
 """Characters in which the quotation of a citation stands before it, with its marks and what is between them."""
-MOST_DIGITS = 18
+_MOST_DIGITS = 18
 """Of a line's number as it is read. Longer ones are no line of any document, and `int` refuses those of thousands."""
-NO_LINE = 10**MOST_DIGITS
+NO_LINE = 10**_MOST_DIGITS
 MOST_REPLACED = 400
 """Characters that one placeholder may stand for."""
 MOST_SEARCHED = 20_000
@@ -118,7 +118,7 @@ def citations_in(markdown: str) -> tuple[Citation, ...]:
 
 
 def _line(digits: str) -> int:
-    return int(digits) if len(digits) <= MOST_DIGITS else NO_LINE
+    return int(digits) if len(digits) <= _MOST_DIGITS else NO_LINE
 
 
 def _quotation_before(end: int, markdown: str) -> str | None:
@@ -133,7 +133,7 @@ def _quotation_before(end: int, markdown: str) -> str | None:
     return quoted if opens and LEAST_QUOTED <= len(quoted) <= MOST_QUOTED else None
 
 
-def fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
+def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
     """Why the citation does not hold; None: it does.
 
     The document exists, has these lines, and a quotation stands in them word for word (white space aside; what
@@ -149,9 +149,11 @@ def fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | N
     return document.fault(citation.quotation, citation.first_line, citation.last_line)
 
 
-def faults(citations: Iterable[Citation], documents: Mapping[str, CitedDocument]) -> dict[Citation, str | None]:
+def citation_faults(
+    citations: Iterable[Citation], documents: Mapping[str, CitedDocument]
+) -> dict[Citation, str | None]:
     """What is wrong with each, in their order."""
-    return {citation: fault(citation, documents) for citation in citations}
+    return {citation: _fault(citation, documents) for citation in citations}
 
 
 class _Part(NamedTuple):

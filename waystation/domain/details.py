@@ -66,7 +66,7 @@ def in_units(amount: Amount, limit: Limit) -> str:
     )
 
 
-def estimate_text(seen: Outlook, asked: Amount) -> str:
+def estimate_line(seen: Outlook, asked: Amount) -> str:
     """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`; and what a ceiling leaves."""
     text = "no call so far"
     if seen.calls:
@@ -162,7 +162,7 @@ MARKS = {
     "partial": "◐",
     "skipped": "–",
 }
-SHOWN_REFUSALS = 3
+_SHOWN_REFUSALS = 3
 MAX_BYTES = 18_000
 """The server takes 20,000 bytes of details, encoded."""
 
@@ -215,7 +215,7 @@ def _why(approval: Approval) -> str:
         f"**{approval.agent} asks for {amount_text(approval.asked)}.** It has spent "
         f"{used_text(approval.spent, approval.limit)}.",
         "",
-        *([f"- {estimate_text(seen, approval.asked)}"] if seen is not None else []),
+        *([f"- {estimate_line(seen, approval.asked)}"] if seen is not None else []),
         f"- its next call may need {amount_text(approval.needed)} more than it has left",
         f"- when it asked, {steps_text(approval)}",
     ]
@@ -238,7 +238,7 @@ def limit_fields(limit: Limit) -> dict[str, JsonValue]:
 
 
 def _refusals(progress: TaskProgress) -> str:
-    newest = progress.refusals[-SHOWN_REFUSALS:]
+    newest = progress.refusals[-_SHOWN_REFUSALS:]
     return "\n".join(f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in newest)
 
 

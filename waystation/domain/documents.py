@@ -21,7 +21,7 @@ from waystation.patterns import proven
 LONGEST_PLACE = 120
 """Characters."""
 
-REMOVED = "removed while the task ran"
+REMOVED_NAME = "removed while the task ran"
 """Where agents see the name of such a document: its number stays."""
 
 _MARKER = proven(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
@@ -118,7 +118,7 @@ class DocumentFinder:
         return alike
 
 
-def named(name: str, documents: Sequence[Document]) -> Document | None:
+def document_named(name: str, documents: Sequence[Document]) -> Document | None:
     """The document that is called so, as a `DocumentFinder` finds it."""
     found = DocumentFinder(documents).index(name)
     return None if found is None else documents[found]
@@ -169,7 +169,7 @@ def place_of(lines: Sequence[str], line_number: int) -> str | None:
 MOST_COMPARED = 4_000_000
 """Lines of one version times lines of the other: what is larger, once equal ends are off, counts as one change."""
 
-Kind = Literal["changed", "added", "removed"]
+_Kind = Literal["changed", "added", "removed"]
 
 
 class DocumentSet(Value):
@@ -193,7 +193,7 @@ class DocumentChange(Value):
 
     @computed_field
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> _Kind:
         """In a word."""
         if not self.before:
             return "added"

@@ -63,7 +63,7 @@ def plain_json(written: str) -> str:
     return written.translate(_IN_JSON)
 
 
-MOST_CHARACTERS = 300
+_MOST_CHARACTERS = 300
 """Of a name or a title as it is shown."""
 TAGS = frozenset({
     *("task", "question", "instructions", "accept", "output", "deadline", "session", "documents", "documentschanged"),
@@ -108,14 +108,14 @@ def tagged_line(name: str, text: str) -> Tagged:
     return Tagged("".join([_opening(name, {}), *_inside([text]), f"</{name}>"]))
 
 
-def one_line(text: str, most: int = MOST_CHARACTERS) -> str:
+def one_line(text: str, most: int = _MOST_CHARACTERS) -> str:
     """A name or a title, which others chose: without line ends, our tags, and characters that nobody sees."""
     shown = "".join(character if character.isprintable() else " " for character in text[: 4 * most])
     words = " ".join(_defused(shown, TAGS, "(").split())
     return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
 
 
-def attribute(text: str, most: int = MOST_CHARACTERS) -> str:
+def attribute(text: str, most: int = _MOST_CHARACTERS) -> str:
     """The same as the value of an attribute, between double quotes."""
     return _around_placeholders(one_line(text, most), _IN_ATTRIBUTES)
 
@@ -249,7 +249,7 @@ def _spelled(name: str) -> str:
     return "".join(one for one in name.lower() if "a" <= one <= "z").replace("m", "rn")
 
 
-NAME_CHARACTERS = 64
+_NAME_CHARACTERS = 64
 """Most that the Messages API takes of a tool's name."""
 RESULT_CHARACTERS = 400_000
 """Most that is kept of a result: about 100,000 tokens, of which the toolbox shows a part and stores the rest."""
@@ -364,7 +364,7 @@ def model_names(tools: Sequence[ForeignName], taken: Collection[str]) -> Mapping
     """
     plain = {one: _NOT_IN_NAMES.sub("_", f"{one.server}__{one.tool}") for one in tools}
     often = Counter(plain.values())
-    free = {name for name in plain.values() if often[name] == 1 and len(name) <= NAME_CHARACTERS} - set(taken)
+    free = {name for name in plain.values() if often[name] == 1 and len(name) <= _NAME_CHARACTERS} - set(taken)
     settled = set(taken) | free
     names: dict[ForeignName, str] = {}
     for one in sorted(plain):
@@ -379,7 +379,7 @@ def model_names(tools: Sequence[ForeignName], taken: Collection[str]) -> Mapping
 
 def _told_apart(name: str, one: ForeignName, digits: int) -> str:
     mark = sha256(json.dumps(one).encode()).hexdigest()[:digits]
-    return f"{name[: NAME_CHARACTERS - digits - 1]}_{mark}"
+    return f"{name[: _NAME_CHARACTERS - digits - 1]}_{mark}"
 
 
 def bounded(result: ForeignResult, redacted: Redacted) -> str:

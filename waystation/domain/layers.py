@@ -80,7 +80,7 @@ class Part(Value):
     """It can be had again by asking for it."""
 
 
-class Rule(NamedTuple):
+class _Rule(NamedTuple):
     """What of a layer gives way first."""
 
     words: str
@@ -104,17 +104,17 @@ def _by_repetition(place: int, part: Part) -> tuple[float, ...]:
     return (part.repeatable, -place)
 
 
-RULES: Mapping[Layer, Rule] = {
-    Layer.SYSTEM: Rule("the last named", _by_place),
-    Layer.CONTRACT: Rule("the last named", _by_place),
-    Layer.RUNTIME: Rule("the last named", _by_place),
-    Layer.SHORT_TERM: Rule("the oldest", _by_age),
-    Layer.EPISODIC: Rule("the oldest", _by_age),
-    Layer.SEMANTIC: Rule("what can be read again, the oldest first", _by_repetition),
-    Layer.PROCEDURAL: Rule("the least relevant", _by_relevance),
-    Layer.OBSERVATIONS: Rule("what can be read again, the oldest first", _by_repetition),
-    Layer.RETRIEVED: Rule("the least relevant", _by_relevance),
-    Layer.WORK: Rule("the last named", _by_place),
+RULES: Mapping[Layer, _Rule] = {
+    Layer.SYSTEM: _Rule("the last named", _by_place),
+    Layer.CONTRACT: _Rule("the last named", _by_place),
+    Layer.RUNTIME: _Rule("the last named", _by_place),
+    Layer.SHORT_TERM: _Rule("the oldest", _by_age),
+    Layer.EPISODIC: _Rule("the oldest", _by_age),
+    Layer.SEMANTIC: _Rule("what can be read again, the oldest first", _by_repetition),
+    Layer.PROCEDURAL: _Rule("the least relevant", _by_relevance),
+    Layer.OBSERVATIONS: _Rule("what can be read again, the oldest first", _by_repetition),
+    Layer.RETRIEVED: _Rule("the least relevant", _by_relevance),
+    Layer.WORK: _Rule("the last named", _by_place),
 }
 
 Demands = Mapping[Layer, Sequence[Part]]

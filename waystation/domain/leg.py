@@ -11,11 +11,11 @@ from pydantic import Field
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.compaction.policy import PRIMERS, RECENTS, Policy, Strategy
+from waystation.domain.compaction.policy import PRIMERS, RECENTS, CompactionPolicy, Strategy
 from waystation.domain.decisions import ActionDecision, ActionQuestion
 from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOrder, Teammate
 from waystation.domain.memory import MemoryScope
-from waystation.domain.models import LEAST_THINKING, PRICES, Effort, Price, Thinking, budgeted
+from waystation.domain.models import LEAST_THINKING, PRICES, Effort, Price, ThinkingSetting, budgeted
 from waystation.domain.ownership import OfTask
 from waystation.domain.plan import ROLES, AgentRole
 from waystation.domain.value import Value
@@ -70,7 +70,7 @@ class AgentTerms(Value):
     """Most messages of the whole conversation, hidden ones included: then the agent delivers what it has."""
     effort: Effort | None = None
     """None here and in `thinking`: as the provider has it for this model, and as in tasks of before there were both."""
-    thinking: Thinking | None = None
+    thinking: ThinkingSetting | None = None
     max_output: int = 4_000
     """Most tokens of one reply, its thinking included."""
     output_floor: int = 256
@@ -89,9 +89,9 @@ class AgentTerms(Value):
     """Within which bounds it may start subagents; None: it may not."""
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> CompactionPolicy:
         """How its context is compacted when it is full."""
-        return Policy(
+        return CompactionPolicy(
             window=self.window,
             strategy=self.strategy,
             trigger=self.trigger,

@@ -24,12 +24,12 @@ from waystation.patterns import proven
 CANDIDATES = 50
 """Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
 SHORT_ID_DIGITS = 8
-Kind = Literal["conversation", "document", "report", "finding"]
+PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
 
 
-def content_hash(text: str) -> str:
+def passage_hash(text: str) -> str:
     """SHA-256 of a passage's text, in hex. A tool or a model may have said half of a surrogate pair, which is no valid
     UTF-8 and must not keep the rest out of memory.
     """
@@ -48,7 +48,7 @@ class Passage(Value):
     task_id: str
     run_id: str
     step_id: str
-    kind: Kind = "conversation"
+    kind: PassageKind = "conversation"
     first_message: str = ""
     last_message: str = ""
     """Empty in passages of documents, reports and findings."""
@@ -102,7 +102,7 @@ class MemoryQuery(Value):
     tasks: tuple[str, ...] = ()
     agents: tuple[str, ...] = ()
     """Ids of steps."""
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[PassageKind, ...] = ()
     without: tuple[str, ...] = ()
     """Content hashes of documents that whoever asks has before it: nothing is found of them."""
     since: datetime | None = None

@@ -24,7 +24,7 @@ THINKING_PART = 4
 """The thinking of one reply takes at most this part of what an agent starts with: no single call is to stop it."""
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-Thinking = Literal["adaptive", "off"] | Annotated[int, Field(ge=LEAST_THINKING)]
+ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=LEAST_THINKING)]
 """As the model sees fit, not at all, or at most so many tokens a reply."""
 Way = Literal["adaptive", "off", "a number of tokens"]
 
@@ -39,7 +39,7 @@ class Working(NamedTuple):
 
     model: str
     effort: Effort | None = None
-    thinking: Thinking | None = None
+    thinking: ThinkingSetting | None = None
 
 
 class Spoken(NamedTuple):
@@ -49,7 +49,7 @@ class Spoken(NamedTuple):
     thinking: str
 
 
-class Refused(NamedTuple):
+class _Refused(NamedTuple):
     """What a model does not take, and what it takes instead."""
 
     setting: Literal["effort", "thinking"]
@@ -65,19 +65,19 @@ class Takes(Value):
     quiet_efforts: tuple[Effort, ...] = EFFORTS
     """Those that go with thinking switched off."""
 
-    def refused(self, effort: Effort | None, thinking: Thinking | None) -> Refused | None:
+    def refused(self, effort: Effort | None, thinking: ThinkingSetting | None) -> _Refused | None:
         """The first thing that it does not take; None where it takes both."""
         if effort is not None and effort not in self.efforts:
-            return Refused("effort", f"effort {effort}", self.efforts)
+            return _Refused("effort", f"effort {effort}", self.efforts)
         way = "a number of tokens" if isinstance(thinking, int) else thinking
         if way is not None and way not in self.thinking:
-            return Refused("thinking", f"thinking {thinking}", self.thinking)
+            return _Refused("thinking", f"thinking {thinking}", self.thinking)
         if way == "off" and effort is not None and effort not in self.quiet_efforts:
-            return Refused("effort", f"effort {effort} with thinking off", self.quiet_efforts)
+            return _Refused("effort", f"effort {effort} with thinking off", self.quiet_efforts)
         return None
 
 
-def budgeted(thinking: Thinking | None) -> int:
+def budgeted(thinking: ThinkingSetting | None) -> int:
     """Tokens of every reply that are set aside for thinking."""
     return thinking if isinstance(thinking, int) else 0
 

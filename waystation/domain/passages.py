@@ -22,7 +22,7 @@ from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.summary import shortened
 from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import Kind, Passage, content_hash
+from waystation.domain.memory import Passage, PassageKind, passage_hash
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
@@ -181,14 +181,14 @@ def _passage(ref: RunRef, compaction_id: str, place: int, window: Sequence[_Piec
         first_message=window[0].first,
         last_message=window[-1].last,
         text=text,
-        content_hash=content_hash(text),
+        content_hash=passage_hash(text),
         created=created,
     )
 
 
 SLICE_CHARACTERS = 40_000
 """About a second of work: so long a worker that stops waits for it, and so much a crash repeats."""
-MOST_NAMED = 5
+_MOST_NAMED = 5
 """Documents in a sentence."""
 DOCUMENTS_ID = "documents/"
 """In the place of a step's id: the slash makes it none."""
@@ -264,8 +264,8 @@ class Beyond(Value):
     def named(self) -> str:
         """The first of them by name, and how many more."""
         names = [*([f"the end of {self.partly}"] if self.partly else []), *self.wholly]
-        more = len(names) - MOST_NAMED
-        return ", ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        more = len(names) - _MOST_NAMED
+        return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -338,7 +338,7 @@ def document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, 
         first_line=cut.first_line,
         last_line=cut.last_line,
         text=f"[{cut.name}:{cut.first_line}-{cut.last_line}]\n{said}",
-        content_hash=content_hash(said),
+        content_hash=passage_hash(said),
         created=created,
         place=place,
     )
@@ -374,7 +374,7 @@ class Results(Value):
 def result_passages(results: Results, created: datetime) -> tuple[Passage, ...]:
     """The same results are the same passages, with the same ids."""
     parts = [("", part) for part in chunks(results.report, PASSAGE_CHARACTERS)]
-    kinds: dict[Kind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
+    kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
     return tuple(
         _result_passage(results, kind, step, (place, text), created)
         for kind, texts in kinds.items()
@@ -387,9 +387,9 @@ def results_run(task_id: str) -> str:
     return f"{task_id}/{RESULTS_ID}"
 
 
-def _result_passage(results: Results, kind: Kind, step: str, cut: tuple[int, str], created: datetime) -> Passage:
+def _result_passage(results: Results, kind: PassageKind, step: str, cut: tuple[int, str], created: datetime) -> Passage:
     ref, (place, text) = results.ref, cut
-    content = content_hash(text)
+    content = passage_hash(text)
     return Passage(
         id=str(uuid.uuid5(_OF_RESULTS, "\0".join((ref.task_id, kind, step, str(place), content)))),
         tenant=ref.tenant,

@@ -18,13 +18,13 @@ from waystation.patterns import proven
 FOLDER, SUFFIX = "skills", ".md"
 MOST_PROCEDURES = 50
 """Of one task."""
-MOST_CHARACTERS = 20_000
+PROCEDURE_CHARACTERS = 20_000
 """Of one procedure."""
 MOST_TOGETHER = 200_000
 """Characters of all procedures of a task: they stand in its request."""
-LONGEST_NAME = 200
-DESCRIPTION_CHARACTERS = 300
-LEAST_RELEVANCE = 0.3
+_LONGEST_NAME = 200
+_DESCRIPTION_CHARACTERS = 300
+LEAST_FIT = 0.3
 """From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
 _FENCE = "---"
 _FIELD = proven(r"(name|description):\s*(.*)")
@@ -37,7 +37,7 @@ _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "tha
 class GivenProcedure(Input):
     """A procedure as a person hands it in."""
 
-    name: str = Field(min_length=1, max_length=LONGEST_NAME)
+    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
     """Of its file; one line."""
     text: str
 
@@ -93,7 +93,7 @@ def checked(given: tuple[GivenProcedure, ...]) -> tuple[GivenProcedure, ...]:
     for one in given:
         if not one.name.isprintable():
             raise ValueError(f"the name of a procedure is one line that can be shown; {one.name!r} is not")
-    for one in distinct(procedure_of(one.name, one.text) for one in given):
+    for one in first_of_each_name(procedure_of(one.name, one.text) for one in given):
         if isinstance(one, Malformed):
             raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
     if (size := sum(len(one.text) for one in given)) > MOST_TOGETHER:
@@ -116,17 +116,19 @@ def procedure_of(document: str, text: str) -> Procedure | Malformed:
         return Malformed(document=document, reason="it says nothing")
     if not description:
         return Malformed(document=document, reason="it has neither a description nor a heading")
-    if len(body) > MOST_CHARACTERS:
-        return Malformed(document=document, reason=f"it has {len(body):,} characters, {MOST_CHARACTERS:,} are the most")
+    if len(body) > PROCEDURE_CHARACTERS:
+        return Malformed(
+            document=document, reason=f"it has {len(body):,} characters, {PROCEDURE_CHARACTERS:,} are the most"
+        )
     return Procedure(
         document=document,
         name=fields.get("name") or PurePosixPath(document).stem,
-        description=" ".join(description.split())[:DESCRIPTION_CHARACTERS],
+        description=" ".join(description.split())[:_DESCRIPTION_CHARACTERS],
         text=body,
     )
 
 
-def distinct(found: Iterable[Procedure | Malformed]) -> tuple[Procedure | Malformed, ...]:
+def first_of_each_name(found: Iterable[Procedure | Malformed]) -> tuple[Procedure | Malformed, ...]:
     """A name means one procedure: later ones of the same name cannot be used."""
     taken: dict[str, str] = {}
     checked: list[Procedure | Malformed] = []

@@ -78,7 +78,7 @@ def not_begun(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
     )
 
 
-def begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
+def _begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
     """A step that was started. `asked`: a person is asked for money for it, or for a call."""
     return StepProgress(
         id=step.id,
@@ -203,7 +203,7 @@ def _step(state: TaskState, step: Step) -> StepProgress:
     run = state.runs.get(step.id)
     if run is None:
         return not_begun(step, state.share_of(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
-    return begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
+    return _begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
 
 
 class Paid(Value):

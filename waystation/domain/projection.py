@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.domain.compaction.history import current, place_of, view
+from waystation.domain.compaction.history import current, recorded_at, view
 from waystation.domain.compaction.tokens import request_tokens
 from waystation.domain.errors import WebRefused
 from waystation.domain.plan import AgentRole
@@ -315,7 +315,7 @@ def _why_not(tool: Offered, phase: Phase, rights: Rights) -> str | None:
 
 READ_PERCENT, WRITE_PERCENT = 10, 125
 """Of the price of input, as Anthropic's models have it: reading the prompt cache, and writing it for five minutes."""
-TURN_MESSAGES = 2
+_TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 
 
@@ -351,7 +351,7 @@ def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str],
 
 
 def _phase_of_step(transcript: Transcript, ending: Collection[str], weights: Weights) -> Phase:
-    compacted = [place_of(record, transcript) for record in current(transcript).compactions]
+    compacted = [recorded_at(record, transcript) for record in current(transcript).compactions]
     before: Phase = "reflecting" if compacted else "executing"
     tried = _first_try(transcript, ending)
     if tried is None:
@@ -368,11 +368,11 @@ def _first_try(transcript: Transcript, ending: Collection[str]) -> int | None:
     counting = {message.id for message in current(transcript).messages}
     for place, message in enumerate(transcript.messages):
         if message.id in counting and any(call.name in ending for call in message.tool_uses):
-            return place + TURN_MESSAGES
+            return place + _TURN_MESSAGES
     return None
 
 
 def _as_it_was(transcript: Transcript, messages: int) -> Transcript:
     """With so many messages, and what had been done to it by then."""
-    done = tuple(record for record in transcript.records if place_of(record, transcript) <= messages)
+    done = tuple(record for record in transcript.records if recorded_at(record, transcript) <= messages)
     return transcript.model_copy(update={"messages": transcript.messages[:messages], "records": done})

@@ -196,7 +196,7 @@ class Sought:
 
     def in_words(self, body: JsonValue) -> int:
         """How often all other fields have it."""
-        return sum(map(self.count, words_of(body)))
+        return sum(map(self.count, texts_of(body)))
 
     def erased(self, body: JsonValue) -> JsonValue:
         """The same value without the person, but in fields that stay."""
@@ -223,7 +223,7 @@ class Sought:
         return transient("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
 
 
-def words_of(body: JsonValue) -> Iterator[str]:
+def texts_of(body: JsonValue) -> Iterator[str]:
     """The texts of all fields but those that stay."""
     return (text for key, text in strings(body) if key not in IDENTIFYING)
 
@@ -257,7 +257,7 @@ def near_values(sought: Sought, beside: Mapping[tuple[str, str], int], known: Ma
     return sorted(near, key=lambda one: (not one.alike, -one.lines, one.text))
 
 
-def summed(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:
+def summed_places(traces: tuple[Trace, ...]) -> dict[Whereabouts, int]:
     """How often each kind of place has it, in the order of `Whereabouts`; those without it are left out."""
     counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in Whereabouts}
     return {place: count for place, count in counts.items() if count}

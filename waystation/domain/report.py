@@ -260,7 +260,7 @@ def _compactions(progress: TaskProgress) -> list[str]:
 
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
-MOST_CHARACTERS = 400
+_MOST_CHARACTERS = 400
 """Of one fault."""
 UNCITED_WORDS = 40
 """A section with more words than these and no citation claims something."""
@@ -285,7 +285,7 @@ class Fault(Value):
         "say this; form: it is not what was asked for."
     )
     text: str = Field(
-        min_length=1, max_length=MOST_CHARACTERS, description="What is wrong, and where, in one sentence."
+        min_length=1, max_length=_MOST_CHARACTERS, description="What is wrong, and where, in one sentence."
     )
 
 
@@ -331,7 +331,7 @@ def faults_in(drafted: Drafted) -> tuple[Fault, ...]:
 
 def _citation_faults(drafted: Drafted) -> Iterator[Fault]:
     for failed in drafted.failed:
-        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:MOST_CHARACTERS])
+        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MOST_CHARACTERS])
     for section in drafted.draft.sections:
         if len(section.markdown.split()) > UNCITED_WORDS and not CITATION.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
@@ -369,7 +369,7 @@ def _short(text: str) -> str:
     return line if len(line) <= 300 else f"{line[:298]} …"
 
 
-def listed(faults: Sequence[Fault]) -> str:
+def bullet_list(faults: Sequence[Fault]) -> str:
     """One line each."""
     return "\n".join(f"- {fault.kind}: {' '.join(fault.text.split())}" for fault in faults)
 
@@ -382,5 +382,5 @@ def oversight_lines(
     lines += [f"- {review.text}" for review in reviews]
     if faults.faults:
         lines.append("- The last review found, and nobody has mended:")
-        lines += [f"  {line}" for line in listed(faults.faults).splitlines()]
+        lines += [f"  {line}" for line in bullet_list(faults.faults).splitlines()]
     return "\n".join(lines)

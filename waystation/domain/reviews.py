@@ -153,7 +153,7 @@ def _enough(run: AgentRun, more: Amount) -> bool:
     return left.covers(needed)
 
 
-LEAST_PART = 2
+_LEAST_PART = 2
 """A new step that would start with less than half of what the others had is not worth beginning."""
 
 
@@ -239,7 +239,7 @@ def _begun(state: TaskState) -> frozenset[str]:
 
 
 def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
-    least, left = (state.share or agent_budget).part(LEAST_PART), state.account.unreserved
+    least, left = (state.share or agent_budget).part(_LEAST_PART), state.account.unreserved
     pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
     affordable = [have // each for have, each in pairs if have is not None and each]
     return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

@@ -91,7 +91,7 @@ class Settlement(Value):
     spent: Amount
 
 
-class Answer(Value):
+class SessionAnswer(Value):
     """A session's answer to an ask: what it gives, possibly nothing."""
 
     ask_id: str
@@ -135,7 +135,7 @@ class LimitInput(Input):
         )
 
 
-def limited(state: SessionState, sent: JsonValue) -> SessionState:
+def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
     """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
     account = state.account
     limit = LimitInput.model_validate(sent).changed(account.limit)
@@ -174,7 +174,7 @@ def reopened(state: SessionState, task_id: str, budget: BudgetProgress) -> Sessi
     return state.model_copy(update={"account": account, "open_tasks": (*state.open_tasks, task_id)})
 
 
-def withdrawn(state: SessionState, task_id: str) -> SessionState:
+def never_started(state: SessionState, task_id: str) -> SessionState:
     """The task did not start after all: nothing of its reservation was spent."""
     return settled(state, Settlement(task_id=task_id, spent=Amount()))
 
@@ -196,7 +196,7 @@ def raised(state: SessionState, grant: Raised) -> SessionState:
     return state.model_copy(update={"account": state.account.grant_to(grant.task_id, grant.amount)})
 
 
-def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer | None]:
+def answered(state: SessionState, ask: Ask) -> tuple[SessionState, SessionAnswer | None]:
     """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
     A task that holds nothing here is over: what it were given, nobody would give back. None: the ask was answered
     before, and nothing changes.
@@ -214,7 +214,7 @@ def answered(state: SessionState, ask: Ask) -> tuple[SessionState, Answer | None
         }
     )
     used = account.spent + account.held
-    return changed, Answer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
+    return changed, SessionAnswer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
 
 
 def _limited(limit: Limit, asked: Amount) -> bool:
@@ -222,7 +222,7 @@ def _limited(limit: Limit, asked: Amount) -> bool:
     return (not asked.tokens or limit.tokens is not None) and (not asked.micro_usd or limit.micro_usd is not None)
 
 
-def details(state: SessionState) -> str:
+def session_details(state: SessionState) -> str:
     """What a person reads in the Temporal UI, as Markdown."""
     account = state.account
     return (

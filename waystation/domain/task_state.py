@@ -20,7 +20,7 @@ from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
 from waystation.domain.plan import Oversight, Plan, Step, share_out
-from waystation.domain.session import Answer
+from waystation.domain.session import SessionAnswer
 from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
 
@@ -185,7 +185,7 @@ class TaskState(Value):
             self.runs[step_id].after_grant(amount)
         )
 
-    def session_answered(self, answer: Answer) -> "TaskState":
+    def session_answered(self, answer: SessionAnswer) -> "TaskState":
         """What the session gives raises the task, once for each ask; runs then draw on it."""
         if answer.ask_id in self.answered_asks:
             return self
@@ -275,7 +275,7 @@ def merged(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
 TAKEN_BACK = "its conversation was taken back"
 
 
-def opened(state: TaskState, step_id: str, now: datetime, deadline: datetime | None) -> tuple[Approval, ...]:
+def opened_actions(state: TaskState, step_id: str, now: datetime, deadline: datetime | None) -> tuple[Approval, ...]:
     """Requests for the calls that an agent waits for and nobody was asked about yet, in the order of its reply.
 
     Their ids count on from the agent's other requests: they are the same when replayed.
@@ -424,7 +424,7 @@ def _terms(terms: AgentTerms, order: SubagentOrder) -> AgentTerms:
     return terms.thinking_at_most(tokens // THINKING_PART).narrowed(max(LEAST_WINDOW, tokens // 2))
 
 
-def told(state: TaskState, news: SubagentNews) -> TaskState:
+def progressed(state: TaskState, news: SubagentNews) -> TaskState:
     """How far a subagent is. Of one that has ended, or that is not known, nothing is taken in."""
     run = state.runs.get(news.id)
     if run is None or parent_of(news.id) is None or run.phase == "delivered":

@@ -87,14 +87,14 @@ class ToolResult(Value):
 
 
 Block = Annotated[Text | Thinking | RedactedThinking | ToolUse | ToolResult | Opaque, Field(discriminator="type")]
-Role = Literal["user", "assistant"]
+Speaker = Literal["user", "assistant"]
 
 
 class Message(Value):
     """One message of a transcript. `id` is stable within its agent run and never used again."""
 
     id: str
-    role: Role
+    role: Speaker
     blocks: tuple[Block, ...]
     told: int = 0
     """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""

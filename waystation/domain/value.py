@@ -85,7 +85,7 @@ _OF_KINDS = {
 }
 
 
-class Fault(NamedTuple):
+class _Fault(NamedTuple):
     """One thing that is wrong."""
 
     place: tuple[int | str, ...]
@@ -94,10 +94,10 @@ class Fault(NamedTuple):
     """A validator of ours says it, which names what it takes."""
 
 
-def malformed(error: ValidationError) -> tuple[Fault, ...]:
+def malformed(error: ValidationError) -> tuple[_Fault, ...]:
     """Everything that is wrong, in the order of the fields."""
     return tuple(
-        Fault(problem["loc"], _words(problem["type"], problem["msg"]), problem["type"] == "value_error")
+        _Fault(problem["loc"], _words(problem["type"], problem["msg"]), problem["type"] == "value_error")
         for problem in error.errors()
     )
 

@@ -252,7 +252,7 @@ def kept(page: WebPage, blob: str) -> KeptPage:
     return KeptPage(url=page.url, blob=blob, retrieved=page.retrieved)
 
 
-def framed(page: KeptPage, shown: Sequence[str], stretch: str) -> Tagged:
+def framed_page(page: KeptPage, shown: Sequence[str], stretch: str) -> Tagged:
     """Lines of the page. The frame says which, where they come from, and what the page is found again by."""
     retrieved = page.retrieved.isoformat(timespec="seconds")
     return tagged("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)

@@ -6,7 +6,7 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
-from waystation.domain.models import Effort, Thinking
+from waystation.domain.models import Effort, ThinkingSetting
 from waystation.domain.transcript import Block, Message
 from waystation.domain.value import Value
 
@@ -40,7 +40,7 @@ class ModelRequest(Value):
     """Most tokens of the reply, its thinking included: more than are set aside for thinking."""
     effort: Effort | None = None
     """None: as the provider has it for the model."""
-    thinking: Thinking | None = None
+    thinking: ThinkingSetting | None = None
     """The same; and so it is where `require_tool` forces a call, which goes with no other thinking."""
     require_tool: str | None = None
     """The one tool that the reply must call."""

@@ -16,31 +16,31 @@ from anthropic import AnthropicError, APIConnectionError, APIStatusError
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 from waystation.patterns import proven
 
-Verdict = Literal["final", "no money", "not billed", "unclear"]
+_Verdict = Literal["final", "no money", "not billed", "unclear"]
 """Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
 but perhaps billed already."""
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """What a status means to us. `kind` is the protocol's name of it, which is all that an error in a stream has."""
 
     kind: str
-    verdict: Verdict
+    verdict: _Verdict
     meaning: str
 
 
-TABLE: Mapping[int, Row] = {
-    400: Row("invalid_request_error", "final", "the request was refused"),
-    401: Row("authentication_error", "final", "the API key was not accepted"),
-    402: Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
-    403: Row("permission_error", "final", "the API key may not do this"),
-    404: Row("not_found_error", "final", "there is no such model or endpoint"),
-    408: Row("timeout_error", "unclear", "the provider timed out"),
-    409: Row("conflict_error", "not billed", "the provider reports a conflict"),
-    413: Row("request_too_large", "final", "the request is too large"),
-    429: Row("rate_limit_error", "not billed", "the provider's rate limit is reached"),
-    500: Row("api_error", "unclear", "the provider failed"),
-    529: Row("overloaded_error", "not billed", "the provider is overloaded"),
+TABLE: Mapping[int, _Row] = {
+    400: _Row("invalid_request_error", "final", "the request was refused"),
+    401: _Row("authentication_error", "final", "the API key was not accepted"),
+    402: _Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
+    403: _Row("permission_error", "final", "the API key may not do this"),
+    404: _Row("not_found_error", "final", "there is no such model or endpoint"),
+    408: _Row("timeout_error", "unclear", "the provider timed out"),
+    409: _Row("conflict_error", "not billed", "the provider reports a conflict"),
+    413: _Row("request_too_large", "final", "the request is too large"),
+    429: _Row("rate_limit_error", "not billed", "the provider's rate limit is reached"),
+    500: _Row("api_error", "unclear", "the provider failed"),
+    529: _Row("overloaded_error", "not billed", "the provider is overloaded"),
 }
 
 _STATUS_OF_KIND = {row.kind: status for status, row in TABLE.items()}
@@ -166,18 +166,18 @@ def _seconds(error: httpx2.ReadTimeout) -> str:
         return ""
 
 
-def _message(row: Row, error: APIStatusError) -> str:
+def _message(row: _Row, error: APIStatusError) -> str:
     return f"{_meaning(row, error)} (status {error.status_code}, {_labels(error, row)})"
 
 
-def _meaning(row: Row, error: APIStatusError) -> str:
+def _meaning(row: _Row, error: APIStatusError) -> str:
     if row is not TABLE[400]:
         return row.meaning
     words = (error.api_message or "").lower()
     return next((meaning for sign, meaning in _KNOWN_CAUSES.items() if sign in words), row.meaning)
 
 
-def _labels(error: APIStatusError, row: Row) -> str:
+def _labels(error: APIStatusError, row: _Row) -> str:
     kind = error.error_code or error.type or row.kind
     request = error.request_id or "unknown"
     return (

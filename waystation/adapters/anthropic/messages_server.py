@@ -22,19 +22,19 @@ from typing import Literal, NamedTuple
 import httpx2
 from pydantic import JsonValue, TypeAdapter
 
-from waystation.adapters.anthropic.sse import Event, error_event, events
+from waystation.adapters.anthropic.sse import StreamEvent, error_event, events
 from waystation.domain.budget import Usage
 from waystation.ports import ModelReply
 
 LIFE = timedelta(minutes=5)
-LEAST_TOKENS = 1_024
+_LEAST_TOKENS = 1_024
 """Of a prefix; more for some models."""
 LOOK_BACK = 20
 """Blocks."""
 BYTES_PER_TOKEN = 4
 _MARK = "cache_control"
 
-Part = Literal["tools", "system", "messages"]
+_Part = Literal["tools", "system", "messages"]
 Cause = Literal["tools changed", "system changed", "messages changed", "expired", "too far back"]
 
 
@@ -50,7 +50,7 @@ class Break(NamedTuple):
 
 
 class _Block(NamedTuple):
-    part: Part
+    part: _Part
     digest: str
     """Of everything up to here."""
     tokens: int
@@ -72,7 +72,7 @@ class _Request(NamedTuple):
 class PrefixCache:
     """What the provider remembers. Times come in; nothing here knows the clock."""
 
-    least: int = LEAST_TOKENS
+    least: int = _LEAST_TOKENS
     breaks: list[Break] = field(default_factory=list[Break])
     _dies: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])
@@ -135,7 +135,7 @@ def _blocks(body: Mapping[str, JsonValue]) -> Iterator[_Block]:
         yield _Block(part, digest.hexdigest(), -(-bytes_so_far // BYTES_PER_TOKEN), marked)
 
 
-def _parts(body: Mapping[str, JsonValue]) -> Iterator[tuple[Part, JsonValue, bool]]:
+def _parts(body: Mapping[str, JsonValue]) -> Iterator[tuple[_Part, JsonValue, bool]]:
     """In the order in which the provider reads them; marks are no part of what they mark."""
     for tool in _objects(body.get("tools")):
         yield "tools", *_unmarked(tool)
@@ -161,25 +161,25 @@ def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
             yield item
 
 
-Answer = httpx2.Response | httpx2.TransportError
+Scripted = httpx2.Response | httpx2.TransportError
 """One item of a script: a response, or what the connection does instead."""
 
 
 REQUEST_ID = "req_scripted"
 
-_BODY: TypeAdapter[Event] = TypeAdapter(dict[str, JsonValue])
+_BODY: TypeAdapter[StreamEvent] = TypeAdapter(dict[str, JsonValue])
 
 
 class ScriptedServer:
     """Answers `POST /v1/messages` from its script, in order, and counts tokens as a quarter of the bytes."""
 
-    def __init__(self, script: Sequence[Answer]) -> None:
+    def __init__(self, script: Sequence[Scripted]) -> None:
         self._script = iter(script)
         self.requests: list[httpx2.Request] = []
         """Every request, oldest first."""
 
     @property
-    def bodies(self) -> list[Event]:
+    def bodies(self) -> list[StreamEvent]:
         """What the requests for a reply carried, oldest first."""
         return [_BODY.validate_json(request.content) for request in self.requests if not _counts(request)]
 
@@ -199,7 +199,7 @@ class ScriptedServer:
         return answer
 
 
-def message_of(reply: ModelReply) -> Event:
+def message_of(reply: ModelReply) -> StreamEvent:
     """A reply as the Messages API would send it unstreamed."""
     return {
         "id": "msg_scripted",
@@ -228,7 +228,7 @@ def failed_midstream(message: Mapping[str, JsonValue], kind: str, words: str = "
     return _stream([*islice(events(message), after), error_event(kind, words, REQUEST_ID)])
 
 
-def cut(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
+def cut_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
     """A stream that ends as if it were whole after so many events."""
     return _stream(islice(events(message), after))
 
@@ -245,7 +245,7 @@ def refused(status: int, kind: str, words: str = "", headers: Mapping[str, str] 
     return httpx2.Response(status, headers=sent, content=json.dumps(body))
 
 
-def page(content_type: str, body: str) -> httpx2.Response:
+def html_page(content_type: str, body: str) -> httpx2.Response:
     """What something that is no Messages server answers."""
     return httpx2.Response(200, headers={"content-type": content_type}, content=body)
 

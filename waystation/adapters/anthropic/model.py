@@ -49,26 +49,26 @@ class Patience(NamedTuple):
         return self.thinking if wire.thinks(prompt) else self.first_byte
 
 
-PATIENCE = Patience()
+_PATIENCE = Patience()
 
 
 class AnthropicModel:
     """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
 
-    def __init__(self, client: AsyncAnthropic, patience: Patience = PATIENCE) -> None:
+    def __init__(self, client: AsyncAnthropic, patience: Patience = _PATIENCE) -> None:
         """Take over the client: retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
         self._patience = patience
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
-        prompt = wire.prompt(request)
+        prompt = wire.request_parameters(request)
         with vendor_errors():
             return wire.reply(await self._streamed(prompt, request.max_output))
 
     async def count_tokens(self, request: ModelRequest) -> int:
         """The provider's count of the input; see `ChatModel`."""
-        prompt = wire.prompt(request)
+        prompt = wire.request_parameters(request)
         with vendor_errors():
             counted = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
             return counted.input_tokens
@@ -95,7 +95,7 @@ class AnthropicModel:
             raise ModelUnavailable("the model's reply was cut off")
 
 
-class Watched(httpx2.AsyncByteStream):
+class _Watched(httpx2.AsyncByteStream):
     """The body of a response whose every piece has to come in time. Raises Silence."""
 
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
@@ -127,7 +127,7 @@ def anthropic_model(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = PATIENCE,
+    patience: Patience = _PATIENCE,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
     return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience)
@@ -137,7 +137,7 @@ def sdk_client(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = PATIENCE,
+    patience: Patience = _PATIENCE,
 ) -> AsyncAnthropic:
     """The SDK's client without traces and logs of content."""
     # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
@@ -166,7 +166,7 @@ def _watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
         left = max(extensions["timeout"]["read"] - waited, 0.0)
         if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = Watched(response.request, response.stream, left, later)
+            response.stream = _Watched(response.request, response.stream, left, later)
 
     hooks = client.event_hooks
     client.event_hooks = {
@@ -213,7 +213,7 @@ def anthropic_search(
     domains: Domains,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = PATIENCE,
+    patience: Patience = _PATIENCE,
 ) -> AnthropicSearch:
     """Search behind `base_url` (by default the provider's public API)."""
     return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)

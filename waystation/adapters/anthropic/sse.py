@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-Event = dict[str, JsonValue]
+StreamEvent = dict[str, JsonValue]
 
 PIECE = 200
 """Characters of one delta: small enough that a message of any size arrives in several."""
@@ -22,23 +22,23 @@ def events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
         TypeError: `content` or `usage` has another shape.
     """
     usage = _mapping(message["usage"])
-    opening: Event = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
+    opening: StreamEvent = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
     opening["usage"] = {**usage, "output_tokens": 0}
     yield encoded({"type": "message_start", "message": opening})
     for index, block in enumerate(_blocks(message["content"])):
         yield from _block_events(index, block)
-    ending: Event = {"stop_reason": message["stop_reason"], "stop_sequence": message.get("stop_sequence")}
+    ending: StreamEvent = {"stop_reason": message["stop_reason"], "stop_sequence": message.get("stop_sequence")}
     yield encoded({"type": "message_delta", "delta": ending, "usage": {**usage}})
     yield encoded({"type": "message_stop"})
 
 
 def error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
     """An error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
-    error: Event = {"type": kind, "message": message}
+    error: StreamEvent = {"type": kind, "message": message}
     return encoded({"type": "error", "error": error, "request_id": request_id}, name="error")
 
 
-def encoded(event: Event, name: str | None = None) -> bytes:
+def encoded(event: StreamEvent, name: str | None = None) -> bytes:
     """One event with its `event:` line, without which clients drop it in silence."""
     body = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {body}\n\n".encode()
@@ -52,13 +52,13 @@ def _block_events(index: int, block: Mapping[str, JsonValue]) -> Iterator[bytes]
     yield encoded({"type": "content_block_stop", "index": index})
 
 
-def _split(block: Mapping[str, JsonValue]) -> tuple[Event, Sequence[Event]]:
+def _split(block: Mapping[str, JsonValue]) -> tuple[StreamEvent, Sequence[StreamEvent]]:
     """How a block begins, and the deltas that complete it. Blocks of other kinds come whole, as servers send them."""
     match block["type"]:
         case "text":
             return {**block, "text": ""}, _deltas("text_delta", "text", block["text"])
         case "thinking":
-            signed: Event = {"type": "signature_delta", "signature": block["signature"]}
+            signed: StreamEvent = {"type": "signature_delta", "signature": block["signature"]}
             thought = _deltas("thinking_delta", "thinking", block["thinking"])
             return {**block, "thinking": "", "signature": ""}, [*thought, signed]
         case "tool_use":
@@ -68,7 +68,7 @@ def _split(block: Mapping[str, JsonValue]) -> tuple[Event, Sequence[Event]]:
             return dict(block), []
 
 
-def _deltas(kind: str, field: str, value: JsonValue) -> list[Event]:
+def _deltas(kind: str, field: str, value: JsonValue) -> list[StreamEvent]:
     if not isinstance(value, str):
         raise TypeError(f"{field} is {type(value).__name__}, not a string")
     return [{"type": kind, field: value[at : at + PIECE]} for at in range(0, len(value), PIECE)]

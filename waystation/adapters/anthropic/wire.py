@@ -23,7 +23,7 @@ from pydantic import JsonValue, ValidationError
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.models import ModelFacts, model_facts
-from waystation.domain.models import Thinking as WayOfThinking
+from waystation.domain.models import ThinkingSetting as WayOfThinking
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
@@ -64,7 +64,7 @@ class Prompt(TypedDict):
     extra_body: NotRequired[dict[str, JsonValue]]
 
 
-def prompt(request: ModelRequest) -> Prompt:
+def request_parameters(request: ModelRequest) -> Prompt:
     """The request's parameters without `max_tokens`. Raises ModelRejected for a block in a message of the wrong role.
 
     Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system

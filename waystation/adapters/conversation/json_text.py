@@ -15,7 +15,7 @@ from pydantic import JsonValue
 from waystation.domain.errors import BadInput
 from waystation.patterns import proven
 
-MOST_BYTES = 256 * 1024 * 1024
+_MOST_BYTES = 256 * 1024 * 1024
 _ESCAPED_SURROGATE = proven(r"\\u[dD][89a-fA-F]")
 _SURROGATE = proven("[\ud800-\udfff]")
 
@@ -32,8 +32,8 @@ def read_json(raw: bytes) -> JsonValue:
     Raises BadInput for anything else, and for NaN, infinities, keys that occur twice, lone surrogates, and nesting
     that is too deep.
     """
-    if len(raw) > MOST_BYTES:
-        raise BadInput(f"it has {len(raw):,} bytes, and {MOST_BYTES:,} are the most that can be read")
+    if len(raw) > _MOST_BYTES:
+        raise BadInput(f"it has {len(raw):,} bytes, and {_MOST_BYTES:,} are the most that can be read")
     if not raw.strip():
         raise BadInput("it is empty: give a request body of the Messages API, as JSON")
     text = _decoded(raw)

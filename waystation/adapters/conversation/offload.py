@@ -18,7 +18,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.transcript import Block, Message, ToolResult, Transcript
 from waystation.files import private_folder, write_private
 
-LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
+_LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
 """A shorter text is about as long as a preview; nor is a preview shortened again."""
 
 
@@ -69,11 +69,11 @@ class Offloading:
 
 def _is_long(block: Block, window: int) -> bool:
     return (
-        isinstance(block, ToolResult) and len(block.content) > LEAST_CHARACTERS and is_too_large(block.content, window)
+        isinstance(block, ToolResult) and len(block.content) > _LEAST_CHARACTERS and is_too_large(block.content, window)
     )
 
 
-MOST_BYTES = 10_000_000
+_MOST_BYTES = 10_000_000
 """A larger file is not looked into."""
 
 
@@ -93,7 +93,7 @@ class FilesOnDisk:
         try:
             path = Path(os.path.realpath(self.folder / file.name))
             inside = path.is_relative_to(os.path.realpath(self.folder))
-            if not inside or not path.is_file() or path.stat().st_size > MOST_BYTES:
+            if not inside or not path.is_file() or path.stat().st_size > _MOST_BYTES:
                 return False
             return differs(file.text, path.read_text(encoding="utf-8", errors="replace"))
         except (OSError, ValueError):

@@ -25,7 +25,7 @@ from waystation.domain.transcript import (
     Pinned,
     Record,
     RedactedThinking,
-    Role,
+    Speaker,
     Summarised,
     Text,
     Thinking,
@@ -108,7 +108,7 @@ def result_json(result: ToolResult) -> JsonObject:
 
 
 MESSAGES = "messages"
-_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant"}
+_ROLES: dict[str, Speaker] = {"user": "user", "assistant": "assistant"}
 _PLACE = proven(r"(?:[st]-)?messages\[(\d{1,9})\]")
 _MARKER = proven(r"\A\[[\d,]++ earlier messages are hidden here\b")
 _MARKERS_LEDGER = proven(r"\]\s*+<ledger>")
@@ -117,7 +117,7 @@ _GONE = Opaque(kind=OPERATORS, tokens=0, body={})
 
 
 @dataclass(frozen=True)
-class Original:
+class _Original:
     """A message as it was read, and as the file has it."""
 
     message: Message
@@ -135,7 +135,7 @@ class RequestBody:
     tools_json: str
     transcript: Transcript
     """Ids of messages are their places in the file: `messages[3]`."""
-    originals: tuple[Original, ...]
+    originals: tuple[_Original, ...]
     given: JsonObject
     """The whole body; of an array of messages, an object with these alone."""
 
@@ -177,7 +177,7 @@ def root_node(raw: bytes) -> Node:
     return Node({MESSAGES: value} if isinstance(value, list) else Node(value).object)
 
 
-def read_message(node: Node) -> Original:
+def read_message(node: Node) -> _Original:
     """One message. Raises BadInput."""
     role, content = node.at("role").text, node.at("content")
     if role == "system":
@@ -192,17 +192,17 @@ def read_message(node: Node) -> Original:
         blocks = [read_block(block) for block in said]
         bodies = [block.object for block in said]
     message = Message(id=node.path, role=_ROLES[role], blocks=tuple(blocks))
-    return Original(message, node.object, tuple(bodies))
+    return _Original(message, node.object, tuple(bodies))
 
 
-def _system_message(node: Node) -> Original:
+def _system_message(node: Node) -> _Original:
     """An instruction of the operator's in mid-conversation: one block that nothing looks into."""
     tokens = estimate_text(json.dumps(node.at("content").value, ensure_ascii=False))
     try:
         block = Opaque(kind=OPERATORS, tokens=tokens, body=node.object)
     except ValidationError:
         raise node.fault("is nested too deeply") from None
-    return Original(Message(id=node.path, role="user", blocks=(block,)), node.object, (node.object,))
+    return _Original(Message(id=node.path, role="user", blocks=(block,)), node.object, (node.object,))
 
 
 def read_system(root: Node) -> str:
@@ -266,7 +266,7 @@ class _Known:
     """What the file has, by what the engine may have kept of it."""
 
     def __init__(self, body: RequestBody) -> None:
-        self._messages: dict[str, Original] = {original.message.id: original for original in body.originals}
+        self._messages: dict[str, _Original] = {original.message.id: original for original in body.originals}
         for record in body.transcript.compactions:
             if not isinstance(record, Masked):
                 (covered,) = record.covered
@@ -296,5 +296,5 @@ class _Known:
         return block_json(block)
 
 
-def _pairs(original: Original) -> list[tuple[Block, JsonObject]]:
+def _pairs(original: _Original) -> list[tuple[Block, JsonObject]]:
     return list(zip(original.message.blocks, original.block_bodies, strict=True))

@@ -14,7 +14,7 @@ from waystation.domain.documents import LeftOut, with_places
 from waystation.domain.value import Value
 from waystation.patterns import linear, proven
 
-MOST_CHARACTERS = 20_000_000
+_MOST_CHARACTERS = 20_000_000
 """Of one document, as text."""
 _CONTROLS = proven(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that no text has, and lone halves of pairs, which no file can hold."""
@@ -33,7 +33,7 @@ class Unreadable(Exception):
     """A file that gives no text. The message is the reason, as words that follow the file's name."""
 
 
-class Part(NamedTuple):
+class DocumentPart(NamedTuple):
     """A stretch of text and where it stands, such as `page 3`; without a place it is simply in the document."""
 
     place: str
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 class Extract(NamedTuple):
     """The parts in the order of the document; the names in `left_out` are parts of it, such as `sheet Old`."""
 
-    parts: Sequence[Part]
+    parts: Sequence[DocumentPart]
     left_out: Sequence[LeftOut] = ()
 
 
@@ -77,8 +77,8 @@ def laid_out(extract: Extract) -> Extracted:
     if not text.strip():
         first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
         raise Unreadable(first)
-    if len(text) > MOST_CHARACTERS:
-        limit = MOST_CHARACTERS // 1_000_000
+    if len(text) > _MOST_CHARACTERS:
+        limit = _MOST_CHARACTERS // 1_000_000
         raise Unreadable(
             f"has {len(text) / 1e6:.1f} million characters of text, and {limit} million is the most; split it"
         )

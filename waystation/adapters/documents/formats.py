@@ -36,13 +36,13 @@ from bs4.element import CData, NavigableString, PageElement
 from bs4.exceptions import ParserRejectedMarkup
 from charset_normalizer import from_bytes
 
-from waystation.adapters.documents.extract import HEAD, Extract, Kind, Part, Unreadable, check_old_file, kind_of
+from waystation.adapters.documents.extract import HEAD, DocumentPart, Extract, Kind, Unreadable, check_old_file, kind_of
 from waystation.adapters.documents.office import (
+    linked_member,
     local,
     member,
     opened,
     pdf_extract,
-    resolved,
     sheets_extract,
     slides_extract,
     xml,
@@ -219,14 +219,14 @@ _LINK, _LINK_TEXT = proven(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r"\1"
 def book_extract(archive: ZipFile) -> Extract:
     """Every text of the reading order. Raises Unreadable: damaged, or protected against copying."""
     protected = _protected(archive)
-    parts: list[Part] = []
+    parts: list[DocumentPart] = []
     for number, name in enumerate(_reading_order(archive), 1):
         if name in protected:
             raise Unreadable("protected against copying (DRM); only the shop's own program can read it")
         text = page_text(member(archive, name))
         heading = _HEADING.search(text)
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
-        parts.append(Part(place, text))
+        parts.append(DocumentPart(place, text))
     return Extract(parts)
 
 
@@ -237,7 +237,7 @@ def _reading_order(archive: ZipFile) -> list[str]:
     root = list(xml(archive, package).iter())
     files = {item.get("id", ""): item.get("href", "") for item in root if local(item) == "item"}
     spine = [files.get(item.get("idref", ""), "") for item in root if local(item) == "itemref"]
-    return [resolved(package, unquote(href)) for href in spine if href]
+    return [linked_member(package, unquote(href)) for href in spine if href]
 
 
 def _protected(archive: ZipFile) -> set[str]:
@@ -261,10 +261,10 @@ def mail_extract(content: bytes, read: ReadAttachment) -> Extract:
     """Headers and message without a place, then each attachment that can be read; the others are named."""
     message = message_from_bytes(content, policy=policy.default)
     headers = [f"{name}: {' '.join(str(message[name]).split())}" for name in _HEADERS if message[name]]
-    parts = [Part("", "\n".join(headers))]
+    parts = [DocumentPart("", "\n".join(headers))]
     body = message.get_body(("plain", "html"))
     if body is not None:
-        parts.append(Part("", _text(body)))
+        parts.append(DocumentPart("", _text(body)))
     left_out: list[LeftOut] = []
     for number, attachment in enumerate(_attachments(message), 1):
         name = _name(attachment, number)
@@ -273,7 +273,7 @@ def mail_extract(content: bytes, read: ReadAttachment) -> Extract:
         except Unreadable as unreadable:
             left_out.append(LeftOut(name=_within("", name), reason=str(unreadable)))
             continue
-        parts += [Part(_within(part.place, name), part.text) for part in extract.parts]
+        parts += [DocumentPart(_within(part.place, name), part.text) for part in extract.parts]
         left_out += [LeftOut(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
     return Extract(parts, left_out)
 
@@ -331,7 +331,7 @@ def word_extract(content: bytes) -> Extract:
         )
     except (BadZipFile, zlib.error, ExpatError, KeyError, OSError) as error:
         raise Unreadable("damaged: no Word file that can be read") from error
-    return Extract([Part("", html_to_text(result.value))])
+    return Extract([DocumentPart("", html_to_text(result.value))])
 
 
 def _no_picture(_: object) -> list[object]:
@@ -347,9 +347,9 @@ def extract(content: bytes, name: str, *, depth: int = 0, attachments: bool = Tr
     """The parts of a file, whose name only helps where its bytes do not say what it is. Raises Unreadable."""
     match kind_of(content[:HEAD], PurePath(name).suffix.lower()):
         case Kind.TEXT:
-            return Extract([Part("", decoded(content))])
+            return Extract([DocumentPart("", decoded(content))])
         case Kind.HTML:
-            return Extract([Part("", page_text(content))])
+            return Extract([DocumentPart("", page_text(content))])
         case Kind.MAIL:
             return mail_extract(content, partial(_attachment, depth=depth + 1) if attachments else _no_attachment)
         case Kind.PDF:

@@ -24,13 +24,13 @@ from pypdfium2 import PdfDocument, PdfiumError
 from pypdfium2.raw import FPDF_ERR_PASSWORD, FPDF_ERR_SECURITY
 from python_calamine import CalamineError, CalamineSheet, CalamineWorkbook, PasswordError, SheetVisibleEnum
 
-from waystation.adapters.documents.extract import Extract, Part, Unreadable
+from waystation.adapters.documents.extract import DocumentPart, Extract, Unreadable
 from waystation.domain.documents import LeftOut
 
 MOST_MEMBERS = 10_000
 MOST_UNPACKED = 500_000_000
 """Bytes of all members together."""
-ENCRYPTED = 0x1
+_ENCRYPTED = 0x1
 """The bit of a member's flags."""
 
 
@@ -47,7 +47,7 @@ def opened(content: bytes) -> ZipFile:
     if unpacked > MOST_UNPACKED:
         limit = MOST_UNPACKED // 1_000_000
         raise Unreadable(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
-    if any(member.flag_bits & ENCRYPTED for member in members):
+    if any(member.flag_bits & _ENCRYPTED for member in members):
         raise Unreadable("protected by a password; save it without one")
     return archive
 
@@ -73,12 +73,12 @@ def local(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def resolved(base: str, target: str) -> str:
+def linked_member(base: str, target: str) -> str:
     """The member that a link of another member leads to."""
     return target.lstrip("/") if target.startswith("/") else normpath(join(dirname(base), target))
 
 
-Cell = int | float | str | bool | time | date | datetime | timedelta
+_Cell = int | float | str | bool | time | date | datetime | timedelta
 
 
 def sheets_extract(content: bytes) -> Extract:
@@ -87,7 +87,7 @@ def sheets_extract(content: bytes) -> Extract:
         with CalamineWorkbook.from_filelike(BytesIO(content)) as book:
             sheets = book.sheets_metadata
             parts = [
-                Part(f"sheet {sheet.name}", "\n".join(_rows(book.get_sheet_by_name(sheet.name))))
+                DocumentPart(f"sheet {sheet.name}", "\n".join(_rows(book.get_sheet_by_name(sheet.name))))
                 for sheet in sheets
                 if sheet.visible == SheetVisibleEnum.Visible
             ]
@@ -105,14 +105,14 @@ def _rows(sheet: CalamineSheet) -> Iterator[str]:
             yield line
 
 
-def _line(row: Sequence[Cell]) -> str:
+def _line(row: Sequence[_Cell]) -> str:
     cells = [_shown(cell) for cell in row]
     while cells and not cells[-1]:
         cells.pop()
     return " | ".join(cells)
 
 
-def _shown(cell: Cell) -> str:
+def _shown(cell: _Cell) -> str:
     match cell:
         case bool():
             return str(cell).upper()
@@ -137,7 +137,7 @@ _FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
 def slides_extract(archive: ZipFile) -> Extract:
     """The slides in the order in which they are shown; hidden ones are left out and named. Raises Unreadable."""
     targets = _links(archive, _PRESENTATION)
-    parts: list[Part] = []
+    parts: list[DocumentPart] = []
     hidden: list[LeftOut] = []
     for number, entry in enumerate(_all(xml(archive, _PRESENTATION), "sldId"), 1):
         _, name = targets[_link_id(entry)]
@@ -145,7 +145,7 @@ def slides_extract(archive: ZipFile) -> Extract:
         if slide.get("show") in {"0", "false"}:
             hidden.append(LeftOut(name=f"slide {number}", reason="hidden; show it to have it read"))
         else:
-            parts.append(Part(f"slide {number}", "\n\n".join([*_blocks(slide), *_notes(archive, name)])))
+            parts.append(DocumentPart(f"slide {number}", "\n\n".join([*_blocks(slide), *_notes(archive, name)])))
     return Extract(parts, hidden)
 
 
@@ -162,7 +162,7 @@ def _links(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
     if listed not in archive.NameToInfo:
         return {}
     return {
-        link.get("Id", ""): (link.get("Type", ""), resolved(name, link.get("Target", "")))
+        link.get("Id", ""): (link.get("Type", ""), linked_member(name, link.get("Target", "")))
         for link in xml(archive, listed)
         if link.get("TargetMode") != "External"
     }
@@ -212,7 +212,7 @@ def _all(element: Element, name: str) -> Iterator[Element]:
     return (found for found in element.iter() if local(found) == name)
 
 
-MOST_PAGES = 5_000
+_MOST_PAGES = 5_000
 NAMED_RANGES = 20
 """Of pages without text."""
 _HYPHENS = {0xFFFE: None, 0xAD: None}
@@ -239,9 +239,9 @@ class _Document(Protocol):
 def pdf_extract(content: bytes) -> Extract:
     """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
     document = _opened(content)
-    if len(document) > MOST_PAGES:
-        raise Unreadable(f"has {len(document):,} pages, and {MOST_PAGES:,} is the most; split it")
-    parts: list[Part] = []
+    if len(document) > _MOST_PAGES:
+        raise Unreadable(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
+    parts: list[DocumentPart] = []
     silent: list[int] = []
     blank: list[int] = []
     damaged: list[int] = []
@@ -252,7 +252,7 @@ def pdf_extract(content: bytes) -> Extract:
             damaged.append(number)
             continue
         if text:
-            parts.append(Part(f"page {number}", text))
+            parts.append(DocumentPart(f"page {number}", text))
         else:
             # A page whose content is broken looks blank, too: so those are named as well.
             (blank if is_blank else silent).append(number)

@@ -114,7 +114,7 @@ def read_file(path: Path, child: ChildReader) -> Extracted:
         return child.read(file, FileGiven(name=os.fsencode(path.name).decode("utf-8", "replace")))
 
 
-def fingerprint(path: Path) -> str:
+def file_fingerprint(path: Path) -> str:
     """Content hash of a file as it is, to tell whether it has changed; empty where it cannot be read."""
     try:
         with _opened(path) as number, os.fdopen(number, "rb", closefd=False) as file:

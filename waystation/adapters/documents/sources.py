@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from waystation.adapters.documents.extract import Extracted, Unreadable
-from waystation.adapters.documents.reader import SECONDS_A_FILE, ChildReader, fingerprint, read_file
+from waystation.adapters.documents.reader import SECONDS_A_FILE, ChildReader, file_fingerprint, read_file
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import BadInput
-from waystation.domain.procedures import MOST_CHARACTERS, SUFFIX, GivenProcedure, checked
+from waystation.domain.procedures import PROCEDURE_CHARACTERS, SUFFIX, GivenProcedure, checked
 from waystation.domain.task import SourceDocument
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-LONGEST_NAME = 190
+_LONGEST_NAME = 190
 """Characters. A citation's name has at most 200, and a number may have to be added."""
 
 _UNPRINTABLE = proven(r"[\s\x00-\x1f\x7f]+")
@@ -60,7 +60,7 @@ def citable(name: str) -> str:
     # A file name may hold bytes that are no text; the store and the model take text only.
     text = os.fsencode(name).decode("utf-8", "replace")
     whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip()
-    return whole if len(whole) <= LONGEST_NAME else f"…{whole[1 - LONGEST_NAME :]}"
+    return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -109,7 +109,7 @@ class _Reader(NamedTuple):
 
     def read(self, path: Path, named: Named) -> _Read:
         """Raises Unreadable."""
-        source = fingerprint(path)
+        source = file_fingerprint(path)
         return _Read(named, source, None if source in self.known else read_file(path, self.child))
 
 
@@ -249,7 +249,7 @@ def _markdown(headers: PackageMetadata) -> str:
     return "\n".join([f"# {headers['Name']} {headers['Version']}", "", *lines, "", description.strip()]).strip() + "\n"
 
 
-MOST_BYTES = 8 * MOST_CHARACTERS
+_MOST_BYTES = 8 * PROCEDURE_CHARACTERS
 """Of a file: more than any procedure has in UTF-8 with its front matter."""
 
 
@@ -287,9 +287,9 @@ def _text(path: Path) -> str:
         if not path.is_file():
             raise BadInput(f"--procedures {path} is no file. Give a Markdown file or a folder of them.")
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise BadInput(f"--procedures {path} has more than {MOST_BYTES:,} bytes: give a shorter procedure.")
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise BadInput(f"--procedures {path} has more than {_MOST_BYTES:,} bytes: give a shorter procedure.")
         return content.decode("utf-8-sig")
     except OSError as error:
         cause = (error.strerror or "it cannot be opened").lower()

@@ -109,7 +109,7 @@ def _checked(url: str) -> str:
 
 
 @dataclass(frozen=True)
-class Failure:
+class _Failure:
     """How a request failed."""
 
     words: str
@@ -120,29 +120,29 @@ class Failure:
     """So many seconds the server asks to wait for."""
 
 
-SLOW = Failure("did not answer in time", passes=True)
-UNREADABLE = Failure("gave an answer that cannot be used", passes=False)
+SLOW = _Failure("did not answer in time", passes=True)
+_UNREADABLE = _Failure("gave an answer that cannot be used", passes=False)
 
 
-def failure_of(response: httpx2.Response) -> Failure:
+def _failure_of(response: httpx2.Response) -> _Failure:
     """What is wrong, where the status is not 200."""
     status = response.status_code
     match status:
         case 401 | 403:
-            return Failure(f"does not accept the key (HTTP {status})", passes=False)
+            return _Failure(f"does not accept the key (HTTP {status})", passes=False)
         case 404:
-            return Failure("does not have this model or address (HTTP 404)", passes=False)
+            return _Failure("does not have this model or address (HTTP 404)", passes=False)
         case 408 | 429:
-            return Failure(f"takes no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
+            return _Failure(f"takes no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
         case _ if status >= 500:
-            return Failure(f"failed (HTTP {status})", passes=True, wait_s=_delay(response))
+            return _Failure(f"failed (HTTP {status})", passes=True, wait_s=_delay(response))
         case _:
-            return Failure(f"refused the request (HTTP {status})", passes=False)
+            return _Failure(f"refused the request (HTTP {status})", passes=False)
 
 
-def unreachable(error: httpx2.HTTPError) -> Failure:
+def unreachable(error: httpx2.HTTPError) -> _Failure:
     """No answer came: only the kind of error is said, its message may quote an address."""
-    return Failure(f"does not answer ({type(error).__name__})", passes=True)
+    return _Failure(f"does not answer ({type(error).__name__})", passes=True)
 
 
 def _delay(response: httpx2.Response) -> float:
@@ -155,13 +155,13 @@ def _delay(response: httpx2.Response) -> float:
 
 
 BATCH_TEXTS = 128
-BATCH_BYTES = 100_000
+REQUEST_BYTES = 100_000
 """A token is a byte at least, and no model of the vendors takes fewer than 120,000 tokens at once."""
-READ_CHARACTERS = 8_000
+_READ_CHARACTERS = 8_000
 """Of a text: passages are far shorter, and the smallest of the vendors' contexts takes it."""
 
 
-class Patience(Value):
+class RequestPatience(Value):
     """How long a request may take: a time limit for each try, and a few tries where waiting may help."""
 
     timeout_s: float = 15.0
@@ -171,7 +171,7 @@ class Patience(Value):
     """A server that asks for more is given up: what could not be written waits in the outbox."""
 
 
-PATIENCE = Patience()
+_PATIENCE = RequestPatience()
 
 
 class _Embedded(Value, allow_inf_nan=False):
@@ -186,7 +186,7 @@ class _Answer(Value):
 class HttpEmbedder:
     """Implements the port `Embedder`. No request is made before the first text."""
 
-    def __init__(self, endpoint: Endpoint, patience: Patience = PATIENCE) -> None:
+    def __init__(self, endpoint: Endpoint, patience: RequestPatience = _PATIENCE) -> None:
         self.name = endpoint.name
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint
@@ -199,9 +199,9 @@ class HttpEmbedder:
 
         Raises MemoryUnavailable.
         """
-        said = {place: text[:READ_CHARACTERS] for place, text in enumerate(texts) if text.strip()}
+        said = {place: text[:_READ_CHARACTERS] for place, text in enumerate(texts) if text.strip()}
         vectors: dict[int, Vector | None] = {}
-        for places in batches(said):
+        for places in _batches(said):
             answer = await self._patiently([said[place] for place in places], use)
             vectors |= zip(places, answer, strict=True)
         return tuple(vectors.get(place) for place in range(len(texts)))
@@ -214,7 +214,7 @@ class HttpEmbedder:
         pauses = iter(self._patience.pauses_s)
         while True:
             answer = await self._ask(texts, use)
-            if not isinstance(answer, Failure):
+            if not isinstance(answer, _Failure):
                 return answer
             pause_s = next(pauses, None)
             if pause_s is None or not answer.passes or answer.wait_s > self._patience.longest_wait_s:
@@ -223,7 +223,7 @@ class HttpEmbedder:
                 )
             await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
-    async def _ask(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...] | Failure:
+    async def _ask(self, texts: Sequence[str], use: Use) -> tuple[Vector | None, ...] | _Failure:
         body = self._endpoint.body(texts, use)
         try:
             async with asyncio.timeout(self._patience.timeout_s):
@@ -232,32 +232,32 @@ class HttpEmbedder:
             return SLOW
         except httpx2.HTTPError as error:
             return unreachable(error)
-        return self._read(response, len(texts)) if response.status_code == 200 else failure_of(response)
+        return self._read(response, len(texts)) if response.status_code == 200 else _failure_of(response)
 
-    def _read(self, response: httpx2.Response, count: int) -> tuple[Vector | None, ...] | Failure:
+    def _read(self, response: httpx2.Response, count: int) -> tuple[Vector | None, ...] | _Failure:
         try:
             rows = sorted(_Answer.model_validate_json(response.content).data, key=lambda row: row.index)
         except ValidationError:
-            return UNREADABLE
+            return _UNREADABLE
         if [row.index for row in rows] != [*range(count)]:
-            return UNREADABLE
+            return _UNREADABLE
         lengths = {len(row.embedding) for row in rows}
         if lengths != {self.dimension}:
             given = " and ".join(str(length) for length in sorted(lengths))
             words = f"gives vectors of {given} dimensions, not of {self.dimension}: set WAYSTATION_EMBEDDER_DIMENSION"
-            return Failure(words, passes=False)
+            return _Failure(words, passes=False)
         return tuple(of_length_1(row.embedding) for row in rows)
 
 
-def batches(texts: dict[int, str]) -> Iterator[list[int]]:
+def _batches(texts: dict[int, str]) -> Iterator[list[int]]:
     """The keys of the texts in order, in batches within BATCH_TEXTS and BATCH_BYTES; a larger one goes alone."""
     batch: list[int] = []
-    room = BATCH_BYTES
+    room = REQUEST_BYTES
     for key, text in texts.items():
         size = len(text.encode("utf-8", "surrogatepass"))
         if batch and (size > room or len(batch) == BATCH_TEXTS):
             yield batch
-            batch, room = [], BATCH_BYTES
+            batch, room = [], REQUEST_BYTES
         batch.append(key)
         room -= size
     if batch:

@@ -63,8 +63,8 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-EXAMPLE = '{"mcpServers": {"time": {"command": "mcp-server-time"}}}'
-Ask = Literal["writes", "all", "never"] | tuple[str, ...]
+_EXAMPLE = '{"mcpServers": {"time": {"command": "mcp-server-time"}}}'
+AsksWhen = Literal["writes", "all", "never"] | tuple[str, ...]
 """Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
 name matches a pattern.
 """
@@ -95,7 +95,7 @@ class Server(Value):
     place: Program | Address
     allow: tuple[str, ...] = ("*",)
     """Patterns of its tools' names."""
-    ask: Ask = "all"
+    ask: AsksWhen = "all"
     """Also what only reads may send out what it is asked with: so a server is believed only where the file says it."""
     timeout_s: float
     """Of one call."""
@@ -120,7 +120,7 @@ class _Entry(Input):
     headers: dict[str, str] = {}
     disabled: bool = False
     allow: tuple[str, ...] = ("*",)
-    ask: Ask = "all"
+    ask: AsksWhen = "all"
     timeout: float = Field(default=60, gt=0, le=600)
     start_timeout: float = Field(default=60, gt=0, le=600)
     """A server may have to fetch its own program first."""
@@ -159,9 +159,9 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> tuple[Server, ..
         raise BadInput(f"the tool server file {path} cannot be read: {error.strerror}") from None
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
-        raise BadInput(f"the tool server file {path} is not JSON ({where}); it should look like {EXAMPLE}") from None
+        raise BadInput(f"the tool server file {path} is not JSON ({where}); it should look like {_EXAMPLE}") from None
     except UnicodeDecodeError:
-        raise BadInput(f"the tool server file {path} is not UTF-8; it should look like {EXAMPLE}") from None
+        raise BadInput(f"the tool server file {path} is not UTF-8; it should look like {_EXAMPLE}") from None
     except ValidationError as error:
         faults = "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in malformed(error))
         raise BadInput(f"the tool server file {path} cannot be used: {faults}") from None

@@ -51,7 +51,7 @@ from waystation.patterns import proven
 
 MOST_TOOLS = 128
 """Of one server."""
-DESCRIPTION_CHARACTERS = 2_000
+_DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
 """As JSON: about 4,000 tokens, twice of what all tools together should have."""
 ARGUMENT_CHARACTERS = 500
@@ -156,7 +156,7 @@ def _asks(server: Server, tool: str, *, read_only: bool) -> bool:
 
 
 def _description(server: Server, words: str) -> str:
-    return f"[Tool server {one_line(server.name)}, in its own words] {_words(server, words, DESCRIPTION_CHARACTERS)}"
+    return f"[Tool server {one_line(server.name)}, in its own words] {_words(server, words, _DESCRIPTION_CHARACTERS)}"
 
 
 def _words(server: Server, words: str, most: int) -> str:
@@ -187,7 +187,7 @@ def _part(server: Server, key: str, value: JsonValue) -> JsonValue:
 
 BEYOND_CHARACTERS = 20_000
 """Handed on beyond what is kept: what private lies across the end is found only as a whole."""
-LABEL_CHARACTERS = 300
+_LABEL_CHARACTERS = 300
 """Most of an address or a kind in a line of ours."""
 BASE64_BYTES = 3 / 4
 """Bytes for each character."""
@@ -234,7 +234,7 @@ def _left_out(what: str, kind: str, base64: str) -> str:
 
 
 def _label(text: str) -> str:
-    return " ".join(text[:LABEL_CHARACTERS].split())
+    return " ".join(text[:_LABEL_CHARACTERS].split())
 
 
 AGAIN_S = 60.0

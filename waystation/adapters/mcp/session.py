@@ -79,8 +79,8 @@ MESSAGE_BYTES = 4 * 1024 * 1024
 """Most of one message of a server. A result is shown in far fewer; an image that is left out may need so many."""
 TOO_LONG_WORDS = "longer than a message may be"
 """By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
-CONNECT_S = 10.0
-INHERITED = ("PATH", "HOME", "LANG")
+_CONNECT_S = 10.0
+_INHERITED = ("PATH", "HOME", "LANG")
 """All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
 ADDED = (*DEFAULT_INHERITED_ENV_VARS, "LC_CTYPE")
 """What the SDK and Python add to that by themselves; the keeper takes it out again."""
@@ -103,7 +103,7 @@ async def connected(server: Server, ended: asyncio.Event) -> AsyncGenerator[Tran
 
 @asynccontextmanager
 async def _started(name: str, program: Program) -> AsyncGenerator[TransportStreams]:
-    environment = {one: os.environ[one] for one in INHERITED if one in os.environ} | program.environment
+    environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
     found = shutil.which(program.command, path=environment.get("PATH"))
     if found is None:
         raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
@@ -131,7 +131,7 @@ async def _spoken_to(address: Address) -> AsyncGenerator[TransportStreams]:
         async with (
             httpx2.AsyncClient(
                 headers=address.headers | {"Accept-Encoding": "identity"},
-                timeout=httpx2.Timeout(None, connect=CONNECT_S),
+                timeout=httpx2.Timeout(None, connect=_CONNECT_S),
                 event_hooks={"response": [_bounded]},
             ) as client,
             streamable_http_client(address.url, http_client=client, max_sse_event_size=MESSAGE_BYTES) as streams,

@@ -161,7 +161,7 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in zip(starts, ends, strict=True) if text[start:end].strip()]
 
 
-def shortened(text: str, characters: int) -> str:
+def first_words(text: str, characters: int) -> str:
     """The beginning of a text, cut between words where it has any."""
     if len(text) <= characters:
         return text

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import shortened, stems
+from waystation.adapters.offline.language import first_words, stems
 from waystation.adapters.offline.replies import Call, Reply, call
 from waystation.adapters.offline.research import NOTHING_MATCHED
 from waystation.adapters.offline.view import View
@@ -20,7 +20,7 @@ from waystation.patterns import Enclosed, proven
 
 MOST_CLAUSES = 3
 TITLE_WORDS = 10
-TITLE_CHARACTERS = 60
+_TITLE_CHARACTERS = 60
 ANALYSIS_TITLE = "Weigh the findings"
 
 _ASKING = (
@@ -68,7 +68,7 @@ def _research(question: str) -> list[tuple[str, str]]:
 
 
 def _title(clause: str) -> str:
-    return shortened(" ".join(clause.split()[:TITLE_WORDS]), TITLE_CHARACTERS).rstrip(" ,;:")
+    return first_words(" ".join(clause.split()[:TITLE_WORDS]), _TITLE_CHARACTERS).rstrip(" ,;:")
 
 
 def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> JsonValue:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from waystation.adapters.offline.language import Concept, sentence_spans, shortened, stem, weighed, words
+from waystation.adapters.offline.language import Concept, first_words, sentence_spans, stem, weighed, words
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.documents import marked_place
 from waystation.domain.value import Value
@@ -37,7 +37,7 @@ _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
 """A header line of these only points at where something is said."""
 _QUOTE_MARKS = proven(r"[\"“”„«»]")
 
-Line = tuple[int, str]
+_Line = tuple[int, str]
 
 
 class Quote(Value):
@@ -54,7 +54,7 @@ class _Scored(Value):
     matched: frozenset[str]
 
 
-def best_quotes(lines: Sequence[Line], looked_for: Sequence[Concept], most: int = 2) -> tuple[Quote, ...]:
+def best_quotes(lines: Sequence[_Line], looked_for: Sequence[Concept], most: int = 2) -> tuple[Quote, ...]:
     """The quotations that say most about what is looked for, best first.
 
     One at least wherever there is any text: a document that was read leaves a trace. A question answers nothing, and is
@@ -129,7 +129,7 @@ def _form(text: str, wanted: frozenset[str]) -> float:
     return factor
 
 
-def _quotes(lines: Sequence[Line]) -> Iterator[Quote]:
+def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
     for paragraph in _paragraphs(lines):
         text = "\n".join(line for _, line in paragraph)
         starts = _line_starts(paragraph)
@@ -141,7 +141,7 @@ def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) 
     """A sentence, without its bullet; of one that quotes something itself, its longest part without quotation marks."""
     bullet = _BULLET.match(text[start:end]) if start == 0 else None
     begin = start + (bullet.end() if bullet else 0)
-    sentence = shortened(text[begin:end], QUOTE_CHARACTERS)
+    sentence = first_words(text[begin:end], QUOTE_CHARACTERS)
     part = max(_QUOTE_MARKS.split(sentence), key=len)
     if kept := part.strip():
         at = begin + sentence.index(part) + len(part) - len(part.lstrip())
@@ -152,9 +152,9 @@ def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) 
         )
 
 
-def _paragraphs(lines: Sequence[Line]) -> Iterator[list[Line]]:
+def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     """Lines that belong together: running text, one bullet, or one header line. Headings are left out."""
-    paragraph: list[Line] = []
+    paragraph: list[_Line] = []
     previous = 0
     for number, line in lines:
         if _RULE.match(line):
@@ -180,7 +180,7 @@ def _says_nothing(line: str) -> bool:
     return not line.strip() or _RULE.match(line) is not None or marked_place(line) is not None
 
 
-def _line_starts(paragraph: Iterable[Line]) -> list[tuple[int, int]]:
+def _line_starts(paragraph: Iterable[_Line]) -> list[tuple[int, int]]:
     starts: list[tuple[int, int]] = []
     at = 0
     for number, line in paragraph:
@@ -193,7 +193,7 @@ def _line_at(starts: Sequence[tuple[int, int]], position: int) -> int:
     return next(number for start, number in reversed(starts) if start <= position)
 
 
-CITATION = proven(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
+CITED = proven(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
 QUOTED = proven(r"\"(.*)\"", re.DOTALL)
 TOPIC = " – "
 """Stands between the step that a conclusion belongs to and what it says."""
@@ -204,7 +204,7 @@ _SUMMARISED_NOTE = proven(r"\bnote \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*?)(?=; 
 _NOTE = proven(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.MULTILINE)
 
 
-class Place(Value):
+class LineRange(Value):
     """Lines of a document."""
 
     document: str
@@ -221,7 +221,7 @@ class KeptNote(Value):
     """A note: words of a document and their place."""
 
     text: str
-    place: Place
+    place: LineRange
 
 
 def label(document: str) -> str:
@@ -231,17 +231,17 @@ def label(document: str) -> str:
     return stem if dot and stem and ending.isalpha() and len(ending) <= 8 else name
 
 
-def places(text: str) -> tuple[Place, ...]:
+def places(text: str) -> tuple[LineRange, ...]:
     """All citations in a text."""
-    return tuple(_place(*found) for found in CITATION.findall(text))
+    return tuple(_place(*found) for found in CITED.findall(text))
 
 
-def hits(result: str) -> tuple[Place, ...]:
+def hits(result: str) -> tuple[LineRange, ...]:
     """The places of a search's passages, best first."""
-    return tuple(place for line in result.splitlines() if CITATION.fullmatch(line) for place in places(line))
+    return tuple(place for line in result.splitlines() if CITED.fullmatch(line) for place in places(line))
 
 
-def read_lines(result: str) -> Sequence[Line]:
+def read_lines(result: str) -> Sequence[_Line]:
     """The numbered lines of a page of a document; none where the result is something else."""
     header, _, body = result.partition("\n")
     if _READ_HEADER.match(header) is None:
@@ -278,5 +278,5 @@ def taken_note(exchange: Exchange) -> KeptNote:
     return KeptNote(text=" ".join(exchange.text("text").split()), place=place)
 
 
-def _place(document: str, first_line: str | int, last_line: str | int) -> Place:
-    return Place(document=document, first_line=int(first_line), last_line=int(last_line))
+def _place(document: str, first_line: str | int, last_line: str | int) -> LineRange:
+    return LineRange(document=document, first_line=int(first_line), last_line=int(last_line))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import shortened
+from waystation.adapters.offline.language import first_words
 from waystation.adapters.offline.wire import OFFLINE_MODEL, CountRequest, Markable, WireBlock
 from waystation.domain.budget import Usage
 from waystation.domain.value import Value
@@ -140,7 +140,7 @@ def fitted(reply: Reply, max_tokens: int) -> Reply:
     if reply.tokens <= max_tokens:
         return reply
     if not reply.calls:
-        return reply.model_copy(update={"text": shortened(reply.text, max_tokens * CHARACTERS_A_TOKEN), "cut": True})
+        return reply.model_copy(update={"text": first_words(reply.text, max_tokens * CHARACTERS_A_TOKEN), "cut": True})
     bare = reply.model_copy(update={"text": ""})
     while bare.tokens > max_tokens and bare.calls:
         bare = bare.model_copy(update={"calls": _with_less(bare.calls)})

@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 from pydantic import JsonValue
 
-from waystation.adapters.offline.language import concepts, shortened, weighed
+from waystation.adapters.offline.language import concepts, first_words, weighed
 from waystation.adapters.offline.plan import ANALYSIS_TITLE
-from waystation.adapters.offline.quotes import CITATION, QUOTED, TOPIC, Place, label, places, strength
+from waystation.adapters.offline.quotes import CITED, QUOTED, TOPIC, LineRange, label, places, strength
 from waystation.adapters.offline.replies import CALL_OVERHEAD, CHARACTERS_A_TOKEN, Call, Reply, call, finding
 from waystation.adapters.offline.view import Need, View
 from waystation.domain.details import counted
@@ -30,15 +30,15 @@ _HEADER = proven(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
 _NONE = proven(r"^Step .+ has (\d{1,9}) findings; none")
 _LINE = proven(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
 
-Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
+_Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 
 
 class Entry(Value):
     """One line of what a step handed in."""
 
-    kind: Kind
+    kind: _Kind
     text: str
-    places: tuple[Place, ...]
+    places: tuple[LineRange, ...]
 
     @property
     def quote(self) -> str:
@@ -63,12 +63,12 @@ class HandedIn(Value):
         """Entries that are there and were not seen."""
         return (self.total or 0) - len(self.entries)
 
-    def of(self, *kinds: Kind) -> tuple[Entry, ...]:
+    def of(self, *kinds: _Kind) -> tuple[Entry, ...]:
         """The entries of these kinds, in order."""
         return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
 
 
-def handed_in(view: View, step: str) -> HandedIn:
+def _handed_in(view: View, step: str) -> HandedIn:
     """What the view shows of a step's result."""
     entries: dict[int, Entry] = {}
     total: int | None = None
@@ -87,7 +87,7 @@ def handed_in(view: View, step: str) -> HandedIn:
 
 def next_page(view: View, step: str) -> Call | None:
     """The call that shows what is missing of a step's result; None where everything that can be read was read."""
-    known = handed_in(view, step)
+    known = _handed_in(view, step)
     total = 1 if known.total is None else known.total
     first = next((number for number in range(1, total + 1) if number not in known.entries), None)
     if first is None:
@@ -115,21 +115,21 @@ def _without_citations(text: str) -> str:
 
 
 def _last_citation(text: str) -> int | None:
-    return next((found.start() for found in CITATION.finditer(text) if found.end() == len(text)), None)
+    return next((found.start() for found in CITED.finditer(text) if found.end() == len(text)), None)
 
 
-def _kind(word: str) -> Kind:
-    return next((kind for kind in get_args(Kind) if kind == word), "claim")
+def _kind(word: str) -> _Kind:
+    return next((kind for kind in get_args(_Kind) if kind == word), "claim")
 
 
-Said = tuple[str, tuple[str, ...]]
+_Said = tuple[str, tuple[str, ...]]
 """Words, and the citations behind them."""
 
 CONCLUSIONS = "Conclusions"
-TITLE_CHARACTERS = 120
+_TITLE_CHARACTERS = 120
 SUMMARY_LINES = 3
 """Of each topic."""
-FEW = 6
+_FEW = 6
 """So many quotations of a topic are seen at a glance: the summary says where they are from, not what they say."""
 SECTION_CHARACTERS = 24_000
 NO_MODEL = (
@@ -140,7 +140,7 @@ NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes
 NOTHING_MORE = "Nothing beyond what is quoted above."
 QUOTED_ALREADY = "Quoted above already"
 NEAREST = "Nearest to the question, quoted above"
-_REMARKS: tuple[tuple[str, Kind], ...] = (
+_REMARKS: tuple[tuple[str, _Kind], ...] = (
     ("Contradictions", "contradiction"),
     ("Gaps", "gap"),
     ("Open", "open"),
@@ -149,7 +149,7 @@ _KEPT = proven(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kept|$)", re
 """On a line of its own in a result; in a summary one line lists them all."""
 
 
-def writing(view: View) -> Reply:
+def writing_turn(view: View) -> Reply:
     """The next turn of a writing agent. What is written is known from the results of `write_section`."""
     kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
@@ -161,7 +161,7 @@ def writing(view: View) -> Reply:
             return _section(view, CONCLUSIONS, HandedIn(entries={}, total=0))
     if any(made.failed for made in view.calls("submit_report")):
         return Reply(text="I could not hand in: the report was refused.")
-    title = shortened(" ".join(view.contract.question.split()), TITLE_CHARACTERS) or "Report"
+    title = first_words(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
     return Reply(calls=(call("submit_report", title=title, summary="\n".join(_summary(view, kept))),))
 
 
@@ -169,14 +169,14 @@ def _next_section(view: View, need: Need) -> Reply:
     """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
     if not view.must_hand_in and (page := next_page(view, need.step)) is not None:
         return Reply(text=f"I read what {need.step} handed in.", calls=(page,))
-    return _section(view, _heading(view, need), handed_in(view, need.step), _above(view, need))
+    return _section(view, _heading(view, need), _handed_in(view, need.step), _above(view, need))
 
 
-def _above(view: View, need: Need) -> frozenset[Said]:
+def _above(view: View, need: Need) -> frozenset[_Said]:
     """What the sections above this one quote and leave open, as far as it is in view; conclusions come last."""
     research = [other for other in view.contract.needs if not _is_analysis(other)]
     above = research if _is_analysis(need) else research[: research.index(need)]
-    return frozenset(_said(entry) for other in above for entry in handed_in(view, other.step).of("claim", "open"))
+    return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).of("claim", "open"))
 
 
 def _told(view: View) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _heading(view: View, need: Need) -> str:
     return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
 
 
-def _section(view: View, heading: str, result: HandedIn, above: frozenset[Said] = frozenset()) -> Reply:
+def _section(view: View, heading: str, result: HandedIn, above: frozenset[_Said] = frozenset()) -> Reply:
     """As many lines as the reply may hold; what is left out is said."""
     nothing = NOTHING_MORE if result.of("conclusion") else "Nothing was found for this part."
     lines = list(_lines(result, above)) or [nothing]
@@ -212,7 +212,7 @@ def _section(view: View, heading: str, result: HandedIn, above: frozenset[Said] 
     return Reply(calls=(call("write_section", heading=heading, markdown="\n".join(taken).strip()),))
 
 
-def _lines(result: HandedIn, above: frozenset[Said]) -> Iterator[str]:
+def _lines(result: HandedIn, above: frozenset[_Said]) -> Iterator[str]:
     yield from _new(result.of("claim"), above)
     if again := _again(result.of("claim"), above):
         yield f"- {QUOTED_ALREADY}: {', '.join(again)}"
@@ -233,22 +233,22 @@ def _lines(result: HandedIn, above: frozenset[Said]) -> Iterator[str]:
         yield f"- {result.missing} more findings of this step were not read before the report had to be finished."
 
 
-def _new(entries: Sequence[Entry], above: frozenset[Said]) -> Iterator[str]:
+def _new(entries: Sequence[Entry], above: frozenset[_Said]) -> Iterator[str]:
     """What does not stand above yet, word for word."""
     return (_bullet(entry) for entry in entries if _said(entry) not in above)
 
 
-def _again(entries: Sequence[Entry], above: frozenset[Said]) -> list[str]:
+def _again(entries: Sequence[Entry], above: frozenset[_Said]) -> list[str]:
     """Where the rest of it stands."""
     again = (entry for entry in entries if _said(entry) in above)
     return [f"{_name(entry)} {' '.join(entry.citations)}".strip() for entry in again]
 
 
-def _said(entry: Entry) -> Said:
+def _said(entry: Entry) -> _Said:
     return entry.text, entry.citations
 
 
-def _is_of_a_section(remark: Entry, above: frozenset[Said]) -> bool:
+def _is_of_a_section(remark: Entry, above: frozenset[_Said]) -> bool:
     """Whether the section of its topic says it."""
     topic, said = _topic(remark.text)
     return bool(topic) and (said, remark.citations) in above
@@ -284,7 +284,7 @@ def _bullet(entry: Entry) -> str:
 
 def _summary(view: View, kept: set[str]) -> Iterator[str]:
     yield NO_MODEL
-    found = {need.step: handed_in(view, need.step) for need in view.contract.needs}
+    found = {need.step: _handed_in(view, need.step) for need in view.contract.needs}
     claims = {_said(entry): entry for result in found.values() for entry in result.of("claim")}
     if claims and not any(result.total is None or result.missing for result in found.values()):
         documents = {place.document for entry in claims.values() for place in entry.places}
@@ -302,7 +302,7 @@ def _summary(view: View, kept: set[str]) -> Iterator[str]:
 
 
 def _is_short(result: HandedIn) -> bool:
-    return 0 < len(result.of("claim")) <= FEW and not result.missing
+    return 0 < len(result.of("claim")) <= _FEW and not result.missing
 
 
 def _source(heading: str, claims: Sequence[Entry]) -> str:
@@ -333,7 +333,7 @@ def analysis(view: View) -> Reply:
         for need in view.contract.needs:
             if (page := next_page(view, need.step)) is not None:
                 return Reply(text=f"I read the findings of {need.step}.", calls=(page,))
-    results = [(need, handed_in(view, need.step)) for need in view.contract.needs]
+    results = [(need, _handed_in(view, need.step)) for need in view.contract.needs]
     refused = sum(made.failed for made in view.calls("submit_analysis"))
     conclusions = [finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)]
     if refused > 1 and not conclusions[: len(conclusions) >> refused]:

@@ -14,14 +14,14 @@ from waystation.adapters.offline.language import (
     STOP_WORDS,
     Concept,
     concepts,
+    first_words,
     is_of_every_document,
-    shortened,
     weighed,
     words,
 )
 from waystation.adapters.offline.quotes import (
     KeptNote,
-    Place,
+    LineRange,
     best_quotes,
     handed_in_notes,
     hits,
@@ -103,7 +103,7 @@ def _delegation(view: View) -> Reply:
             "delegate",
             role="research",
             title=f"Documents {first + 1} to {last}",
-            goal=shortened(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
+            goal=first_words(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
             context=part_text(first + 1, last),
             budget_percent=PERCENT,
         )
@@ -230,7 +230,7 @@ class Researcher:
         """The next places to read: all those of one document, and of more as long as the reads are few."""
         seen = self._noted | {made.text("name") for made in self._view.calls("read_document")}
         unread = (place for place in self._places() if place.document not in seen)
-        chosen: list[Place] = []
+        chosen: list[LineRange] = []
         for _, lot in groupby(unread, key=lambda place: place.document):
             places = list(lot)
             if chosen and (self._frugal or len(chosen) + len(places) > READS_A_TURN):
@@ -241,13 +241,13 @@ class Researcher:
             for place in chosen
         )
 
-    def _places(self) -> Iterator[Place]:
+    def _places(self) -> Iterator[LineRange]:
         """What is worth reading, best first: each found document around its best hit.
 
         Where the question is about every document, their beginnings come too: there documents say what they are. Where
         the goal itself is, so do the beginnings of those that no search found.
         """
-        found: dict[str, Place] = {}
+        found: dict[str, LineRange] = {}
         for search in self._view.calls("search_documents"):
             for hit in hits(search.result):
                 found.setdefault(hit.document, hit)
@@ -255,15 +255,15 @@ class Researcher:
             yield from self._around(hit)
         if self._every_document and found and self._view.contract.last_document is None:
             others = (name for name in self._view.contract.documents if name not in found)
-            yield from (Place(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
+            yield from (LineRange(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
 
-    def _around(self, hit: Place) -> Iterator[Place]:
+    def _around(self, hit: LineRange) -> Iterator[LineRange]:
         if self._beginnings:
-            yield Place(document=hit.document, first_line=1, last_line=HEAD_LINES)
+            yield LineRange(document=hit.document, first_line=1, last_line=HEAD_LINES)
         if not self._beginnings or hit.first_line > HEAD_LINES:
             after = LINES_BEFORE if self._frugal else LINES_AFTER
             first = max(1, hit.first_line - LINES_BEFORE)
-            yield Place(document=hit.document, first_line=first, last_line=hit.last_line + after)
+            yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
     def _searching(self) -> Call | None:
         """The next search that was not made yet."""
@@ -328,7 +328,7 @@ class Researcher:
         if untold:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told and not unfinished:
-            goal = shortened(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
+            goal = first_words(self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"{NOTHING_MATCHED}{goal}"
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from waystation.adapters.offline.language import sentences, shortened, stems
+from waystation.adapters.offline.language import first_words, sentences, stems
 from waystation.adapters.offline.replies import CHARACTERS_A_TOKEN, Reply
 from waystation.adapters.offline.view import NOTHING_NEW, STALLED
 from waystation.domain.documents import marked_place
@@ -72,7 +72,7 @@ def condensed(prompt: str, max_tokens: int, *, snapshot: bool = False) -> Reply:
         lines.append(STALLED if again else NOTHING_NEW)
     left = min(room, (least + most) // 2 * CHARACTERS_A_TOKEN) - sum(len(line) + 1 for line in lines)
     lines += _key_sentences(parts, earlier, left)
-    return Reply(text=_snapshot(lines, room) if snapshot else shortened("\n".join(lines), room))
+    return Reply(text=_snapshot(lines, room) if snapshot else first_words("\n".join(lines), room))
 
 
 def _conversation(prompt: str) -> str:
@@ -86,7 +86,7 @@ def _snapshot(lines: Sequence[str], room: int) -> str:
     """The lines in the parts of a snapshot; each stays a line of its own, so that the next summary can carry it on."""
     labels = {label: name for name, labels in SECTIONS.items() for label in labels}
     parts: dict[str, list[str]] = {name: [] for name in SECTIONS}
-    for line in shortened("\n".join(lines), room).splitlines():
+    for line in first_words("\n".join(lines), room).splitlines():
         label = line.partition(": ")[0]
         if line in {NOTHING_NEW, STALLED}:
             parts["current_plan"].append(line)
@@ -120,7 +120,7 @@ def _lists(parts: Sequence[_Part], earlier: Sequence[str]) -> dict[str, list[str
     for part in parts:
         for label, item in _happened(part):
             lists[label].append(" ".join(item.split()).replace("; ", ", "))
-    actions = [f"{part.tool} {shortened(part.text, 120)}" for part in parts if part.who == "assistant calls"]
+    actions = [f"{part.tool} {first_words(part.text, 120)}" for part in parts if part.who == "assistant calls"]
     lists["Last actions"] = [" ".join(action.split()).replace("; ", ", ") for action in actions[-4:]]
     return {label: list(dict.fromkeys(items)) for label, items in lists.items()}
 
@@ -129,7 +129,7 @@ def _happened(part: _Part) -> Iterator[tuple[str, str]]:
     match part.who:
         case "user":
             for sentence in sentences(part.text)[:20]:
-                yield "Asked", shortened(sentence, KEY_SENTENCE_CHARACTERS)
+                yield "Asked", first_words(sentence, KEY_SENTENCE_CHARACTERS)
         case "assistant calls":
             yield from _called(part)
         case "result of":
@@ -152,7 +152,7 @@ def _called(part: _Part) -> Iterator[tuple[str, str]]:
         case {"query": str(query)}:
             yield "Searches", query
         case {"document": str(document), "first_line": int(first), "last_line": int(last), "text": str(text)}:
-            yield "Kept", f"note [{document}:{first}-{last}] {shortened(text, NOTE_CHARACTERS)}"
+            yield "Kept", f"note [{document}:{first}-{last}] {first_words(text, NOTE_CHARACTERS)}"
         case _:
             pass
 

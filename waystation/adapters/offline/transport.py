@@ -18,7 +18,7 @@ from waystation.adapters.offline.language import concepts, sentences
 from waystation.adapters.offline.plan import plan, review, revision
 from waystation.adapters.offline.quotes import relevance
 from waystation.adapters.offline.replies import PromptCache, Reply, fitted, input_tokens, message
-from waystation.adapters.offline.report import analysis, writing
+from waystation.adapters.offline.report import analysis, writing_turn
 from waystation.adapters.offline.research import research
 from waystation.adapters.offline.summary import condensed
 from waystation.adapters.offline.view import view_of
@@ -35,7 +35,7 @@ from waystation.adapters.offline.wire import (
 
 MOST_SENTENCES = 4
 PREFACE = "No LLM wrote this; these sentences of the given text match the request best:"
-NOTHING = "No LLM is configured, and the given text has no sentence that matches the request."
+_NOTHING = "No LLM is configured, and the given text has no sentence that matches the request."
 
 
 def answer(prompt: str) -> Reply:
@@ -46,7 +46,7 @@ def answer(prompt: str) -> Reply:
     scored = [(relevance(sentence, looked_for), sentence) for sentence in dict.fromkeys(told) if sentence != asked]
     best = sorted((item for item in scored if item[0] > 0), key=lambda item: -item[0])[:MOST_SENTENCES]
     if not best:
-        return Reply(text=NOTHING)
+        return Reply(text=_NOTHING)
     chosen = {sentence for _, sentence in best}
     return Reply(text="\n".join([PREFACE, *(f"- {sentence}" for _, sentence in scored if sentence in chosen)]))
 
@@ -56,7 +56,7 @@ _WORK = {
     "revise_plan": revision,
     "submit_findings": research,
     "submit_analysis": analysis,
-    "submit_report": writing,
+    "submit_report": writing_turn,
     "review_report": review,
 }
 """What the tool that ends the work says about its kind."""

@@ -18,7 +18,7 @@ from waystation.adapters.presidio.stretches import (
     Loading,
     NotHeld,
     NotSearched,
-    Searched,
+    SearchedStretch,
     Stretch,
     TimeLimit,
     answer_of,
@@ -63,7 +63,7 @@ class Children:
         """Begin all of them. Raises RedactionFailed."""
         await asyncio.gather(*(child.load() for child in self._all))
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         """See `Searcher`.
 
         Raises:
@@ -83,7 +83,7 @@ class Children:
             child.end()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _searched(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def _searched(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         child = await self._turn()
         # Who waits may be cancelled; the child is asked to the end, and then free for others.
         asking = asyncio.create_task(self._asked(child, text, stretch, limit))
@@ -96,7 +96,7 @@ class Children:
 
     async def _asked(
         self, child: "_Searching", text: str, stretch: Stretch, limit: TimeLimit
-    ) -> Searched | RedactionFailed:
+    ) -> SearchedStretch | RedactionFailed:
         try:
             return await child.search(text, stretch, limit)
         except RedactionFailed as failed:
@@ -182,7 +182,7 @@ class _Searching:
                 raise RedactionFailed("a process of redaction could not be started") from None
             loaded.set()
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         """What is found. Raises RedactionFailed."""
         await self.load()
         self.asked_at = time.monotonic()
@@ -196,16 +196,16 @@ class _Searching:
             limit.spend(time.monotonic() - self.asked_at)
             self.asked_at = float("inf")
 
-    async def _found(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def _found(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         assert self._child is not None
         is_there = len(text) > LONG and (stretch.first, stretch.view) != (0, 0)
         for given in (None, text) if is_there else (text,):
             answer = await self._ask(self._child, request_bytes(stretch, given), text, limit.left)
-            if isinstance(answer, Searched):
+            if isinstance(answer, SearchedStretch):
                 return answer
         raise _Gone("a process of redaction lost this text")
 
-    async def _ask(self, child: Child, request: bytes, text: str, seconds: float) -> Searched | NotHeld:
+    async def _ask(self, child: Child, request: bytes, text: str, seconds: float) -> SearchedStretch | NotHeld:
         """Raises ChildFailed: it has ended; RedactionFailed: it says so."""
         if self.ended:
             raise ChildFailed
@@ -245,7 +245,7 @@ class LocalSearch:
         """See `Searcher`."""
         await self._lane.run(self._load, TimeLimit(LOADING_SECONDS))
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         """See `Searcher`."""
         searched = await self._lane.run(lambda: self._search.searched(stretch, text), limit)
         assert not isinstance(searched, NotHeld)

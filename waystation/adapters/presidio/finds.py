@@ -126,7 +126,7 @@ _MAYBE_A_SPACE = proven("(?<=\\w)\u200b+(?=\\w)")
 
 
 @dataclass(frozen=True)
-class View:
+class Reading:
     """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
 
     text: str
@@ -137,22 +137,22 @@ class View:
         return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
 
 
-def views_of(text: str) -> Iterator[View]:
+def views_of(text: str) -> Iterator[Reading]:
     """The ways to read a text: one for nearly all.
 
     A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
     """
     if text.isascii():
-        yield View(text)
+        yield Reading(text)
         return
     plain = text.translate(_PLAIN)
     if not _ANY_UNSEEN.search(plain):
-        yield View(plain)
+        yield Reading(plain)
         return
     seen = [place for place, character in enumerate(plain) if ord(character) not in _UNSEEN]
-    yield View("".join(plain[place] for place in seen), seen)
+    yield Reading("".join(plain[place] for place in seen), seen)
     if _MAYBE_A_SPACE.search(plain):
-        yield View(plain)
+        yield Reading(plain)
 
 
 def folded(value: str) -> str:

@@ -33,7 +33,7 @@ TECHNOLOGY = _words("technology.txt")
 NAMES_THAT_ARE_WORDS = _words("names_that_are_words.txt")
 """That one of them stands in a text as an ordinary word does not mean that it is no name there."""
 
-PLACES = frozenset(_text("places.txt").splitlines())
+CITIES = frozenset(_text("places.txt").splitlines())
 """Cities of 100,000 people and more whose names are no ordinary words. From GeoNames (geonames.org, CC BY 4.0)."""
 
 _IN_LATIN_LETTERS = _words("names_in_latin_letters.txt")

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from waystation.adapters.presidio.formats import Hit
 from waystation.patterns import proven
 
-Span = tuple[int, int]
+_Span = tuple[int, int]
 _MARKER = proven(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
 _PRIVATE = proven(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
 _REACH = 40_000
@@ -66,7 +66,7 @@ def _of_putty(text: str) -> Iterator[Hit]:
         yield Hit("SECRET", *mac.span("secret"), 1.0)
 
 
-def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[Span]:
+def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[_Span]:
     """The lines of the key that follow where it begins, or precede where it ends."""
     marker = markers[number]
     if marker["which"] == "BEGIN":
@@ -88,7 +88,7 @@ def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
     return lines
 
 
-def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[Span]:
+def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[_Span]:
     """From the marker on, up to the first line that is none of a key."""
     for number, (line, offset) in enumerate(lines):
         found = _body(line) or _short(lines, number)
@@ -98,7 +98,7 @@ def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[Span]:
             return
 
 
-def _body(line: str) -> Span | None:
+def _body(line: str) -> _Span | None:
     """Where a line ends in words of a key, from the first that is long enough to be one."""
     words = None
     for words in _WORDS.finditer(line):  # noqa: B007 - the last ones
@@ -109,7 +109,7 @@ def _body(line: str) -> Span | None:
     return (first.start(), words.end()) if first else None
 
 
-def _short(lines: Sequence[tuple[str, int]], number: int) -> Span | None:
+def _short(lines: Sequence[tuple[str, int]], number: int) -> _Span | None:
     """The last line of a key, at the marker of its end; or what is left of a line where the text is cut off."""
     line = lines[number][0]
     found = None
@@ -120,7 +120,7 @@ def _short(lines: Sequence[tuple[str, int]], number: int) -> Span | None:
     return found.span("key") if found else None
 
 
-def _joined(text: str, body: set[Span], markers: Sequence[Span]) -> Iterator[Span]:
+def _joined(text: str, body: set[_Span], markers: Sequence[_Span]) -> Iterator[_Span]:
     """Lines and markers with only white space between them as one; markers alone are no secret."""
     start = end = 0
     has_body = False

@@ -25,7 +25,7 @@ from types import MappingProxyType
 from waystation.adapters.presidio.children import Children, LocalSearch
 from waystation.adapters.presidio.finds import Found, folded, masked, without_overlaps, without_unseen
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.stretches import Lane, Searched, Searcher, Stretch, TimeLimit
+from waystation.adapters.presidio.stretches import Lane, SearchedStretch, Searcher, Stretch, TimeLimit
 from waystation.domain.errors import BadInput, RedactionFailed, TextNotRedacted
 from waystation.domain.privacy import Place, Redacted, Span, Treatment, treatment, with_placeholders
 from waystation.files import private_folder
@@ -205,9 +205,9 @@ class PresidioRedactor:
         self._cache.put(text, wanted, tenant, result)
         return result
 
-    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[Searched]:
+    async def _found(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
         """What is to be replaced, in places of the text, however it is read."""
-        found, rest = list[Searched](), text
+        found, rest = list[SearchedStretch](), text
         for _ in range(MOST_READINGS):
             fresh = await self._found_in_views(rest, wanted, limit)
             found += fresh
@@ -218,7 +218,7 @@ class PresidioRedactor:
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextNotRedacted(f"each of {MOST_READINGS} readings found more than the one before: it was made for that")
 
-    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[Searched]:
+    async def _found_in_views(self, text: str, wanted: Treatment, limit: TimeLimit) -> Sequence[SearchedStretch]:
         """What is found in every way to read the text."""
         begin = Stretch.of(text, wanted)
         found = [one async for one in self._found_in(text, begin, limit)]
@@ -227,7 +227,7 @@ class PresidioRedactor:
             found += [one async for one in self._found_in(text, more, limit)]
         return found
 
-    async def _found_in(self, text: str, begin: Stretch, limit: TimeLimit) -> AsyncIterator[Searched]:
+    async def _found_in(self, text: str, begin: Stretch, limit: TimeLimit) -> AsyncIterator[SearchedStretch]:
         """Stretch by stretch, so that a long text lets shorter ones in between."""
         first = await self._searcher.search(text, begin, limit)
         yield first

@@ -24,9 +24,9 @@ from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerRes
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
-from waystation.adapters.presidio.finds import MASK, SECRET, Found, View, masked, parted, without_overlaps
+from waystation.adapters.presidio.finds import MASK, SECRET, Found, Reading, masked, parted, without_overlaps
 from waystation.adapters.presidio.formats import KeptStretches
-from waystation.adapters.presidio.people import NAMES_THAT_ARE_WORDS, PLACES, TECHNOLOGY, people
+from waystation.adapters.presidio.people import CITIES, NAMES_THAT_ARE_WORDS, TECHNOLOGY, people
 from waystation.adapters.presidio.redactor import SHORT_TYPES
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.secrets import hits_of_the_whole
@@ -100,7 +100,7 @@ def known_places(text: str, start: int, end: int) -> Iterator[Found]:
         if begin < position:
             continue
         for _, last in reversed(words[first : first + _MOST_WORDS]):
-            if text[begin:last] in PLACES:
+            if text[begin:last] in CITIES:
                 yield Found("LOCATION", begin, last, _SCORE)
                 position = last
                 break
@@ -174,7 +174,7 @@ class Finds(NamedTuple):
         """Both together."""
         return Finds(self.finds + more.finds, self.not_sought | more.not_sought)
 
-    def seen_in(self, view: View) -> "Finds":
+    def seen_in(self, view: Reading) -> "Finds":
         """The same, in places of the text that the view is of."""
         return Finds([_between(find, *view.back(find.start, find.end)) for find in self.finds], self.not_sought)
 

@@ -39,7 +39,7 @@ class Outcome(Generic[_T]):
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedStretch:
     """What came of one that did. The error says nothing of the text."""
 
     error: RedactionFailed
@@ -48,19 +48,19 @@ class Failure:
 class _Caught(AbstractContextManager["_Caught"]):
     """Takes any error, to be told by its name alone: message and chain may quote the text."""
 
-    failure: Failure | None = None
+    failure: FailedStretch | None = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         if isinstance(error, RedactionFailed):
-            self.failure = Failure(type(error)(*error.args))
+            self.failure = FailedStretch(type(error)(*error.args))
         elif error is not None:
-            self.failure = Failure(TextNotRedacted(f"redaction failed with {type(error).__name__}"))
+            self.failure = FailedStretch(TextNotRedacted(f"redaction failed with {type(error).__name__}"))
         return True
 
 
-def outcome_of(work: Callable[[], _T]) -> Outcome[_T] | Failure:
+def outcome_of(work: Callable[[], _T]) -> Outcome[_T] | FailedStretch:
     """Do it, and say what came of it."""
     caught = _Caught()
     with caught:
@@ -114,9 +114,9 @@ async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
     behind then.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Outcome[_T] | Failure] = loop.create_future()
+    done: asyncio.Future[Outcome[_T] | FailedStretch] = loop.create_future()
 
-    def settle(outcome: Outcome[_T] | Failure) -> None:
+    def settle(outcome: Outcome[_T] | FailedStretch) -> None:
         if not done.done():
             done.set_result(outcome)
 
@@ -128,7 +128,7 @@ async def in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
     Thread(target=run, name="redaction", daemon=True).start()
     await limit.wait_for(done)
     outcome = done.result()
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, FailedStretch):
         raise outcome.error from None
     return outcome.result
 
@@ -232,7 +232,7 @@ _Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
 _Place = Annotated[int, Field(ge=0)]
 
 
-class Searched(Value):
+class SearchedStretch(Value):
     """What was found in a stretch, in places of the text, and how much more of the text there is."""
 
     kind: Literal["searched"] = "searched"
@@ -243,7 +243,7 @@ class Searched(Value):
     """Of this view."""
     views: Annotated[int, Field(ge=0, le=2)] = 1
 
-    def checked(self, text: str) -> "Searched":
+    def checked(self, text: str) -> "SearchedStretch":
         """The same, if it can be of this text. Raises ValueError."""
         if not all(start < end <= len(text) for _, start, end, _ in self.finds) or self.chunks > len(text):
             raise ValueError("finds outside of the text")
@@ -280,9 +280,9 @@ class NotSearched(Value):
 
 
 Request = Annotated[Stretch | Loading, Field(discriminator="kind")]
-Answer = Annotated[Searched | NotHeld | NotSearched, Field(discriminator="kind")]
+_Answer = Annotated[SearchedStretch | NotHeld | NotSearched, Field(discriminator="kind")]
 _REQUEST = TypeAdapter[Stretch | Loading](Request)
-_ANSWER = TypeAdapter[Searched | NotHeld | NotSearched](Answer)
+_ANSWER = TypeAdapter[SearchedStretch | NotHeld | NotSearched](_Answer)
 
 
 class Searcher(Protocol):
@@ -292,7 +292,7 @@ class Searcher(Protocol):
         """Load now what most texts need. Raises RedactionFailed."""
         ...
 
-    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> Searched:
+    async def search(self, text: str, stretch: Stretch, limit: TimeLimit) -> SearchedStretch:
         """What is found in a stretch of a text. Raises RedactionFailed, and TextNotRedacted."""
         ...
 
@@ -313,10 +313,10 @@ def request_of(message: bytes) -> tuple[Stretch | Loading, str | None]:
     return _REQUEST.validate_json(head), rest[1:].decode(*_ENCODED) if rest else None
 
 
-def answer_of(message: bytes, text: str) -> Searched | NotHeld | NotSearched:
+def answer_of(message: bytes, text: str) -> SearchedStretch | NotHeld | NotSearched:
     """A child's answer about this text. Raises ValueError: it makes no sense, so the child is not to be trusted."""
     try:
         answer = _ANSWER.validate_json(message)
     except ValidationError:
         raise ValueError("no answer") from None  # the error quotes what it validates
-    return answer.checked(text) if isinstance(answer, Searched) else answer
+    return answer.checked(text) if isinstance(answer, SearchedStretch) else answer

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from waystation.adapters.presidio.finds import View, views_of
+from waystation.adapters.presidio.finds import Reading, views_of
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.presidio.search import Chunk, PresidioSearch, SearchedText, chunk_spans, language_of
 from waystation.adapters.presidio.stretches import (
     STRETCH_CHUNKS,
-    Failure,
+    FailedStretch,
     Loading,
     NotHeld,
     NotSearched,
-    Searched,
+    SearchedStretch,
     Stretch,
     outcome_of,
     request_of,
@@ -29,7 +29,7 @@ HELD_CHARACTERS = 5_000_000
 class _Read:
     """One way to read a text."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: Reading) -> None:
         self.view = view
 
     @cached_property
@@ -59,7 +59,7 @@ class TextSearch:
         """Load what most texts need. Raises RedactionFailed."""
         self._search.load(with_names=self._rules.policy is not Policy.SECRETS_ONLY)
 
-    def searched(self, stretch: Stretch, text: str | None) -> Searched | NotHeld:
+    def searched(self, stretch: Stretch, text: str | None) -> SearchedStretch | NotHeld:
         """What is found there. `text` may be left out where it was given before. Raises RedactionFailed."""
         held = self._held.get(stretch.digest)
         if held is None and text is None:
@@ -73,7 +73,7 @@ class TextSearch:
         if stretch.first == 0:
             found = self._search.whole(read.view.text, stretch.wanted).and_also(found)
         finds = found.seen_in(read.view).finds
-        return Searched(
+        return SearchedStretch(
             finds=tuple([(find.type, find.start, find.end, find.score) for find in finds]),
             not_sought=found.not_sought,
             chunks=len(read.chunks),
@@ -92,12 +92,12 @@ class _Service:
 
     search: TextSearch | None = None
 
-    def answer(self, message: bytes) -> Searched | NotHeld:
+    def answer(self, message: bytes) -> SearchedStretch | NotHeld:
         request, text = request_of(message)
         if isinstance(request, Loading):
             self.search = TextSearch(request.rules)
             self.search.load()
-            return Searched()
+            return SearchedStretch()
         if self.search is None:
             raise RedactionFailed("a process of redaction was not told what to look for")
         return self.search.searched(request, text)
@@ -114,5 +114,5 @@ def prepare() -> None:
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     """A child's answer (`waystation.confinement`): of `stretches.Answer`, as JSON."""
     outcome = outcome_of(lambda: _SERVICE.answer(request))
-    said = NotSearched.of(outcome.error) if isinstance(outcome, Failure) else outcome.result
+    said = NotSearched.of(outcome.error) if isinstance(outcome, FailedStretch) else outcome.result
     return said.model_dump_json().encode()

@@ -63,7 +63,7 @@ class Trouble(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class _Failure:
     """How a call failed."""
 
     trouble: Trouble
@@ -77,21 +77,21 @@ class Failure:
         return f"{self.trouble.value} ({self.kind})"
 
 
-def failure_of(error: Exception) -> Failure:
+def failure_of(error: Exception) -> _Failure:
     """How the call failed that raised this one of CLIENT_ERRORS."""
     match error:
         case UnexpectedResponse():
             status = error.status_code or 0
-            return Failure(_of_http(status), f"HTTP {status}")
+            return _Failure(_of_http(status), f"HTTP {status}")
         case AioRpcError():
             code = error.code()
-            return Failure(_BY_GRPC.get(code, Trouble.REFUSED), f"gRPC {code.name}")
+            return _Failure(_BY_GRPC.get(code, Trouble.REFUSED), f"gRPC {code.name}")
         case ResourceExhaustedResponse():
-            return Failure(Trouble.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
+            return _Failure(Trouble.BUSY, "HTTP 429 or gRPC RESOURCE_EXHAUSTED", error.retry_after_s)
         case ResponseHandlingException():
-            return Failure(_of_exception(error.source), type(error.source).__name__)
+            return _Failure(_of_exception(error.source), type(error.source).__name__)
         case _:
-            return Failure(_of_exception(error), type(error).__name__)
+            return _Failure(_of_exception(error), type(error).__name__)
 
 
 _BY_STATUS = {
@@ -139,7 +139,7 @@ def _of_exception(error: BaseException) -> Trouble:
             return Trouble.REFUSED
 
 
-class Layout(Value):
+class CollectionLayout(Value):
     """None: as the server has it."""
 
     quantisation: Literal["none", "scalar", "product", "binary"] = "none"
@@ -179,7 +179,7 @@ class QdrantServer(Value):
     grpc_port: int = 0
     """0: REST alone."""
     collection: str = "waystation"
-    layout: Layout = Layout()
+    layout: CollectionLayout = CollectionLayout()
 
     @property
     def name(self) -> str:
@@ -301,7 +301,7 @@ def _draft_name(name: str, embedding: Embedding) -> str:
     return f"{name}-{embedding.digest}"
 
 
-async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: Layout) -> None:
+async def _create(client: AsyncQdrantClient, name: str, made: MadeWith, layout: CollectionLayout) -> None:
     cosine, on_disk = models.Distance.COSINE, layout.on_disk
     dense = (
         {}

@@ -72,7 +72,7 @@ def open_draft(path: Path, embedding: Embedding) -> qe.EdgeShard:
     return load(place)
 
 
-def publish_draft(path: Path, embedding: Embedding) -> None:
+def _publish_draft(path: Path, embedding: Embedding) -> None:
     """The draft counts from now on; every other shard goes. May be done again."""
     made = made_with(path)
     if made.embedding != embedding:
@@ -149,7 +149,7 @@ RENEWED_POINTS = 1_000
 """Read and written at once."""
 OPTIMISER = "waystation.adapters.qdrant.optimiser"
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 def copy(shard: qe.EdgeShard, place: Path, embedding: Embedding) -> int:
@@ -193,14 +193,14 @@ async def optimise(place: Path) -> None:
     )
     try:
         if code := await child.wait():
-            logger.warning("the index of the memory was not made (exit code %s): searches take longer", code)
+            _logger.warning("the index of the memory was not made (exit code %s): searches take longer", code)
     except asyncio.CancelledError:
         child.kill()
         await child.wait()
         raise
 
 
-PAGE_POINTS = 10_000
+_PAGE_POINTS = 10_000
 """Whose ids are read at once."""
 NOT_INDEXED = 20_000
 """So many points, and half as many as there are in the index, are searched one by one before they come into it."""
@@ -338,7 +338,7 @@ class QdrantEdgeMemory(QdrantEdgePoints):
         try:
             await self.purge()
         except MemoryUnavailable as failed:
-            logger.warning("the index of the memory was not made: %s", failed)
+            _logger.warning("the index of the memory was not made: %s", failed)
             self._indexed = points  # another attempt at once would fail, too
 
     def _update(self, operation: qe.UpdateOperation) -> None:
@@ -382,13 +382,13 @@ class QdrantEdgeDraft(QdrantEdgePoints):
 
     async def publish(self) -> None:
         """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
-        publishing = _in_thread(lambda: publish_draft(self._path, self._embedding), f"replace the memory {self._path}")
+        publishing = _in_thread(lambda: _publish_draft(self._path, self._embedding), f"replace the memory {self._path}")
         await publishing
 
     def _ids(self) -> Iterator[str]:
         start: qe.PointId | None = None
         while True:
-            request = qe.ScrollRequest(offset=start, limit=PAGE_POINTS, with_payload=False, with_vector=False)
+            request = qe.ScrollRequest(offset=start, limit=_PAGE_POINTS, with_payload=False, with_vector=False)
             records, start = self._shard.scroll(request)
             yield from (str(record.id) for record in records)
             if start is None:

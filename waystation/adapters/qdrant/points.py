@@ -98,7 +98,7 @@ class WordVectors:
         return self._bm25.embed_query(with_bigrams(text))
 
 
-class Hit(Protocol):
+class _Hit(Protocol):
     """A point that was found, as every engine gives it back."""
 
     @property
@@ -112,7 +112,7 @@ class Hit(Protocol):
         ...
 
 
-def ranked(hits: Sequence[Hit], sides: Sequence[str]) -> tuple[Recalled, ...]:
+def ranked(hits: Sequence[_Hit], sides: Sequence[str]) -> tuple[Recalled, ...]:
     """The passages that the engine fused, scored from 0 to 1, best first; `sides` are the vectors that were searched.
 
     Raises:

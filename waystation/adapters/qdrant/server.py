@@ -41,7 +41,7 @@ LONGEST_WAIT_S = 2.0
 _T = TypeVar("_T")
 
 
-class Patience(Value):
+class ServerPatience(Value):
     """At most 19 seconds in all as it stands, which is less than the heartbeat time-out of an activity."""
 
     timeout_s: float = 5.0
@@ -49,10 +49,10 @@ class Patience(Value):
     """Between tries, on average; one try more than pauses."""
 
 
-PATIENCE = Patience()
+_PATIENCE = ServerPatience()
 
 
-async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: Patience) -> _T:
+async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: ServerPatience) -> _T:
     """What `work` gives, which must be harmless to repeat.
 
     Raises:
@@ -77,7 +77,7 @@ async def patiently(work: Callable[[], Awaitable[_T]], purpose: str, server: str
 BATCH_POINTS = 100
 BATCH_BYTES = 2_000_000
 """Of JSON. A server takes 32 MB by default; this much goes over a slow line within the time limit."""
-PAGE_POINTS = 10_000
+_PAGE_POINTS = 10_000
 """Whose ids are read at once."""
 
 
@@ -88,7 +88,11 @@ class QdrantServerPoints:
     """
 
     def __init__(
-        self, client: AsyncQdrantClient, server: QdrantServer, embedding: Embedding, patience: Patience = PATIENCE
+        self,
+        client: AsyncQdrantClient,
+        server: QdrantServer,
+        embedding: Embedding,
+        patience: ServerPatience = _PATIENCE,
     ) -> None:
         self._client = client
         self._server = server
@@ -100,7 +104,7 @@ class QdrantServerPoints:
 
     @classmethod
     def open(
-        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: Patience = PATIENCE
+        cls, server: QdrantServer, embedder_name: str, dimension: int | None, patience: ServerPatience = _PATIENCE
     ) -> Self:
         """Memory on this server. No request is made yet.
 
@@ -113,7 +117,7 @@ class QdrantServerPoints:
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
         """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRefused."""
         points = await asyncio.to_thread(lambda: [self._point(passage) for passage in passages])
-        for batch in batches(points):
+        for batch in point_batches(points):
             await self._done(lambda into, batch=batch: self._write(into, batch), f"store {len(passages)} passages")
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
@@ -224,12 +228,12 @@ class QdrantServerDraft(QdrantServerPoints):
 
     async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
         records, following = await self._client.scroll(
-            collection, offset=start, limit=PAGE_POINTS, with_payload=False, with_vectors=False
+            collection, offset=start, limit=_PAGE_POINTS, with_payload=False, with_vectors=False
         )
         return [str(record.id) for record in records], following
 
 
-def batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
+def point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
     """The points in order, in batches within BATCH_POINTS and BATCH_BYTES; one that is larger goes alone."""
     batch: list[models.PointStruct] = []
     room = BATCH_BYTES

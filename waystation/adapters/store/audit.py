@@ -57,7 +57,7 @@ class SqlAudit(StorePart):
     @reading
     async def tellings(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[Telling, ...]:
         """What people told the task at work, in the order of their numbers."""
-        told = map(Telling.model_validate_json, await entries(connection, task_id, TOLD, reader))
+        told = map(Telling.model_validate_json, await _entries(connection, task_id, TOLD, reader))
         return tuple(sorted(told, key=lambda telling: telling.number))
 
     @writing
@@ -82,7 +82,7 @@ async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolD
     return {id_: ToolDefinition.model_validate_json(body) for id_, body in rows}
 
 
-async def entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
+async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: Reader) -> Sequence[str]:
     """Bodies of those entries of a task whose ids begin so."""
     begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
     return await bodies(connection, begun)
@@ -149,7 +149,7 @@ class SqlUpdates(StorePart):
 
 
 async def _updates(connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[KeptUpdate, ...]:
-    kept = map(KeptUpdate.model_validate_json, await entries(connection, task_id, UPDATED, reader))
+    kept = map(KeptUpdate.model_validate_json, await _entries(connection, task_id, UPDATED, reader))
     return tuple(sorted(kept, key=lambda one: one.number))
 
 

@@ -57,7 +57,7 @@ _WRITES = {
     "postgresql": {"isolation_level": "READ COMMITTED"},
 }
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Database:
@@ -114,7 +114,7 @@ class Database:
         await self._engine.dispose()
 
 
-async def to_its_end(work: Coroutine[object, object, T]) -> T:
+async def to_its_end(work: Coroutine[object, object, _T]) -> _T:
     """Let the work end before a cancellation of the caller takes effect.
 
     SQLite runs a statement in its connection's thread, where it cannot be cancelled: SQLAlchemy would give the
@@ -186,7 +186,7 @@ def _unusable_url() -> BadInput:
 CONFLICTS = {"40001", "40P01"}
 """Serialization failure and deadlock: the transaction was undone because of another one, and may be repeated."""
 
-PASSING = {
+_PASSING = {
     "08": "the connection was lost",
     "25006": "it takes no writes now, as a standby does",
     "40": "other transactions came between",
@@ -260,8 +260,8 @@ def _driver_error(error: DBAPIError) -> WaystationError:
 
 def _postgresql_error(state: str, name: str) -> StoreError:
     for key in (state, state[:2]):
-        if key in PASSING:
-            return unavailable(f"{PASSING[key]}, SQLSTATE {state}")
+        if key in _PASSING:
+            return unavailable(f"{_PASSING[key]}, SQLSTATE {state}")
         if key in TO_MEND:
             return StoreError(f"{TO_MEND[key]} (SQLSTATE {state})")
     return StoreError(f"the database refused a statement ({name}, SQLSTATE {state})")
@@ -322,18 +322,18 @@ async def bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[
 
 P = ParamSpec("P")
 
-Part = TypeVar("Part", bound=StorePart)
+_Part = TypeVar("_Part", bound=StorePart)
 
 # `Any` stands in the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
-Method = Callable[Concatenate[Part, P], "CoroutineType[Any, Any, T]"]
+Method = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
 
 
-def reading(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]]) -> "Method[Part, P, T]":
+def reading(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
     """The method gets a connection that sees one snapshot."""
 
     @wraps(method)
-    async def read(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async def transaction() -> T:
+    async def read(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
+        async def transaction() -> _T:
             async with self.database.read() as connection:
                 return await method(self, connection, *args, **kwargs)
 
@@ -342,15 +342,15 @@ def reading(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]
     return read
 
 
-def writing(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]]) -> "Method[Part, P, T]":
+def writing(method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]]) -> "Method[_Part, P, _T]":
     """The method gets a connection whose changes are committed when it returns, and undone when it raises.
 
     It may be called more than once, when another transaction made the database undo the first.
     """
 
     @wraps(method)
-    async def write(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async def transaction() -> T:
+    async def write(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
+        async def transaction() -> _T:
             async with self.database.write() as connection:
                 return await method(self, connection, *args, **kwargs)
 
@@ -359,7 +359,7 @@ def writing(method: Callable[Concatenate[Part, AsyncConnection, P], Awaitable[T]
     return write
 
 
-async def _carried_out(transaction: Callable[[], Coroutine[object, object, T]]) -> T:
+async def _carried_out(transaction: Callable[[], Coroutine[object, object, _T]]) -> _T:
     with translated():
         for pause in CONFLICT_PAUSES_S:
             try:

@@ -19,7 +19,7 @@ from waystation.adapters.store.schema import (
     text_owners,
 )
 from waystation.adapters.store.seals import SealedText, bound
-from waystation.adapters.store.tasks import digest_of, require_same_request, task_columns, unknown_task
+from waystation.adapters.store.tasks import request_digest, require_same_request, task_columns, unknown_task
 from waystation.adapters.store.texts import documents_of
 from waystation.domain.errors import BadInput
 from waystation.domain.ownership import OfTenant
@@ -49,7 +49,7 @@ class SqlForking(StorePart):
             raise unknown_task(source)
         if TaskProgress.model_validate_json(ended[0]).state != state:
             raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
-        digest = digest_of(row.request, await documents_of(connection, source, tenants))
+        digest = request_digest(row.request, await documents_of(connection, source, tenants))
         planned = bound(plan.model_dump_json(), row.ref.task_id)
         columns = {**task_columns(row), "plan": planned, "digest": digest}
         if not await add_once(connection, tasks, columns):

@@ -18,7 +18,7 @@ from waystation.adapters.store.seals import bound
 from waystation.adapters.store.texts import CONTENT_HASH, add_texts, content_hash, drop_owned, drop_shown, drop_slow
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask
-from waystation.domain.removal import PersonOrder, Sought, Trace, Whereabouts, words_of
+from waystation.domain.removal import PersonOrder, Sought, Trace, Whereabouts, texts_of
 from waystation.domain.value import mapped
 
 _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
@@ -128,7 +128,7 @@ def _counted(cell: Cell, sought: Sought) -> Mapping[Whereabouts, int]:
 
 
 def _words(cell: Cell) -> Iterable[str]:
-    return words_of(json.loads(cell.text)) if cell.source.is_json else [cell.text]
+    return texts_of(json.loads(cell.text)) if cell.source.is_json else [cell.text]
 
 
 def _may_change(content: Content, sought: Sought) -> bool:

@@ -40,7 +40,7 @@ from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.removal import ForgetOrder, Forgotten, Whereabouts, forgotten_row
 
 
-class Source(NamedTuple):
+class _Source(NamedTuple):
     """A column with texts."""
 
     column: Column[str]
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 class Cell(NamedTuple):
     """One text of a task."""
 
-    source: Source
+    source: _Source
     key: tuple[object, ...]
     """The values of its table's primary key."""
     task_id: str
@@ -72,24 +72,24 @@ class Content(NamedTuple):
     is_document: bool
 
 
-SOURCES = (
-    Source(tasks.c.request, Whereabouts.REQUEST),
-    Source(tasks.c.title, Whereabouts.TITLE, is_json=False),
-    Source(tasks.c.plan, Whereabouts.PLAN),
-    Source(plan_revisions.c.body, Whereabouts.PLAN),
-    Source(tasks.c.progress, Whereabouts.PROGRESS),
-    Source(documents.c.name, Whereabouts.DOCUMENT_NAME, is_json=False),
-    Source(audit.c.body, Whereabouts.AUDIT),
-    Source(messages.c.body, Whereabouts.TRANSCRIPT),
-    Source(compactions.c.body, Whereabouts.SUMMARY),
-    Source(outcomes.c.body, Whereabouts.OUTCOME),
-    Source(notes.c.body, Whereabouts.NOTE),
-    Source(deliverables.c.body, Whereabouts.FINDING),
-    Source(passages.c.body, Whereabouts.REMEMBERED, passages.c.stored_at.is_not(None)),
-    Source(passages.c.body, Whereabouts.OUTBOX, passages.c.stored_at.is_(None)),
+SEARCHED_COLUMNS = (
+    _Source(tasks.c.request, Whereabouts.REQUEST),
+    _Source(tasks.c.title, Whereabouts.TITLE, is_json=False),
+    _Source(tasks.c.plan, Whereabouts.PLAN),
+    _Source(plan_revisions.c.body, Whereabouts.PLAN),
+    _Source(tasks.c.progress, Whereabouts.PROGRESS),
+    _Source(documents.c.name, Whereabouts.DOCUMENT_NAME, is_json=False),
+    _Source(audit.c.body, Whereabouts.AUDIT),
+    _Source(messages.c.body, Whereabouts.TRANSCRIPT),
+    _Source(compactions.c.body, Whereabouts.SUMMARY),
+    _Source(outcomes.c.body, Whereabouts.OUTCOME),
+    _Source(notes.c.body, Whereabouts.NOTE),
+    _Source(deliverables.c.body, Whereabouts.FINDING),
+    _Source(passages.c.body, Whereabouts.REMEMBERED, passages.c.stored_at.is_not(None)),
+    _Source(passages.c.body, Whereabouts.OUTBOX, passages.c.stored_at.is_(None)),
 )
 
-COLUMNS = tuple(dict.fromkeys(source.column for source in SOURCES))
+COLUMNS = tuple(dict.fromkeys(source.column for source in SEARCHED_COLUMNS))
 """Each is read in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
 and a passage that leaves the outbox between two of them would be in neither.
 """
@@ -101,7 +101,7 @@ async def cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[Cell
     joined = select(runs.c.run_id, runs.c.proof).join(tasks, tasks.c.task_id == runs.c.task_id)
     await bodies(connection, joined.where(tasks.c.tenant == tenant))
     for column in COLUMNS:
-        sources = [source for source in SOURCES if source.column is column]
+        sources = [source for source in SEARCHED_COLUMNS if source.column is column]
         which = case(*[(source.where, number) for number, source in enumerate(sources)])
         bound_to = bound_columns(column)
         chosen = rows_with(column, tasks.c.tenant == tenant).add_columns(*bound_to, which)

@@ -196,7 +196,7 @@ async def store_status(url: str) -> StoreStatus:
             unowned = await to_its_end(count_unowned(database)) if found.ready else 0
     return StoreStatus(
         backend=database.backend,
-        place=place_of(database.url),
+        place=database_place(database.url),
         store_id=found.store_id,
         schema_here=found.revision,
         ready=found.ready,
@@ -225,7 +225,7 @@ async def migrate(url: str, clock: Clock) -> Migration:
     return Migration(before=before.revision, after=after.revision, store_id=str(after.store_id))
 
 
-def place_of(url: URL) -> str:
+def database_place(url: URL) -> str:
     """Where the database is, without user and password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)

@@ -51,7 +51,7 @@ class SqlTasks(StorePart):
         documents: Sequence[SourceDocument],
         listed: Sequence[Document],
     ) -> bool:
-        digest = digest_of(row.request, listed)
+        digest = request_digest(row.request, listed)
         if not await add_once(connection, tasks, {**task_columns(row), "digest": digest}):
             await require_same_request(connection, row, digest)
             return False
@@ -134,7 +134,7 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
         )
 
 
-def digest_of(request: TaskRequest, documents: Sequence[Document]) -> str:
+def request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
     """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
     asked = request.model_dump(mode="json", exclude_defaults=True)
     if asked.get("session") == "default":  # which was left out while every task without a session had this one

@@ -43,7 +43,7 @@ from waystation.domain.transcript import Charge, Fence, Intent, Message, Record,
 from waystation.domain.work import Deliverable, Note
 
 
-async def take(connection: AsyncConnection, run_id: str) -> Fence:
+async def _take(connection: AsyncConnection, run_id: str) -> Fence:
     """The next fence of the run. Raises StoreError for a run that was never opened."""
     taken = update(runs).where(runs.c.run_id == run_id).values(fence=runs.c.fence + 1).returning(runs.c.fence)
     number: int | None = (await connection.execute(taken)).scalar_one_or_none()
@@ -163,7 +163,7 @@ class SqlTranscripts(StorePart):
     @writing
     async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
-        return await take(connection, run_id)
+        return await _take(connection, run_id)
 
     @reading
     async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:

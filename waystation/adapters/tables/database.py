@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 from duckdb import DuckDBPyConnection, DuckDBPyRelation, StatementType
 
-from waystation.adapters.tables.engine import Asked, Unusable
+from waystation.adapters.tables.engine import EngineRequest, Unusable
 from waystation.adapters.tables.grid import Grid, grid
 from waystation.domain.tables import LINE_COLUMN, Cells, Column, Rows
 from waystation.patterns import Linear, linear
@@ -80,11 +80,11 @@ def _exists(connection: DuckDBPyConnection, table: str, condition: str) -> bool:
 MEMORY_MB = 500
 CELL_CHARACTERS = 300
 """Longer values of a result are cut."""
-RESULT_CHARACTERS = 200_000
+ROWS_CHARACTERS = 200_000
 """Rows beyond are counted only."""
 MOST_COUNTED = 1_000_000
 """Rows of a result."""
-REASON_CHARACTERS = 600
+_REASON_CHARACTERS = 600
 """Of what DuckDB says of an error: it quotes the query."""
 
 _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
@@ -104,7 +104,7 @@ _TEXT, _GIVEN = "_text", "_given"
 """Tables on the way; no name of an agent's begins like that."""
 
 
-def answer(asked: Asked) -> Rows:
+def answer_query(asked: EngineRequest) -> Rows:
     """Load the tables and run the query. Raises Unusable."""
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
@@ -117,7 +117,7 @@ def answer(asked: Asked) -> Rows:
         except duckdb.OutOfMemoryException as error:
             raise Unusable(f"This needs more than {MEMORY_MB} MB of memory. Query less at once.") from error
         except duckdb.Error as error:
-            raise Unusable(str(error)[:REASON_CHARACTERS]) from error
+            raise Unusable(str(error)[:_REASON_CHARACTERS]) from error
 
 
 def _load(connection: DuckDBPyConnection, table_name: str, table: Grid) -> None:
@@ -152,7 +152,7 @@ def _rows(selected: DuckDBPyRelation, most_rows: int, cautions: tuple[str, ...])
 
 
 def _within(rows: Iterable[Sequence[str | None]]) -> Iterator[tuple[str | None, ...]]:
-    room = RESULT_CHARACTERS
+    room = ROWS_CHARACTERS
     for row in rows:
         yield tuple(map(_cut, row))
         room -= sum(len(cell or "") for cell in row)

@@ -13,11 +13,11 @@ from waystation.domain.errors import QueryRefused
 from waystation.domain.tables import Rows, Table, TableText
 from waystation.domain.value import Value
 
-MEMORY = 2_000_000_000
+ENGINE_MEMORY = 2_000_000_000
 """Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
 
 
-class Asked(Value):
+class EngineRequest(Value):
     """A text to read as a table, or one query over tables."""
 
     text: TableText | None = None
@@ -40,7 +40,7 @@ class Unusable(Exception):
 
 SECONDS = 30.0
 """From the child's start, with the engine loaded, to its answer."""
-AT_ONCE = 2
+_AT_ONCE = 2
 """Children; further queries wait. Each may take two gigabytes."""
 _PROGRAM = "waystation.adapters.tables.engine_child"
 
@@ -48,25 +48,25 @@ _PROGRAM = "waystation.adapters.tables.engine_child"
 class DuckDbTables:
     """A `TableEngine`. Tables are given to the child through a pipe: no document is written to a file."""
 
-    def __init__(self, seconds: float = SECONDS, at_once: int = AT_ONCE) -> None:
+    def __init__(self, seconds: float = SECONDS, at_once: int = _AT_ONCE) -> None:
         self._seconds = seconds
         self._free = asyncio.Semaphore(at_once)
 
     async def read(self, text: TableText) -> Table:
         """See `TableEngine`."""
-        answered = await self._asked(Asked(text=text.model_copy(update={"text": _encodable(text.text)})))
+        answered = await self._asked(EngineRequest(text=text.model_copy(update={"text": _encodable(text.text)})))
         if answered.table is None:
             raise QueryRefused(answered.refused)
         return answered.table
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> Rows:
         """See `TableEngine`."""
-        answered = await self._asked(Asked(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
+        answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
         if answered.rows is None:
             raise QueryRefused(answered.refused)
         return answered.rows
 
-    async def _asked(self, asked: Asked) -> Answered:
+    async def _asked(self, asked: EngineRequest) -> Answered:
         async with self._free:
             return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
 
@@ -89,7 +89,7 @@ class DuckDbTables:
 
     def _started(self) -> Child:
         try:
-            return Child(_PROGRAM, MEMORY)
+            return Child(_PROGRAM, ENGINE_MEMORY)
         except OSError as error:
             raise QueryRefused(
                 f"The engine could not be started ({type(error).__name__}). Try again later, or go on without it."

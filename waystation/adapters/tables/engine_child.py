@@ -6,8 +6,8 @@ It protects its parent from what it runs: whatever DuckDB does that nobody fores
 
 from collections.abc import Sequence
 
-from waystation.adapters.tables.engine import MEMORY, Answered, Asked, Unusable
-from waystation.adapters.tables.grid import read
+from waystation.adapters.tables.engine import ENGINE_MEMORY, Answered, EngineRequest, Unusable
+from waystation.adapters.tables.grid import read_grid
 
 
 def prepare() -> None:
@@ -16,18 +16,20 @@ def prepare() -> None:
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
     """An `Answered` as JSON, for an `Asked`."""
-    return _answered(Asked.model_validate_json(request)).model_dump_json().encode()
+    return _answered(EngineRequest.model_validate_json(request)).model_dump_json().encode()
 
 
-def _answered(asked: Asked) -> Answered:
+def _answered(asked: EngineRequest) -> Answered:
     try:
         if asked.text is not None:
-            return Answered(table=read(asked.text))
+            return Answered(table=read_grid(asked.text))
         # DuckDB takes longer to load than most tables take to be read.
-        from waystation.adapters.tables.database import answer as rows_of  # noqa: PLC0415
+        from waystation.adapters.tables.database import answer_query as rows_of  # noqa: PLC0415
 
         return Answered(rows=rows_of(asked))
     except Unusable as unusable:
         return Answered(refused=str(unusable))
     except MemoryError:
-        return Answered(refused=f"This needs more than {MEMORY // 1_000_000_000} GB of memory. Query less at once.")
+        return Answered(
+            refused=f"This needs more than {ENGINE_MEMORY // 1_000_000_000} GB of memory. Query less at once."
+        )

@@ -15,7 +15,7 @@ from waystation.patterns import proven
 
 MOST_COLUMNS = 500
 MOST_CELLS = 20_000_000
-NAME_CHARACTERS = 100
+_NAME_CHARACTERS = 100
 """Longer names of columns are cut."""
 LINES_NAMED = 5
 """Lines that a caution names."""
@@ -54,7 +54,7 @@ class _Stretch(NamedTuple):
     """Each quotation mark in it is written twice."""
 
 
-def read(text: TableText) -> Table:
+def read_grid(text: TableText) -> Table:
     """The rows of a text. Raises Unusable, which quotes no cell."""
     rows = list(_rows(text))
     if not rows:
@@ -229,7 +229,7 @@ def _names(heading: Sequence[str], width: int) -> list[str]:
     taken = {LINE_COLUMN}
     names: list[str] = []
     for number in range(1, width + 1):
-        written = " ".join(heading[number - 1].split())[:NAME_CHARACTERS] if number <= len(heading) else ""
+        written = " ".join(heading[number - 1].split())[:_NAME_CHARACTERS] if number <= len(heading) else ""
         name, again = written or f"column_{number}", 2
         while name.casefold() in taken:
             name, again = f"{written or 'column'}_{again}", again + 1

@@ -72,7 +72,7 @@ class Body(Value):
     payloads: list[dict[str, JsonValue]]
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """A request that is not answered. The message says why, and repeats nothing of it."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -95,9 +95,9 @@ class CodecServer:
             if request.method == "OPTIONS":
                 return web.Response(status=NO_CONTENT, headers=allowed)
             if not self.access.has_token(request.headers.get("Authorization", "")):
-                raise Refused(UNAUTHORIZED, "a token is needed: Authorization: Bearer with WAYSTATION_CODEC_TOKEN")
+                raise _Refused(UNAUTHORIZED, "a token is needed: Authorization: Bearer with WAYSTATION_CODEC_TOKEN")
             coded = await self._coding(request)(list((await _payloads(request)).payloads))
-        except Refused as refused:
+        except _Refused as refused:
             return web.json_response({"message": str(refused)}, status=refused.status, headers=allowed)
         except WrongKey as unreadable:
             return web.json_response({"message": str(unreadable)}, status=UNREADABLE, headers=allowed)
@@ -106,12 +106,12 @@ class CodecServer:
     def _admit(self, request: web.Request) -> dict[str, str]:
         """The headers by which a browser lets the UI have the answer. Raises Refused."""
         if not self.access.has_path(request.match_info.get("path", "")):
-            raise Refused(NOT_FOUND, "there is nothing here")
+            raise _Refused(NOT_FOUND, "there is nothing here")
         origin = request.headers.get("Origin")
         if origin is None:
             return {}
         if origin not in self.access.origins:
-            raise Refused(FORBIDDEN, "this page may not ask: `waystation codec-server --origin` names those that may")
+            raise _Refused(FORBIDDEN, "this page may not ask: `waystation codec-server --origin` names those that may")
         return {
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Methods": "POST, OPTIONS",
@@ -123,7 +123,7 @@ class CodecServer:
         if request.match_info["action"] == "decode":
             return self.codec.decode
         if not self.access.encodes:
-            raise Refused(
+            raise _Refused(
                 FORBIDDEN, "it only decrypts: `waystation codec-server --encode` lets signals be sent through it"
             )
         return self.codec.encode
@@ -134,9 +134,9 @@ async def _payloads(request: web.Request) -> Payloads:
         body = Body.model_validate_json(await request.read())
         return ParseDict(body.model_dump(), Payloads(), ignore_unknown_fields=True)
     except web.HTTPRequestEntityTooLarge:
-        raise Refused(TOO_LARGE, f"more than {MOST_BYTES} bytes at once") from None
+        raise _Refused(TOO_LARGE, f"more than {MOST_BYTES} bytes at once") from None
     except (ValidationError, ParseError):
-        raise Refused(BAD_REQUEST, 'the body must be JSON like {"payloads": [{"metadata": {}, "data": ""}]}') from None
+        raise _Refused(BAD_REQUEST, 'the body must be JSON like {"payloads": [{"metadata": {}, "data": ""}]}') from None
 
 
 @asynccontextmanager

@@ -246,7 +246,7 @@ async def connect_as_person(target: Target, converter: DataConverter = pydantic_
     return await connect(target, converter, quiet_runtime(), person_identity())
 
 
-async def described(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
+async def newest_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
     """The newest run of a workflow; None where the server knows no such workflow. Raises RPCError."""
     try:
         return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)

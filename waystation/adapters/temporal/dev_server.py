@@ -26,7 +26,7 @@ from waystation.files import FOLDER_MODE, close_to_others, is_own, opened_privat
 HOST = "127.0.0.1"
 USUAL_PORT = 7233
 USUAL_UI_PORT = 8233
-START_SECONDS = 30
+_START_SECONDS = 30
 STOP_SECONDS = 10
 POLL_SECONDS = 0.05
 
@@ -98,7 +98,7 @@ async def _starting_alone(home: Path) -> AsyncGenerator[None]:
     with opened_private(lock_folder(home) / "waystation-dev-server.lock") as lock:
         # Nobody waits for ever: without the lock, all is as likely to go well as it was.
         with suppress(TimeoutError):
-            async with asyncio.timeout(2 * START_SECONDS):
+            async with asyncio.timeout(2 * _START_SECONDS):
                 while not _locked(lock):  # noqa: ASYNC110  the kernel gives no event
                     await asyncio.sleep(POLL_SECONDS)
         yield
@@ -163,7 +163,7 @@ def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Pop
 
 async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, log: Path) -> Client:
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(_START_SECONDS):
             while process.poll() is None:
                 try:
                     client = await connect(target, runtime=quiet_runtime())
@@ -173,7 +173,7 @@ async def _wait_until_serving(process: subprocess.Popen[bytes], target: Target, 
                 else:
                     return client
     except TimeoutError as error:
-        raise Unreachable(f"the dev server at {target.address} did not serve in {START_SECONDS} s: {log}") from error
+        raise Unreachable(f"the dev server at {target.address} did not serve in {_START_SECONDS} s: {log}") from error
     raise Unreachable(f"the dev server ended with exit code {process.returncode}: {log}")
 
 

@@ -30,7 +30,7 @@ from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.exceptions import TimeoutError as ActivityTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
-from waystation.adapters.temporal.connect import RPC_TIMEOUT, described
+from waystation.adapters.temporal.connect import RPC_TIMEOUT, newest_run
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.domain.memory import Located, MemoryQuery, Passage, Recalled
 from waystation.domain.names import (
@@ -69,10 +69,10 @@ async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> Carr
             await client.get_workflow_handle(order.workflow_id).result()
         return await forget_tasks(client, order, summary)
     except WorkflowFailureError as error:
-        raise refused(error, "forget") from error
+        raise _refused(error, "forget") from error
 
 
-def refused(error: WorkflowFailureError, what: str) -> BadInput:
+def _refused(error: WorkflowFailureError, what: str) -> BadInput:
     """What to say where the workers did not carry an order out, which is to do `what`."""
     reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
     return BadInput(f"the workers could not {what}: {reason}")
@@ -112,7 +112,7 @@ def _executions_of(task_id: str) -> str:
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
     """None: the server knows no such workflow."""
-    newest = await described(client, workflow_id)
+    newest = await newest_run(client, workflow_id)
     return newest.run_id if newest is not None else None
 
 
@@ -129,7 +129,7 @@ async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> 
     return True
 
 
-LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 STEPS = {
     "FindPerson": "looking through what the store has",
     "EraseFromStore": "taking it out of the store",
@@ -159,7 +159,7 @@ async def erase_person(client: Client, order: PersonOrder, tell: Callable[[str],
     try:
         return await handle.result()
     except WorkflowFailureError as error:
-        raise refused(error, "erase") from error
+        raise _refused(error, "erase") from error
     finally:
         telling.cancel()
 
@@ -174,7 +174,7 @@ async def _tell_steps(handle: WorkflowHandle[object, Erasure], tell: Callable[[s
             if step != told:
                 tell(step)
                 told = step
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def last_erasure(client: Client, workflow_id: str) -> Erasure | None:
@@ -214,7 +214,7 @@ async def delete_seen(client: Client, seen: Collection[SeenHistory]) -> int:
 
 async def running(client: Client, workflow_id: str) -> bool:
     """Whether the newest run of this workflow is open. Raises RPCError."""
-    newest = await described(client, workflow_id)
+    newest = await newest_run(client, workflow_id)
     return newest is not None and newest.status == WorkflowExecutionStatus.RUNNING
 
 

@@ -42,7 +42,7 @@ from waystation.adapters.temporal.connect import (
     RPC_TIMEOUT,
     Target,
     connect_as_person,
-    described,
+    newest_run,
     workflow_link,
 )
 from waystation.domain import names
@@ -104,7 +104,7 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
 
 
 PAGE_EVENTS = 500
-MOST_PAGES = 20
+_MOST_PAGES = 20
 """A history of more than 10,000 events is not read to its beginning."""
 _FIELDS: TypeAdapter[tuple[SentFields, ...]] = TypeAdapter(tuple[SentFields, ...])
 
@@ -139,7 +139,7 @@ async def sent_answers(client: Client, task_id: str, since: datetime) -> tuple[S
 async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryEvent]:
     """The events of the newest run, then those of the run that it continues, and so on."""
     run_id, token = "", b""
-    for _ in range(MOST_PAGES):
+    for _ in range(_MOST_PAGES):
         page = await client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
                 namespace=client.namespace,
@@ -182,7 +182,7 @@ ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
     WorkflowExecutionStatus.TIMED_OUT: TaskPhase.FAILED,
 }
 
-BUSY = frozenset(
+_BUSY = frozenset(
     {
         RPCStatusCode.UNAVAILABLE,
         RPCStatusCode.DEADLINE_EXCEEDED,
@@ -332,7 +332,7 @@ class TemporalTasks:
 
     async def _describe(self, task_id: str) -> WorkflowExecutionDescription | None:
         async with self._answering():
-            return await described(self._client, task_id)
+            return await newest_run(self._client, task_id)
 
     async def ask(self, task_id: str) -> TaskProgress | None:
         """What the workflow itself says; None where no worker answers for it."""
@@ -412,7 +412,7 @@ class TemporalTasks:
             raise self._translated(error, task_id) from error
 
     def _translated(self, error: RPCError, task_id: str | None) -> WaystationError | RPCError:
-        if error.status in BUSY:
+        if error.status in _BUSY:
             return Unreachable(f"the Temporal server at {self._target.address} does not answer ({error.status.name})")
         if error.status in REFUSED:
             return self._target.refused

@@ -25,7 +25,7 @@ OUTCOME_UNKNOWN = (
 )
 
 
-UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
+_UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Toolbox:
         (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
         at.notices.extend(redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
         if redacted.unredacted:
-            return UNREADABLE + redacted.text
+            return _UNREADABLE + redacted.text
         if not is_too_large(redacted.text, at.window):
             return redacted.text
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.

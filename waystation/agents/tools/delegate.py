@@ -30,15 +30,15 @@ from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.domain.transcript import ToolResult, ToolUse, Transcript, refused_call
 from waystation.ports import Redactor, WorkStore
 
-TITLE_CHARACTERS = 60
-SOURCES = 20
+_TITLE_CHARACTERS = 60
+_SOURCES = 20
 
 
 class DelegateInput(ToolInput):
     """One subagent."""
 
     role: Role
-    title: str = Field(min_length=1, max_length=TITLE_CHARACTERS, description="A few words for the people who watch.")
+    title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words for the people who watch.")
     goal: str = Field(min_length=1, max_length=4_000, description="What it is to find out, and what counts as done.")
     context: str = Field(
         default="",
@@ -48,7 +48,7 @@ class DelegateInput(ToolInput):
     budget_percent: int = Field(default=20, ge=1, le=100, description="Of what you have left. The rest comes back.")
 
 
-class Delegate(TypedTool[DelegateInput]):
+class Delegation(TypedTool[DelegateInput]):
     """A call of it ends the leg; the next leg finds the subagent's result."""
 
     name = "delegate"
@@ -79,7 +79,7 @@ def presented(back: HandedBack, asked: DelegateInput, handed_in: ResultLines, ch
     names = dict.fromkeys(citation.document for line in found for citation in citations_in(line))
     head = [
         *([f"It ended early: {back.reason}"] if back.reason else []),
-        f"{len(found)} results" + (f" from {', '.join([*names][:SOURCES])}" if names else ""),
+        f"{len(found)} results" + (f" from {', '.join([*names][:_SOURCES])}" if names else ""),
     ]
     attributes = {"id": back.id, "role": asked.role, "title": asked.title, "state": state}
     framed = len(tagged("subagent", *head, **attributes))
@@ -100,7 +100,7 @@ def _fitting(lines: Sequence[str], characters: int) -> tuple[list[str], int]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReplyAsks:
     """What an agent's last reply asks of others."""
 
     orders: tuple[SubagentOrder, ...] = ()
@@ -113,13 +113,13 @@ def assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
     calls = [call for call, _ in _numbered(of_parent)]
     number = number_of(step_id)
     if number > len(calls):
-        raise StoreError(f"no call of {Delegate.name} in the transcript asked for {step_id}")
+        raise StoreError(f"no call of {Delegation.name} in the transcript asked for {step_id}")
     return DelegateInput.model_validate(calls[number - 1].input)
 
 
 async def asked_by(
     request: LegRequest, transcript: Transcript, left: Limit, redactor: Redactor, barred: Collection[str]
-) -> Asked:
+) -> ReplyAsks:
     """The subagents that the last reply asks for and that have not come back, as many as may work at once.
 
     Those over that wait for the next time: what the first ones leave of the budget is theirs. `barred`: ids of calls
@@ -127,7 +127,7 @@ async def asked_by(
     """
     terms, run = request.terms.delegation, request.run
     if terms is None or not may_delegate(run.step_id, terms):
-        return Asked()
+        return ReplyAsks()
     back = {handed.call_id for handed in request.handed_back}
     open_ids = {call.id for call in transcript.messages[-1].tool_uses} - back - set(barred)
     batch = _Batch(terms, left)
@@ -136,8 +136,8 @@ async def asked_by(
             batch.take(call, subagent_id(run.step_id, number))
     titles = await redactor.redact([order.title for order in batch.orders], Place.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
-    return Asked(
-        orders=tuple(order.model_copy(update={"title": cut(title.text, TITLE_CHARACTERS)}) for order, title in orders),
+    return ReplyAsks(
+        orders=tuple(order.model_copy(update={"title": cut(title.text, _TITLE_CHARACTERS)}) for order, title in orders),
         refused=batch.refused,
     )
 
@@ -174,7 +174,7 @@ class _Batch:
 
 def _numbered(transcript: Transcript) -> Iterable[tuple[ToolUse, int]]:
     """All calls of the whole log, also those that were taken back: a number is never used again."""
-    calls = (call for message in transcript.messages for call in message.tool_uses if call.name == Delegate.name)
+    calls = (call for message in transcript.messages for call in message.tool_uses if call.name == Delegation.name)
     return ((call, number) for number, call in enumerate(calls, 1))
 
 

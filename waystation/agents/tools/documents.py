@@ -20,7 +20,7 @@ from pydantic import Field
 from waystation.agents.contract import as_procedure, procedures_of
 from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines, stretch
-from waystation.domain.documents import REMOVED, Document, DocumentHit, ShownDocument, named
+from waystation.domain.documents import REMOVED_NAME, Document, DocumentHit, ShownDocument, document_named
 from waystation.domain.errors import TextMissing
 from waystation.domain.foreign import one_line, without_tags
 from waystation.domain.privacy import whole_until
@@ -63,10 +63,10 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
 
 def _line(document: Document) -> str:
     size = f"{document.lines:,} lines, {document.characters:,} characters"
-    return f"{one_line(document.name)} ({REMOVED if document.removed else size})"
+    return f"{one_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 
-LINES_A_PAGE = 200
+_LINES_A_PAGE = 200
 LINE_CHARACTERS = 2_000
 """A longer line is cut here: one line must not fill the window."""
 
@@ -84,7 +84,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        f"Reads up to {LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
+        f"Reads up to {_LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -104,7 +104,7 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolRefused("last_line is before first_line.")
         lines = await shown_lines(self._redacted, document.blob, document.name, at)
-        last = min(arguments.last_line or document.lines, arguments.first_line + LINES_A_PAGE - 1, document.lines)
+        last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
         # Before they are numbered: a tag may begin on one line and end on another.
         shown_ones = without_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
         numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
@@ -125,12 +125,12 @@ def find(name: str, documents: tuple[Document, ...]) -> Document:
     Raises:
         ToolRefused: there is none, which names the closest ones; or it was removed.
     """
-    if document := named(name, documents):
+    if document := document_named(name, documents):
         called = one_line(document.name)
         if document.procedure:
             raise ToolRefused(f"{called} is a procedure, and no evidence to read or cite; read_skill shows it.")
         if document.removed:
-            raise ToolRefused(f"{called} was {REMOVED}: it is no evidence any more. Go on without it.")
+            raise ToolRefused(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in evidence(documents)], n=3)
     hint = f"Did you mean {', '.join(map(one_line, close))}?" if close else "list_documents names them all."

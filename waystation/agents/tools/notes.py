@@ -17,7 +17,7 @@ from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.compaction.constraints import has_words, words_of
 from waystation.domain.compaction.history import current, view
-from waystation.domain.compaction.summary import is_stand_in, shortened
+from waystation.domain.compaction.summary import is_summary_or_marker, shortened
 from waystation.domain.compaction.units import pin, unpin
 from waystation.domain.errors import BadInput
 from waystation.domain.projection import FIRST, LAST, LATER, SOON, urgent
@@ -103,8 +103,8 @@ class ReadNotes(TypedTool[ReadNotesInput]):
         return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])
 
 
-ID_PREFIX = "pin-"
-NAME_CHARACTERS = 80
+_ID_PREFIX = "pin-"
+_NAME_CHARACTERS = 80
 
 
 class PinMessageInput(ToolInput):
@@ -135,14 +135,14 @@ class PinMessage(TypedTool[PinMessageInput]):
         calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
         message = _quoted(arguments.quote, at.transcript)
         done = f"{'no longer pinned' if arguments.take_back else 'pinned'}: {_in_words(message, calls)}"
-        record_id = f"{ID_PREFIX}{at.call_id}"
+        record_id = f"{_ID_PREFIX}{at.call_id}"
         if not any(record.id == record_id for record in at.transcript.records):
             at.records.append(_record(message.id, at, record_id, take_back=arguments.take_back))
         return done
 
 
 def _record(message_id: str, at: CallSite, record_id: str, *, take_back: bool) -> Record:
-    own = {pinned.message_id for pinned in _pins(at.transcript) if pinned.id.startswith(ID_PREFIX)}
+    own = {pinned.message_id for pinned in _pins(at.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
         raise ToolRefused(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
     try:
@@ -157,7 +157,7 @@ def _quoted(quote: str, transcript: Transcript) -> Message:
     """The newest message in view with these words, the one that asks for the call aside. Raises ToolRefused."""
     for message in reversed(view(transcript)[:-1]):
         texts = (message.text, *(result.content for result in message.tool_results))
-        if not is_stand_in(message) and any(has_words(words_of(text), quote) for text in texts):
+        if not is_summary_or_marker(message) and any(has_words(words_of(text), quote) for text in texts):
             return message
     raise ToolRefused(
         "No earlier message that you are shown whole has these words in one line. Copy them exactly; what is no longer "
@@ -184,4 +184,4 @@ def _in_words(message: Message, calls: Mapping[str, ToolUse]) -> str:
 
 
 def _start(text: str) -> str:
-    return shortened(" ".join(text.split()), NAME_CHARACTERS)
+    return shortened(" ".join(text.split()), _NAME_CHARACTERS)

@@ -26,7 +26,7 @@ from waystation.domain.transcript import Message
 from waystation.patterns import proven
 from waystation.ports import TranscriptStore, WorkStore
 
-WINDOW_SHARE = 8
+_WINDOW_SHARE = 8
 """At most this part of the window is recalled at once."""
 
 
@@ -52,7 +52,7 @@ class Recall(TypedTool[RecallInput]):
 
     async def run(self, arguments: RecallInput, at: CallSite) -> str:
         """Passages, or that there are none, or that memory is down: the agent goes on either way."""
-        tokens = min(RECALLED_TOKENS, at.window // WINDOW_SHARE)
+        tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE)
         try:
             found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
         except MemoryUnavailable:

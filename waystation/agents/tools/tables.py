@@ -21,7 +21,7 @@ from waystation.agents.columns import RedactedTable
 from waystation.agents.documents import RedactedDocuments, Tables
 from waystation.agents.tools.documents import find
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_whole
-from waystation.domain.documents import Document, marked_place, named, place_of
+from waystation.domain.documents import Document, document_named, marked_place, place_of
 from waystation.domain.errors import QueryRefused
 from waystation.domain.leg import RunRef
 from waystation.domain.privacy import Replaced, replaced_in
@@ -91,7 +91,7 @@ def _holds_others(type_name: str) -> bool:
     return type_name.startswith(_SEVERAL) or "]" in type_name
 
 
-MOST_CHARACTERS = 20_000_000
+_MOST_CHARACTERS = 20_000_000
 """Of all tables of a query."""
 PARTS_NAMED = 20
 SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
@@ -144,9 +144,9 @@ class TableSources:
         """
         documents = await self._documents.documents(at.run.task_id, at.run.reader)
         found: list[TableSource] = []
-        room = MOST_CHARACTERS
+        room = _MOST_CHARACTERS
         for name, source in wanted.items():
-            asked = None if named(source, documents) else _WITH_LINES.fullmatch(source)
+            asked = None if document_named(source, documents) else _WITH_LINES.fullmatch(source)
             document = find(asked["document"] if asked else source, documents)
             lines = (await self._documents.get_text(document.blob, at.run.reader)).splitlines() or [""]
             ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
@@ -154,7 +154,7 @@ class TableSources:
             room -= sum(map(len, lines[part.first - 1 : part.last]))
             if room < 0:
                 raise ToolRefused(
-                    f"These tables have more than {MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
+                    f"These tables have more than {_MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
                     f"{document.name}:{part.first}-10000."
                 )
             shown = await shown_whole(self._redacted, document.blob, document.name, at)
@@ -180,7 +180,7 @@ class TableSources:
     async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
         """With as much of the table around the part as can be read: what lines hold is seen from those around them."""
         for text in texts[:-1]:
-            if len(text.text) <= MOST_CHARACTERS:
+            if len(text.text) <= _MOST_CHARACTERS:
                 with suppress(QueryRefused):
                     return await self._tables.read(text, run)
         return await self._tables.read(texts[-1], run)

@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 
 from waystation.agents.documents import RedactedDocuments
 from waystation.domain.amount import Limit
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.delegation import HandedBack
 from waystation.domain.errors import ToolServerFailed
@@ -29,7 +29,7 @@ from waystation.ports import Redactor, ToolServers, ToolSpec
 
 PAGE_CHARACTERS = 12_000
 """Most characters of one page of any tool; smaller in a small working window."""
-WINDOW_SHARE = 6
+_WINDOW_SHARE = 6
 """A stretch has at most a sixth as many characters as the window has tokens: it must not be put into the store again,
 in whatever script it is written."""
 
@@ -40,7 +40,7 @@ class ToolInput(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-InputT = TypeVar("InputT", bound=ToolInput)
+_InputT = TypeVar("_InputT", bound=ToolInput)
 
 
 class ToolRefused(Exception):
@@ -56,7 +56,7 @@ class CallSite:
     call_id: str
     transcript: Transcript
     """The conversation so far; its last message asks for the call."""
-    policy: Policy
+    policy: CompactionPolicy
     measure: Measure
     notices: list[str] = field(default_factory=list[str])
     """For people: "memory did not answer". Shown in the leg's outcome."""
@@ -150,10 +150,10 @@ def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
     return model.model_json_schema(schema_generator=_Untitled)
 
 
-class TypedTool(Tool, Generic[InputT]):
+class TypedTool(Tool, Generic[_InputT]):
     """A tool whose arguments are a pydantic model."""
 
-    input_model: type[InputT]
+    input_model: type[_InputT]
 
     @property
     def spec(self) -> ToolSpec:
@@ -165,7 +165,7 @@ class TypedTool(Tool, Generic[InputT]):
         return await self.run(self.input_model.model_validate(arguments), at)
 
     @abstractmethod
-    async def run(self, arguments: InputT, at: CallSite) -> str:
+    async def run(self, arguments: _InputT, at: CallSite) -> str:
         """Carry out one call. Raises ToolRefused."""
 
 
@@ -212,7 +212,7 @@ def page(lines: list[str], characters: int) -> tuple[list[str], bool]:
 
 def stretch(text: str, first: int, at: CallSite) -> str:
     """Characters of a text from this number on, at most half a page of them, and where it goes on."""
-    end = whole_until(text, first + min(at.page_characters // 2, at.window // WINDOW_SHARE))
+    end = whole_until(text, first + min(at.page_characters // 2, at.window // _WINDOW_SHARE))
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
 

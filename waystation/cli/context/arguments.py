@@ -16,7 +16,7 @@ import typer
 
 from waystation.adapters.conversation.request_body import RequestBody, read_request_body
 from waystation.cli.options import parse_tokens
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.tokens import Measure, fixed_tokens
 from waystation.domain.errors import BadInput
 from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, ModelFacts, model_facts
@@ -25,13 +25,13 @@ from waystation.patterns import proven
 from waystation.settings import Settings
 from waystation.terms import OUTPUT_RESERVE
 
-STDIN = Path("-")
+_STDIN = Path("-")
 
 
 def read_bytes(path: Path) -> bytes:
     """What is in the file, or comes from stdin. Raises BadInput."""
     try:
-        return sys.stdin.buffer.read() if path == STDIN else path.read_bytes()
+        return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
 
@@ -133,13 +133,13 @@ class Asked:
     notes: list[str] = field(default_factory=list[str])
     """What could not be had as it was wished."""
 
-    def policy(self, body: RequestBody, settings: Settings) -> Policy:
+    def policy(self, body: RequestBody, settings: Settings) -> CompactionPolicy:
         """The numbers that hold. Raises BadInput for what is no number at all."""
         window, profile = self._window(body, settings), profiled(body, settings, self.strategy)
         given = settings.trigger_percent if "trigger_percent" in settings.model_fields_set else None
         percent = self._percent(given or profile.trigger_percent or settings.trigger_percent)
         trigger = int(window * percent / 100)
-        return Policy(
+        return CompactionPolicy(
             strategy=self.strategy,
             instructions=self.instructions,
             window=window,

@@ -26,7 +26,7 @@ from waystation.adapters.clock import utc_now
 from waystation.adapters.conversation.offload import FilesOnDisk, Offloading
 from waystation.adapters.conversation.request_body import RequestBody, message_id, place, written_messages
 from waystation.agents.charges import MeteredModel
-from waystation.agents.conversation import Ask, Attempt, Conversation, NoSummary, Verdict
+from waystation.agents.conversation import Conversation, Judge, NoSummary, RungTried, Verdict
 from waystation.agents.summariser import CondensingModel, Middle, Summariser
 from waystation.cli.console import print_text
 from waystation.cli.context.arguments import (
@@ -60,7 +60,7 @@ from waystation.domain.compaction.history import masked_calls, pinned_ids, stand
 from waystation.domain.compaction.ladder import Summarise
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import CompactionRequest
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import pin
 from waystation.domain.errors import ModelError
@@ -80,7 +80,7 @@ class Verbatim:
         return tuple(Redacted(text=text) for text in texts)
 
 
-def given_summary(text: str, policy: Policy) -> Ask:
+def given_summary(text: str, policy: CompactionPolicy) -> Judge:
     """The text is the summary. Nothing leaves this machine, so nothing is redacted."""
 
     async def ask(transcript: Transcript, rung: Summarise) -> Verdict:
@@ -99,7 +99,7 @@ class ModelledSummary:
 
     settings: Settings
     model: str
-    policy: Policy
+    policy: CompactionPolicy
     notes: list[str]
     """Gets what a person should know of the call."""
 
@@ -292,7 +292,7 @@ def print_object(value: Mapping[str, JsonValue]) -> None:
     sys.stdout.write(plain_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
-def _attempt_text(attempt: Attempt) -> str:
+def _attempt_text(attempt: RungTried) -> str:
     reason = f": {attempt.reason}" if attempt.reason else ""
     return f"  {attempt.status}  {attempt.tokens_before:,} → {attempt.tokens_after:,}{reason}"
 
@@ -349,7 +349,7 @@ def compact(
     if files is not None:
         conversation.has_changed = FilesOnDisk(files).has_changed
     if summary_file is None:
-        ask: Ask = ModelledSummary(settings, condensing_model(body, settings), policy, conversation.notes)
+        ask: Judge = ModelledSummary(settings, condensing_model(body, settings), policy, conversation.notes)
     else:
         ask = given_summary(read_text(summary_file, "--summary-file"), policy)
     before = conversation.tokens
@@ -357,13 +357,13 @@ def compact(
     print_result(Result(body, conversation, before), as_json=as_json)
 
 
-async def _make_room(conversation: Conversation, ask: Ask, offloading: Offloading, *, force: bool) -> None:
+async def _make_room(conversation: Conversation, ask: Judge, offloading: Offloading, *, force: bool) -> None:
     if force and await conversation.summarise_now(ask):
         return
     await conversation.make_room(ask, lambda transcript: offloading.previewed(transcript, conversation.policy.window))
 
 
-def _pinned(body: RequestBody, indices: Sequence[int], policy: Policy, measure: Measure) -> Transcript:
+def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy, measure: Measure) -> Transcript:
     """The conversation with these messages pinned. Raises BadInput for unknown ones, and where they pass their cap."""
     transcript = body.transcript
     for index in dict.fromkeys(indices):

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 from pydantic import JsonValue
 
-from waystation.adapters.conversation.faults import faults
+from waystation.adapters.conversation.faults import request_faults
 from waystation.adapters.conversation.request_body import RequestBody
 from waystation.cli.console import OK, WORK_FAILED, print_text, say
 from waystation.cli.context.arguments import (
@@ -34,7 +34,7 @@ from waystation.cli.render_context import SHORT_ID
 from waystation.client import Client
 from waystation.client.context import AgentAudits, SearchedMemory
 from waystation.domain.compaction.audit import KINDS, Audit, Item
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.tokens import MESSAGE_TOKENS, estimate_message, estimate_text
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.transcript import Message, Opaque, ToolResult
@@ -76,7 +76,9 @@ def _by_kind(message: Message) -> Counter[str]:
     return counts
 
 
-def _json(body: RequestBody, policy: Policy, counts: list[Counter[str]], notes: list[str]) -> dict[str, JsonValue]:
+def _json(
+    body: RequestBody, policy: CompactionPolicy, counts: list[Counter[str]], notes: list[str]
+) -> dict[str, JsonValue]:
     messages: list[JsonValue] = [
         {"index": index, "role": original.body["role"], "tokens": count.total(), "kinds": {**count}}
         for index, (original, count) in enumerate(zip(body.originals, counts, strict=True))
@@ -94,7 +96,7 @@ def _json(body: RequestBody, policy: Policy, counts: list[Counter[str]], notes: 
     }
 
 
-def _lines(body: RequestBody, policy: Policy, counts: list[Counter[str]]) -> Iterator[str]:
+def _lines(body: RequestBody, policy: CompactionPolicy, counts: list[Counter[str]]) -> Iterator[str]:
     system, tools = estimate_text(body.system), estimate_text(body.tools_json)
     total = system + tools + sum(count.total() for count in counts)
     share = f"{total / policy.window:.0%} of the window of {policy.window:,}"
@@ -113,7 +115,7 @@ def check(file: FileArgument, as_json: JsonOption = False) -> None:
     Exit code 0 for a legal one, 1 for one with faults, 2 for a file that cannot be read.
     """
     try:
-        found = faults(read_bytes(file))
+        found = request_faults(read_bytes(file))
     except BadInput as error:
         raise BadInput(f"{file}: {error}") from None
     if as_json:
@@ -128,7 +130,7 @@ def check(file: FileArgument, as_json: JsonOption = False) -> None:
 
 
 BY_MEMORY, BY_PASSAGES = "memory", "passages"
-PLACES = ("summary", "ledger", "elsewhere")
+_PLACES = ("summary", "ledger", "elsewhere")
 
 
 @app.command()
@@ -199,7 +201,7 @@ def _audit_by_kind(one: Audit) -> dict[str, list[Item]]:
 
 
 def _counts(items: Sequence[Item]) -> dict[str, int]:
-    places = {place: sum(item.kept == place for item in items) for place in PLACES}
+    places = {place: sum(item.kept == place for item in items) for place in _PLACES}
     lost = sum(item.kept is None for item in items)
     return {"found": len(items), **places, "lost": lost, "recallable": sum(item.recallable for item in items)}
 

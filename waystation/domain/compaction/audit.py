@@ -25,7 +25,7 @@ DECISIONS, CONSTRAINTS = "decisions", "constraints"
 KINDS = (*(kind for kind, _ in PATTERNS), DECISIONS, CONSTRAINTS)
 """What is looked for in hidden messages."""
 
-Place = Literal["summary", "ledger", "elsewhere"]
+_Place = Literal["summary", "ledger", "elsewhere"]
 
 
 class Redaction(Value):
@@ -46,7 +46,7 @@ class Item(Value):
     """One of `KINDS`."""
     text: str
     """Redacted."""
-    kept: Place | None
+    kept: _Place | None
     """Where in the view it still is: in the compaction's own summary or marker, in the ledger of that, or elsewhere."""
     recallable: bool = False
     """It is not in the view, but a search in memory finds it."""
@@ -77,7 +77,7 @@ class Audit(Value):
 
 # Not a value of pydantic: made once for each text that is searched, and never stored.
 @dataclass(frozen=True)
-class Searched:
+class SearchableText:
     """A text in which many things are looked for."""
 
     text: str
@@ -130,14 +130,18 @@ def _found(messages: Iterable[str], earlier: Iterable[str], redaction: Redaction
     yield from ((CONSTRAINTS, sentence) for sentence in user_constraints(said))
 
 
-def _places(standing: Message, redaction: Redaction) -> dict[Place, Searched]:
+def _places(standing: Message, redaction: Redaction) -> dict[_Place, SearchableText]:
     text = inner_text(redaction.said[standing.id])
     body = without_ledger(text)
     others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
-    return {"summary": Searched(body), "ledger": Searched(text[len(body) :]), "elsewhere": Searched(others)}
+    return {
+        "summary": SearchableText(body),
+        "ledger": SearchableText(text[len(body) :]),
+        "elsewhere": SearchableText(others),
+    }
 
 
-def _place(kind: str, text: str, places: Mapping[Place, Searched]) -> Place | None:
+def _place(kind: str, text: str, places: Mapping[_Place, SearchableText]) -> _Place | None:
     return next((place for place, searched in places.items() if searched.holds(kind, text)), None)
 
 

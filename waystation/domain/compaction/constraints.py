@@ -31,9 +31,9 @@ from waystation.domain.compaction.summary import (
     UNDONE,
     entries,
     inner_text,
-    is_stand_in,
     is_summary,
-    one_line,
+    is_summary_or_marker,
+    ledger_line,
     shortened,
     unframed,
     without_ledger,
@@ -101,10 +101,10 @@ def user_words(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _heard(message: Message) -> tuple[str, ...]:
-    return entries(message, DEMANDED) + entries(message, ASKED) if is_stand_in(message) else (message.text,)
+    return entries(message, DEMANDED) + entries(message, ASKED) if is_summary_or_marker(message) else (message.text,)
 
 
-def sentences(text: str) -> Iterator[tuple[str, bool]]:
+def _sentences(text: str) -> Iterator[tuple[str, bool]]:
     """The sentences of a text, word for word, and whether each is a demand."""
     for line in _SENTENCE_END.sub("\\g<0>\n", unframed(text)).splitlines():
         if sentence := line.strip():
@@ -119,14 +119,14 @@ def _is_the_users(message: Message) -> bool:
 def _demands(message: Message) -> Iterator[str]:
     if not _is_the_users(message):
         return
-    if is_stand_in(message):
+    if is_summary_or_marker(message):
         yield from entries(message, DEMANDED)
         return
     # What people tell a task at work is meant for all that is to come, in whatever words.
     heeded = message.told > 0
     yield from (
         sentence
-        for sentence, demands in sentences(message.text)
+        for sentence, demands in _sentences(message.text)
         if demands or (heeded and len(sentence) <= DEMAND_CHARACTERS)
     )
 
@@ -146,10 +146,10 @@ def user_requests(middle: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _asked_in(message: Message) -> Iterator[str]:
-    if is_stand_in(message):
+    if is_summary_or_marker(message):
         yield from entries(message, ASKED)
     elif not _is_wrapped(message.text.strip()):
-        said = one_line(" ".join(sentence for sentence, demands in sentences(message.text) if not demands))
+        said = ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
         if said:
             yield shortened(said, ASKED_CHARACTERS)
 
@@ -174,7 +174,10 @@ def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
     Notes that an agent takes are kept elsewhere and are not in need of this.
     """
     found = (
-        line for message in middle if message.role == "user" and is_stand_in(message) for line in _decided_in(message)
+        line
+        for message in middle
+        if message.role == "user" and is_summary_or_marker(message)
+        for line in _decided_in(message)
     )
     return tuple(dict.fromkeys(shortened(line, DECISION_CHARACTERS) for line in found))
 
@@ -182,7 +185,7 @@ def recorded_decisions(middle: Sequence[Message]) -> tuple[str, ...]:
 def _decided_in(message: Message) -> Iterator[str]:
     yield from entries(message, DECIDED)
     if is_summary(message):
-        yield from filter(None, map(one_line, _decisions_listed(without_ledger(without_files(inner_text(message))))))
+        yield from filter(None, map(ledger_line, _decisions_listed(without_ledger(without_files(inner_text(message))))))
 
 
 def _decisions_listed(text: str) -> Iterator[str]:
@@ -288,7 +291,7 @@ class _Item(NamedTuple):
 
     @property
     def line(self) -> str:
-        return shortened(one_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
+        return shortened(ledger_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
 
 
 def open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
@@ -316,7 +319,7 @@ def _newest(newest_first: Iterable[Message]) -> Sequence[str]:
 
 
 def _items_listed(message: Message) -> list[_Item]:
-    if message.role != "assistant" or is_stand_in(message):
+    if message.role != "assistant" or is_summary_or_marker(message):
         return []
     text = message.text
     written = [_Item(found["status"], found["text"]) for found in _ITEM.finditer(text)] if "[" in text else []

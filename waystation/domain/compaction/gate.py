@@ -24,10 +24,10 @@ from waystation.domain.compaction.summary import (
     DEMANDED,
     UNDONE,
     ledger,
+    ledger_line,
     ledger_room,
     line_tokens,
     newest_fitting,
-    one_line,
     summary_message,
     unframed,
     without_ledger,
@@ -37,7 +37,7 @@ from waystation.domain.value import Value
 from waystation.patterns import proven
 
 
-class Replaced(Value):
+class Replacement(Value):
     """The middle of a conversation, and what of it must not be lost. Redacted, but for the user's own words in it."""
 
     text: str
@@ -77,19 +77,19 @@ class Entries(Value):
     what: tuple[str, ...]
 
 
-def always_there(replaced: Replaced) -> Entries:
+def always_there(replaced: Replacement) -> Entries:
     """The user's constraints and open work.
 
     Also where the summary has them word for word: in a later compaction only the ledger tells a demand of the user's
     from the summariser's prose.
     """
     demanded = tuple(f"{DEMANDED}{sentence}" for sentence in replaced.constraints)
-    undone = tuple(f"{UNDONE}{one_line(item)}" for item in replaced.open_work)
+    undone = tuple(f"{UNDONE}{ledger_line(item)}" for item in replaced.open_work)
     what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
     return Entries(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
 
 
-def taken_in(body: str, replaced: Replaced) -> Entries:
+def taken_in(body: str, replaced: Replacement) -> Entries:
     """Decisions that the summary lost, the user's requests, and identifiers that the summary lost."""
     room = ledger_room(replaced.room)
     written = words_of(body)
@@ -278,10 +278,10 @@ class _Draft(NamedTuple):
     text: str
     """With its ledger."""
     added: tuple[str, ...]
-    replaced: Replaced
+    replaced: Replacement
 
 
-def check_summary(summary: str, replaced: Replaced) -> Accepted | Rejected:
+def check_summary(summary: str, replaced: Replacement) -> Accepted | Rejected:
     """Whether the summary may stand for the middle, and what goes into the message if it may.
 
     What a model wrote of a ledger is not one: it is written anew, so that checking an accepted text changes nothing.
@@ -302,21 +302,21 @@ def _plain(summary: str) -> str:
     return "\n".join(line.rstrip() for line in thought.splitlines()).strip()
 
 
-def check_middle(replaced: Replaced) -> Rejected | None:
+def check_middle(replaced: Replacement) -> Rejected | None:
     """Why no summary whatever may stand for the middle: known before a model is asked for one."""
     return _first(((rule, breaks(replaced)) for rule, breaks in RULES_OF_MIDDLES.items()))
 
 
-def _pins(replaced: Replaced) -> str | None:
+def _pins(replaced: Replacement) -> str | None:
     names = ", ".join(replaced.pinned)
     return f"the summary would hide what is pinned: {names}" if names else None
 
 
-def _constraints(replaced: Replaced) -> str | None:
+def _constraints(replaced: Replacement) -> str | None:
     return _over_cap(replaced.constraints, replaced.cap, "what the user demanded, word for word,")
 
 
-def _open_work(replaced: Replaced) -> str | None:
+def _open_work(replaced: Replacement) -> str | None:
     return _over_cap(replaced.open_work, replaced.cap, "the list of open work")
 
 
@@ -338,7 +338,7 @@ def _target_size(draft: _Draft) -> str | None:
     return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
 
 
-RULES_OF_MIDDLES: Mapping[Rule, Callable[[Replaced], str | None]] = {
+RULES_OF_MIDDLES: Mapping[Rule, Callable[[Replacement], str | None]] = {
     Rule.PINS: _pins,
     Rule.CONSTRAINTS: _constraints,
     Rule.OPEN_WORK: _open_work,
@@ -352,7 +352,7 @@ RULES_OF_SUMMARIES: Mapping[Rule, Callable[[_Draft], str | None]] = {
 """Each says what is wrong, or nothing; the first that does counts."""
 
 
-def _draft(body: str, replaced: Replaced, *entries: Entries) -> _Draft:
+def _draft(body: str, replaced: Replacement, *entries: Entries) -> _Draft:
     lines = [line for part in entries for line in part.lines]
     added = tuple(what for part in entries for what in part.what)
     return _Draft(body, "\n\n".join(filter(None, [body, ledger(lines)])), added, replaced)

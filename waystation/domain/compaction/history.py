@@ -44,8 +44,8 @@ def current(transcript: Transcript) -> Transcript:
     trail: list[Record] = []
     taken = 0
     for record in transcript.records:
-        messages += transcript.messages[taken : place_of(record, transcript)]
-        taken = max(taken, place_of(record, transcript))
+        messages += transcript.messages[taken : recorded_at(record, transcript)]
+        taken = max(taken, recorded_at(record, transcript))
         if not isinstance(record, Rewound):
             trail.append(record)
         elif (target := places.get(record.message_id)) is not None:
@@ -88,7 +88,7 @@ def restore(transcript: Transcript, compaction: str, record_id: str) -> Restored
     return Restored(id=record_id, record_id=record.id)
 
 
-def place_of(record: Record, transcript: Transcript) -> int:
+def recorded_at(record: Record, transcript: Transcript) -> int:
     """How many messages had been said when it was recorded."""
     return len(transcript.messages) if record.after is None else record.after
 
@@ -100,7 +100,7 @@ def _until(trail: Sequence[Record], transcript: Transcript, target: int, left: S
     return [
         record
         for record in trail
-        if (record.id in pins if isinstance(record, Pinned) else place_of(record, transcript) <= target)
+        if (record.id in pins if isinstance(record, Pinned) else recorded_at(record, transcript) <= target)
         or (isinstance(record, Restored) and record.record_id in pins)
     ]
 
@@ -164,7 +164,7 @@ def masked_calls(transcript: Transcript) -> frozenset[str]:
     return masked - {call.id for message in now.messages if message.id in whole for call in message.tool_uses}
 
 
-def placeholder(tool: str, content: str) -> str:
+def masked_result(tool: str, content: str) -> str:
     """What is shown instead of a result of this tool."""
     return f"[Old result of {tool}, {len(content):,} characters, not shown. Repeat the call to read it again.]"
 
@@ -184,7 +184,7 @@ def _masked(messages: tuple[Message, ...], calls: frozenset[str]) -> tuple[Messa
 def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) -> Block:
     if not isinstance(block, ToolResult) or block.tool_use_id not in calls:
         return block
-    shown = placeholder(names[block.tool_use_id], block.content)
+    shown = masked_result(names[block.tool_use_id], block.content)
     if estimate_text(shown) >= estimate_text(block.content) and not block.attached:
         return block
     return block.model_copy(update={"content": shown, "attached": ()})

@@ -16,14 +16,14 @@ from typing import Literal, NamedTuple
 from waystation.domain.compaction.gate import Accepted
 from waystation.domain.compaction.history import current, view
 from waystation.domain.compaction.outcome import CompactionRequest, Manual, Status
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.rungs import compaction_id, masking, truncation
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.summary import (
     FRAME_TOKENS,
     SOURCES,
     entries,
-    is_stand_in,
+    is_summary_or_marker,
     ledger_room,
     summary_message,
 )
@@ -129,7 +129,12 @@ Rung = Nothing | Mask | Summarise | Truncate | CannotFit
 
 
 def next_rung(
-    transcript: Transcript, measure: Measure, policy: Policy, rereadable: frozenset[str], *, skip_summary: bool = False
+    transcript: Transcript,
+    measure: Measure,
+    policy: CompactionPolicy,
+    rereadable: frozenset[str],
+    *,
+    skip_summary: bool = False,
 ) -> Rung:
     """What to do now.
 
@@ -157,7 +162,7 @@ def summary_length(middle_tokens: int) -> tuple[int, int]:
 
 
 def _mask(
-    transcript: Transcript, shown: Layout, policy: Policy, measure: Measure, rereadable: frozenset[str]
+    transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure, rereadable: frozenset[str]
 ) -> Mask | None:
     """None where it would not bring the request under the target, or save too little."""
     masks = masking(transcript, shown, policy, rereadable)
@@ -170,7 +175,7 @@ def _mask(
     return Mask(tokens_before=before, record=masks.record, tokens_after=after)
 
 
-def _summarise(transcript: Transcript, shown: Layout, policy: Policy, measure: Measure) -> Summarise | None:
+def _summarise(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Summarise | None:
     """None where the saving would be too small for a model call."""
     everything = measure.part(shown.tokens)
     middle = STRATEGIES[policy.strategy].middle
@@ -194,7 +199,7 @@ def _largest(length: tuple[int, int]) -> int:
     return length[1] + ledger_room(length[1]) + FRAME_TOKENS
 
 
-def _truncate(transcript: Transcript, shown: Layout, policy: Policy, measure: Measure) -> Truncate | None:
+def _truncate(transcript: Transcript, shown: Layout, policy: CompactionPolicy, measure: Measure) -> Truncate | None:
     record = truncation(transcript, shown, policy, measure)
     if record is None:
         return None
@@ -207,7 +212,7 @@ def _truncate(transcript: Transcript, shown: Layout, policy: Policy, measure: Me
     )
 
 
-def _unfit(shown: Layout, measure: Measure, policy: Policy) -> CannotFit:
+def _unfit(shown: Layout, measure: Measure, policy: CompactionPolicy) -> CannotFit:
     def size(index: int | None, *named: int | None) -> int:
         return 0 if index is None or index in named else measure.part(shown.units[index].tokens)
 
@@ -292,7 +297,7 @@ class Wanted:
         estimated = Measure(fixed=self.fixed).request(view(self.before(transcript)))
         return Measure(fixed=self.fixed, scale=correction(estimated, self.request.request_tokens))
 
-    def policy(self, transcript: Transcript) -> Policy:
+    def policy(self, transcript: Transcript) -> CompactionPolicy:
         """That of the agent; where its messages are too many, or a person asked, full as it is."""
         terms, shown = self.request.terms, view(transcript)
         if self.manual is None and not terms.crowded(len(shown)):
@@ -341,7 +346,7 @@ MOST_SOURCES = 12
 _SOURCE = proven(r"(p[0-9a-f]{8}) (\S+?)-(\S+)")
 
 
-class Source(NamedTuple):
+class _Source(NamedTuple):
     """A stretch of the conversation, and the passage that it begins with."""
 
     passage: str
@@ -359,10 +364,10 @@ def sources(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
 
     Empty without any.
     """
-    earlier = [line for message in hidden if is_stand_in(message) for line in entries(message, SOURCES)]
-    found = [Source(*match) for line in earlier for match in _SOURCE.findall(line)]
-    found += [Source(one.short_id, one.first_message, one.last_message) for one in passages]
+    earlier = [line for message in hidden if is_summary_or_marker(message) for line in entries(message, SOURCES)]
+    found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
+    found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
     while len(found) > MOST_SOURCES:
         pairs = (found[place : place + 2] for place in range(0, len(found), 2))
-        found = [Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
+        found = [_Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
     return f"{SOURCES}{'; '.join(map(str, found))}" if found else ""

@@ -10,14 +10,14 @@ from waystation.domain.transcript import (
     Message,
     Opaque,
     RedactedThinking,
-    Role,
+    Speaker,
     Text,
     Thinking,
     ToolResult,
     ToolUse,
 )
 
-BELONGS: dict[Role, tuple[type[Block], ...]] = {
+BELONGS: dict[Speaker, tuple[type[Block], ...]] = {
     "user": (Text, ToolResult),
     "assistant": (Text, Thinking, RedactedThinking, ToolUse),
 }

@@ -14,7 +14,7 @@ Strategy = Literal["window", "snapshot", "replace", "ends"]
 """How rung 3 chooses what a summary is to stand for (`domain.compaction.strategies`)."""
 
 
-class Policy(Value):
+class CompactionPolicy(Value):
     """Sizes are tokens of the whole request, system prompt and tools included."""
 
     strategy: Strategy = "window"
@@ -55,7 +55,7 @@ class Policy(Value):
         """Tokens: under this no compaction is made, least of all one that costs a model call."""
         return 1 if self.crowded else min(MOST_LEAST_SAVING, self.window // 10)
 
-    def for_crowd(self, request_tokens: int) -> "Policy":
+    def for_crowd(self, request_tokens: int) -> "CompactionPolicy":
         """The same for a context of too many messages: full as it is now, and not to be helped by masks, which leave
         their number.
         """

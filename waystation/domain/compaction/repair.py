@@ -10,7 +10,7 @@ from waystation.domain.transcript import (
     Message,
     Opaque,
     RedactedThinking,
-    Role,
+    Speaker,
     Text,
     Thinking,
     ToolResult,
@@ -19,7 +19,7 @@ from waystation.domain.transcript import (
 )
 
 NO_RESULT = "No result of this call was recorded. Whether it had an effect is unknown: check before repeating it."
-OPENING = user_text("opening", "(The beginning of this conversation is not in the record.)")
+_OPENING = user_text("opening", "(The beginning of this conversation is not in the record.)")
 
 
 def legal(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -42,7 +42,7 @@ def legal(messages: Sequence[Message]) -> tuple[Message, ...]:
         repaired += _paired(sound[start], sound[start + 1 : end], at_end=end == len(sound))
         start = end
     if repaired and repaired[0].role == "assistant":
-        repaired.insert(0, OPENING)
+        repaired.insert(0, _OPENING)
     return tuple(repaired)
 
 
@@ -97,7 +97,7 @@ def _sound(messages: Sequence[Message]) -> list[Message]:
     return sound
 
 
-def _may_stand(block: Block, role: Role, seen: set[str]) -> bool:
+def _may_stand(block: Block, role: Speaker, seen: set[str]) -> bool:
     """`seen` are the ids of all calls so far; a call adds its own."""
     match block:
         case Text():

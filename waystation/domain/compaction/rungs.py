@@ -16,23 +16,23 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from waystation.domain.compaction.constraints import user_constraints
-from waystation.domain.compaction.history import behind, current, masked_calls, placeholder
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.history import behind, current, masked_calls, masked_result
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.summary import DEMANDED, MARKER_PREFIX, ledger, line_tokens
 from waystation.domain.compaction.tokens import Measure, estimate_message, estimate_text
 from waystation.domain.compaction.units import Layout, Unit
 from waystation.domain.privacy import whole_until
 from waystation.domain.transcript import Masked, Message, Restored, Rewound, Transcript, Truncated, user_text
 
-MOST_TOKENS = 40_000
-WINDOW_SHARE = 4
+_MOST_TOKENS = 40_000
+_WINDOW_SHARE = 4
 """One result may have at most this part of the working window: a quarter."""
 END_CHARACTERS = 2_000
 
 
 def is_too_large(text: str, window: int) -> bool:
     """Whether a result has more than 40,000 tokens, or more than a quarter of the working window."""
-    return estimate_text(text) > min(MOST_TOKENS, window // WINDOW_SHARE)
+    return estimate_text(text) > min(_MOST_TOKENS, window // _WINDOW_SHARE)
 
 
 def preview(text: str, blob: str) -> str:
@@ -50,7 +50,7 @@ def ends(text: str, pointer: str) -> str:
     return f"{text[:end]}\n{gap}\n{text[len(text) - end :]}"
 
 
-def compaction_id(transcript: Transcript, covered: Sequence[str], policy: Policy) -> str:
+def compaction_id(transcript: Transcript, covered: Sequence[str], policy: CompactionPolicy) -> str:
     """The hash of run, covered ids, policy and instructions: 20 hexadecimal digits.
 
     How often something was undone belongs to it, lest what is compacted again after that be taken for the undone one.
@@ -68,7 +68,9 @@ class Masking:
     saved: int
 
 
-def masking(transcript: Transcript, layout: Layout, policy: Policy, rereadable: frozenset[str]) -> Masking | None:
+def masking(
+    transcript: Transcript, layout: Layout, policy: CompactionPolicy, rereadable: frozenset[str]
+) -> Masking | None:
     """Masks every large result of these tools but the last `mask_keep`; None where there is none.
 
     Pinned units stay whole, and so does the newest: the model may not have read it yet.
@@ -86,7 +88,7 @@ def masking(transcript: Transcript, layout: Layout, policy: Policy, rereadable: 
             tokens = estimate_text(result.content) + sum(part.tokens for part in result.attached)
             if tokens <= policy.mask_over:
                 continue
-            saved = tokens - estimate_text(placeholder(name, result.content))
+            saved = tokens - estimate_text(masked_result(name, result.content))
             if saved > 0:
                 savings[result.tool_use_id] = saved
     calls = tuple(savings)[: max(0, len(savings) - policy.mask_keep)]
@@ -96,12 +98,12 @@ def masking(transcript: Transcript, layout: Layout, policy: Policy, rereadable: 
     return Masking(record, sum(savings[call] for call in calls))
 
 
-NAMED_IDS = 6
+_NAMED_IDS = 6
 MARKER_TOKENS = 100
 """Room for a marker."""
 
 
-def truncation(transcript: Transcript, layout: Layout, policy: Policy, measure: Measure) -> Truncated | None:
+def truncation(transcript: Transcript, layout: Layout, policy: CompactionPolicy, measure: Measure) -> Truncated | None:
     """Hides the oldest half of the units that may be hidden, and more where that would leave the context full.
 
     What the user demanded in them stands in the marker, word for word; a unit whose demands would bring the marker's
@@ -142,7 +144,7 @@ def _bearable(layout: Layout, cap: int) -> Iterator[_Hiding]:
             yield _Hiding(unit, demands, unit.tokens - size)
 
 
-def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: Policy) -> Truncated:
+def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: CompactionPolicy) -> Truncated:
     covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.ids)
     record_id = compaction_id(transcript, covered, policy)
     demands = [demand for hiding in hidden for demand in hiding.demands]
@@ -151,8 +153,8 @@ def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: Policy) -
 
 
 def _marker(record_id: str, ids: Sequence[str], demands: Sequence[str], *, recall: bool) -> Message:
-    half = NAMED_IDS // 2
-    names = ", ".join(ids) if len(ids) <= NAMED_IDS else f"{', '.join(ids[:half])} … {', '.join(ids[-half:])}"
+    half = _NAMED_IDS // 2
+    names = ", ".join(ids) if len(ids) <= _NAMED_IDS else f"{', '.join(ids[:half])} … {', '.join(ids[-half:])}"
     there = " They stay in the record of this conversation; recall may find what they said." if recall else ""
     text = f"[{len(ids):,} earlier messages are hidden here to save space: {names}.{there}]"
     if demands:

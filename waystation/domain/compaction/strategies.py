@@ -2,7 +2,7 @@
 
 Strategies of rung 3, by name: what a summary is to stand for, and how it is asked for.
 
-Strategy `ends`: the first message, a summary of everything between, the last few messages.
+Strategy `_ends`: the first message, a summary of everything between, the last few messages.
 
 Strategy `replace`: everything into one summary, or everything but the last few messages.
 
@@ -21,18 +21,18 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
-from waystation.domain.compaction.policy import Policy, Strategy
+from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.compaction.units import Layout, Unit
 
 
-def room_beside(policy: Policy, measure: Measure, summary_room: int) -> int:
+def room_beside(policy: CompactionPolicy, measure: Measure, summary_room: int) -> int:
     """Tokens that may stay, so that with a summary of `summary_room` tokens the request is within the target."""
     return policy.target - measure.part(measure.fixed) - summary_room
 
 
 @dataclass
-class Kept:
+class _Kept:
     """The units that stay, as far as they are chosen. To begin with, those that no compaction covers."""
 
     layout: Layout
@@ -72,7 +72,7 @@ LAST = 3
 """Messages that stay at the end, unless the policy says otherwise."""
 
 
-def ends(layout: Layout, policy: Policy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def _ends(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` is a maximum: whole units stay, as far as the target allows. The newest unit, which the model may not
@@ -80,19 +80,19 @@ def ends(layout: Layout, policy: Policy, measure: Measure, summary_room: int) ->
     """
     room = room_beside(policy, measure, summary_room)
     last_first = range(len(layout.units) - 1, -1, -1)
-    kept = Kept(layout, measure)
+    kept = _Kept(layout, measure)
     kept.take(last_first[:1], room)
     kept.take(range(len(layout.units))[:1], room)
     kept.take(last_first, room, LAST if policy.keep_last is None else policy.keep_last)
     return kept.rest
 
 
-def replace(layout: Layout, policy: Policy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def replace(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `keep_last` (none, unless the policy says so) is a maximum: whole units stay, as far as the target allows.
     """
-    kept = Kept(layout, measure)
+    kept = _Kept(layout, measure)
     last_first = range(len(layout.units) - 1, -1, -1)
     kept.take(last_first, room_beside(policy, measure, summary_room), policy.keep_last or 0)
     return kept.rest
@@ -102,7 +102,7 @@ REACH = 20
 """Percent of the size: a turn of the user's no farther than this from the share is preferred to any other place."""
 
 
-def snapshot(layout: Layout, policy: Policy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def snapshot(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
     """The units that a snapshot is to stand for, in order; empty where there is nothing but earlier ones.
 
     The cut is at the turn of the user's that is nearest to `snapshot_share` of the size, or, where none is in reach,
@@ -113,12 +113,12 @@ def snapshot(layout: Layout, policy: Policy, measure: Measure, summary_room: int
     distances = _distances(layout, policy.snapshot_share)
     turns = [cut for cut in fits if layout.units[cut].messages[0].role == "user" and distances[cut] <= REACH]
     cut = min(turns or fits, key=lambda cut: distances[cut], default=len(layout.units))
-    kept = Kept(layout, measure)
+    kept = _Kept(layout, measure)
     kept.indices.update(range(cut, len(layout.units)))
     return kept.rest
 
 
-def _cuts(layout: Layout, policy: Policy) -> list[tuple[int, int]]:
+def _cuts(layout: Layout, policy: CompactionPolicy) -> list[tuple[int, int]]:
     """Where the newer part may begin, and the tokens that would stay then: after every earlier summary, with something
     in it, and where there are too many messages with at most half of them.
     """
@@ -139,7 +139,7 @@ def _distances(layout: Layout, share: int) -> list[float]:
     ]
 
 
-def window(layout: Layout, policy: Policy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
+def window(layout: Layout, policy: CompactionPolicy, measure: Measure, summary_room: int) -> tuple[Unit, ...]:
     """The units that a summary is to stand for, in order; empty where there is nothing but earlier summaries.
 
     `primers` and `recents` are maxima: whole units go, recent ones before primers and from the inside out, until what
@@ -149,7 +149,7 @@ def window(layout: Layout, policy: Policy, measure: Measure, summary_room: int) 
     most = room_beside(policy, measure, summary_room)
     room = min(most, policy.target // 2)
     last_first = range(len(layout.units) - 1, -1, -1)
-    kept = Kept(layout, measure)
+    kept = _Kept(layout, measure)
     kept.take(last_first[:1], most)
     kept.take(range(len(layout.units)), room, policy.primers)
     kept.take(last_first, room, policy.recents)
@@ -159,7 +159,7 @@ def window(layout: Layout, policy: Policy, measure: Measure, summary_room: int) 
 class Chooser(NamedTuple):
     """A strategy."""
 
-    middle: Callable[[Layout, Policy, Measure, int], tuple[Unit, ...]]
+    middle: Callable[[Layout, CompactionPolicy, Measure, int], tuple[Unit, ...]]
     """The units to cover, in order, given the room that a summary needs; empty where there is nothing to cover."""
     prompt: str
     """Name of the prompt that the summary is asked for with."""
@@ -171,5 +171,5 @@ STRATEGIES: Mapping[Strategy, Chooser] = {
     "window": Chooser(window, "condense"),
     "snapshot": Chooser(snapshot, "snapshot"),
     "replace": Chooser(replace, "condense", restores_files=True),
-    "ends": Chooser(ends, "condense"),
+    "ends": Chooser(_ends, "condense"),
 }

@@ -107,12 +107,12 @@ def without_ledger(text: str) -> str:
     return before if mark and after.rstrip().endswith(LEDGER_CLOSE) else text
 
 
-def is_stand_in(message: Message) -> bool:
+def is_summary_or_marker(message: Message) -> bool:
     """Whether the message is the summary or the marker of a compaction, and so has a ledger that counts."""
     return is_summary(message) or message.id.startswith(MARKER_PREFIX)
 
 
-def one_line(text: str) -> str:
+def ledger_line(text: str) -> str:
     """The text as it may stand in a ledger."""
     return " ".join(unframed(text).split())
 

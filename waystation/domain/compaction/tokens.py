@@ -17,7 +17,7 @@ MESSAGE_TOKENS = 5
 # Tokens a character, in hundredths, so that sums stay whole and a text costs what its pieces cost.
 LETTER, DIGIT, SYMBOL = 25, 70, 60
 """ASCII: letters and blanks, digits, everything else."""
-CUT = 100
+_CUT = 100
 """On top, where a word goes on in capitals or digits: base64 and hexadecimal come in pieces of a character or two."""
 ACCENTED, CYRILLIC, WIDE, OTHER = 150, 50, 130, 75
 """Latin letters beyond ASCII (a word breaks there); Cyrillic; CJK, kana, hangul, halves of an emoji; all the rest."""
@@ -73,7 +73,7 @@ def estimate_text(text: str) -> int:
     # All characters beside the ones after them, in one number: searching for pairs takes three times as long.
     bits = int.from_bytes(kinds, "little")
     cuts = (bits & bits >> _CUT_BITS).bit_count()
-    hundredths = (len(kinds) - digits - symbols) * LETTER + digits * DIGIT + symbols * SYMBOL + cuts * CUT
+    hundredths = (len(kinds) - digits - symbols) * LETTER + digits * DIGIT + symbols * SYMBOL + cuts * _CUT
     if not text.isascii():
         hundredths += _beyond_ascii(text, len(ascii_part))
     return -(-hundredths // UNIT)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from waystation.domain.compaction.history import current, kept_whole, known, pinned_ids, stand_in, view, with_record
-from waystation.domain.compaction.policy import Policy
+from waystation.domain.compaction.policy import CompactionPolicy
 from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.tokens import Measure, estimate_messages
 from waystation.domain.errors import BadInput
@@ -105,7 +105,7 @@ def stand_in_ids(transcript: Transcript) -> frozenset[str]:
     return frozenset(stand_in(record).id for record in transcript.compactions if not isinstance(record, Masked))
 
 
-def pin(transcript: Transcript, message_id: str, policy: Policy, measure: Measure, record_id: str) -> Pinned:
+def pin(transcript: Transcript, message_id: str, policy: CompactionPolicy, measure: Measure, record_id: str) -> Pinned:
     """The record of this id that pins a message; a call stays with its results. What a compaction hides comes back.
 
     Raises BadInput for a message that is unknown, pinned or never sent, and where pins would pass their cap.
