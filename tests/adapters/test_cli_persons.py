@@ -195,7 +195,7 @@ class Order:
     refused: str = "never"
     """A part of the question that is answered with no."""
 
-    def told(self, _: PersonFound) -> str:
+    def found_lines(self, _: PersonFound) -> str:
         self.happened.append("shown")
         return ""
 
@@ -220,7 +220,7 @@ async def nobody_objects(*_: object) -> None:
 def order(monkeypatch: pytest.MonkeyPatch, task_id: str) -> Order:
     assert task_id
     order = Order()
-    for name in ("told", "confirmed", "erase"):
+    for name in ("found_lines", "confirmed", "erase"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", getattr(order, name))
     for name in ("require_at_rest", "require_workers"):
         monkeypatch.setattr(f"waystation.cli.privacy.{name}", nobody_objects)

@@ -73,7 +73,7 @@ class Matter(Generic[_T]):
     """The first message, not redacted yet. Written once for a run."""
     place: Place
     read: Callable[[Mapping[str, JsonValue]], _T]
-    """The answer in a call's arguments. Raises ValidationError, Unusable."""
+    """The answer in a call's arguments. Raises ValidationError, UnusableAnswer."""
     refusal: str
     """Over the reasons why an answer cannot be used."""
 

@@ -164,7 +164,7 @@ def find(
     if as_json:
         print_json(found)
     else:
-        print_text("\n".join([_told(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
+        print_text("\n".join([found_lines(found), *(told_near(found.near) if isinstance(found, FoundNear) else ())]))
     raise typer.Exit(OK if found.traces else WORK_FAILED)
 
 
@@ -191,7 +191,7 @@ def say_limits(found: PersonFound) -> None:
         say(found.finding)
 
 
-def _told(found: PersonFound) -> str:
+def found_lines(found: PersonFound) -> str:
     """A line for each kind of place: how often, and in which tasks."""
     if not found.traces:
         return "found nowhere"
@@ -335,7 +335,7 @@ class _Desk:
             return None
         await require_at_rest(self.client, settings, found)
         await _say_earlier(search)
-        say(_told(found))
+        say(found_lines(found))
         question = f"Put {ERASED} in place of all this{which}? It cannot be undone. [y/N]"
         if not self.wish.yes and not await confirmed(question):
             say(f"nothing is erased{which}")
