@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint wheel compose-check map lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
+.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ lookalikes: $(STAMP) ## Write anew what looks like a tag, from the tables of Uni
 
 map: ## Print every module, and the noun that it holds
 	@python3 benchmarks/modules.py
+
+trips: $(STAMP) ## Print which modules a request, a full context and an approval go through, as traced
+	$(BIN)/python -m benchmarks.trips
 
 test-servers: $(STAMP) ## The end-to-end tests on PostgreSQL, a Qdrant server's protocol and several worker processes; part of `make test-all`
 	$(BIN)/python -m pytest tests/end_to_end/test_servers.py tests/end_to_end/test_same_report.py tests/adapters/test_store_postgresql.py tests/adapters/test_qdrant_server.py

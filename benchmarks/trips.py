@@ -1,0 +1,199 @@
+"""Prints on which modules three trips go, in the order in which each is entered first: `make trips`.
+
+A task runs over real documents with the offline model, workers and client in this process, on a Temporal server of its
+own. It goes twice, since the first time loads modules as well. A module is on a trip when one of its functions is
+called between the trip's first call and its last; child processes, which read files and redact, are not looked into.
+"""
+
+import asyncio
+import inspect
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+from temporalio.client import Client as Temporal
+from temporalio.testing import WorkflowEnvironment
+
+from benchmarks.modules import FOLDERS, ROOT
+from waystation.adapters.documents.sources import load_documents, write_installed
+from waystation.adapters.temporal.dev_server import find_temporal
+from waystation.client import Client
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.leg import ContextFull
+from waystation.domain.task import SourceDocument, TaskRequest
+from waystation.settings import Settings
+from workers.wiring import running_workers
+
+QUESTION = "Which licences do these packages carry?"
+DOCUMENTS = 12
+GRANT = Amount(tokens=60_000)
+TENANT = "trips"
+STORE = "waystation/adapters/store/"
+LOOK_SECONDS = 0.2
+
+
+class Trip(NamedTuple):
+    """From a call or a result to a call: functions as `folder/module:Class.function`, a result by its class."""
+
+    name: str
+    first: str
+    last: str
+    result: str = ""
+    """Of `first`: the trip begins with a result of this class, and not with a call."""
+    window: int | None = None
+    budget: int = 400_000
+    """Tokens."""
+    agent_budget: int | None = None
+
+
+ALL = (
+    Trip("from submit to the stored report", "waystation/client/client:Client.submit", f"{STORE}tasks:SqlTasks.finish"),
+    Trip(
+        "from a full context to Qdrant",
+        "waystation/agents/loop:Turns._turn",
+        "waystation/adapters/qdrant/edge:QdrantEdgeMemory.upsert",
+        result=ContextFull.__name__,
+        window=12_000,
+    ),
+    Trip(
+        "from an approval to the agent that goes on",
+        "waystation/client/client:Client.approve",
+        "waystation/agents/loop:AgentLoop.run",
+        budget=60_000,
+        agent_budget=12_000,
+    ),
+)
+
+
+class Traced:
+    """One trip: the modules that it has entered so far."""
+
+    def __init__(self, trip: Trip) -> None:
+        self.trip = trip
+        self.entered: dict[str, None] = {}
+        self.on = self.over = False
+
+    @property
+    def crossings(self) -> int:
+        """How often the next module is in another folder."""
+        folders = [Path(name).parent for name in self.entered]
+        return sum(one != other for one, other in pairwise(folders))
+
+    def see(self, name: str, place: str, event: str, result: object) -> None:
+        """A function of module `name` is called, or returns."""
+        if self.over:
+            return
+        if not self.on and place == self.trip.first:
+            self.on = type(result).__name__ == self.trip.result if self.trip.result else event == "call"
+        if self.on and event == "call":
+            self.entered.setdefault(name)
+            self.over = place == self.trip.last
+
+    def __str__(self) -> str:
+        chain = "; ".join(
+            f"{folder}: {', '.join(Path(name).name for name in names)}"
+            for folder, names in groupby(self.entered, lambda name: Path(name).parent.as_posix())
+        )
+        end = "" if self.over else " (NOT REACHED)"
+        return f"{self.trip.name}{end}: {len(self.entered)} modules, {self.crossings} crossings\n  {chain}\n"
+
+
+class Tracer:
+    """The trip of now, traced in every thread of this process."""
+
+    def __init__(self) -> None:
+        self.now: Traced | None = None
+        self._places: dict[CodeType, tuple[str, str] | None] = {}
+
+    def __call__(self, frame: FrameType, event: str, result: object) -> None:
+        """As `sys.setprofile` calls it."""
+        if self.now is None or event not in {"call", "return"}:
+            return
+        code = frame.f_code
+        if code not in self._places:
+            self._places[code] = _place(code)
+        if found := self._places[code]:
+            self.now.see(*found, event, result)
+
+
+def _place(code: CodeType) -> tuple[str, str] | None:
+    """The module and the function; None for what is not ours, and for bodies of modules and classes."""
+    path = Path(code.co_filename)
+    if not code.co_flags & inspect.CO_OPTIMIZED or not path.is_relative_to(ROOT):
+        return None
+    name = path.relative_to(ROOT).with_suffix("").as_posix()
+    return (name, f"{name}:{code.co_qualname}") if name.split("/")[0] in FOLDERS else None
+
+
+class Road:
+    """Where tasks go from question to report."""
+
+    def __init__(self, client: Client, server: Temporal, documents: Sequence[SourceDocument]) -> None:
+        self.client, self.server, self.documents = client, server, documents
+
+    async def work(self, trip: Trip, name: str) -> None:
+        """One task. Nobody looks at it while it goes on, but until it has asked for what a trip wants to grant."""
+        task = await self.client.submit(request(trip, name), self.documents)
+        while (
+            trip.agent_budget is not None
+            and not (found := await self.client.progress(task.task_id)).progress.phase.over
+        ):
+            for one in found.progress.approvals:
+                if one.decision == "pending":
+                    await self.client.approve(task.task_id, request_id=one.request_id, amount=GRANT, by="trips")
+            await asyncio.sleep(LOOK_SECONDS)
+        await self.server.get_workflow_handle(task.task_id).result()
+
+
+def request(trip: Trip, name: str) -> TaskRequest:
+    """A task on which this trip happens."""
+    return TaskRequest(
+        question=QUESTION,
+        tenant=TENANT,
+        request_id=f"{trip.name}, {name}",
+        budget=Limit(tokens=trip.budget),
+        agent_budget=None if trip.agent_budget is None else Limit(tokens=trip.agent_budget),
+        window=trip.window,
+    )
+
+
+async def traced(home: Path) -> list[Traced]:
+    """Each trip, on the second of two equal tasks."""
+    tracer, found = Tracer(), [Traced(trip) for trip in ALL]
+    threading.setprofile(tracer)
+    sys.setprofile(tracer)
+    write_installed(home / "documents")
+    documents = load_documents([home / "documents"]).documents[:DOCUMENTS]
+    async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
+        dev_server_existing_path=find_temporal(), dev_server_log_level="error"
+    ) as server:
+        os.environ["TEMPORAL_ADDRESS"] = server.client.service_client.config.target_host
+        settings = Settings(home=home, offline=True, tenant=TENANT)
+        async with running_workers(settings), await Client.connect(settings) as client:
+            road = Road(client, server.client, documents)
+            for one in found:
+                await road.work(one.trip, "first")
+                tracer.now = one
+                await road.work(one.trip, "second")
+                tracer.now = None
+    sys.setprofile(None)
+    return found
+
+
+def main() -> None:
+    """Each trip with its numbers, then its modules: a folder, and what is entered there before the next folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        trips = asyncio.run(traced(Path(folder)))
+    sys.stdout.write("\n".join(map(str, trips)))
+    sys.stdout.flush()
+    os._exit(0 if all(trip.over for trip in trips) else 1)  # the SDK's native runtime can crash at exit
+
+
+if __name__ == "__main__":
+    main()
