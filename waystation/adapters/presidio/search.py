@@ -322,7 +322,7 @@ def _moved(find: Found, offset: int) -> Found:
 
 
 def _between(find: Found, start: int, end: int) -> Found:
-    return replace(find, start=start, end=end)
+    return Found(find.type, start, end, find.score)
 
 
 CHUNK_CHARACTERS = 2_000
