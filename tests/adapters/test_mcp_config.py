@@ -103,6 +103,7 @@ def test_what_cannot_be_used_is_named_by_its_place(tmp_path: Path, entry: JsonVa
         ("[]", "cannot be used: the file: "),
         ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is named twice at one place"),
         ("\udcff", "is not UTF-8"),
+        ("[" * 100_000, "is nested too deep"),
     ],
 )
 def test_a_file_that_is_none_is_refused_with_the_place(tmp_path: Path, text: str, fault: str) -> None:

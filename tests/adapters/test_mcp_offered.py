@@ -51,6 +51,10 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     ({"type": "object", "anyOf": [{}]}, "its schema is not of one object: models take no other"),
     ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument whose name models do not take"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
+    (
+        {"type": "object", "properties": {"a": {"type": [1, *([number] for number in range(100))]}}},
+        "its schema has a list of more than 100 that are neither all words nor all numbers",
+    ),
 ]
 
 
@@ -77,6 +81,21 @@ def test_a_server_cannot_flood_the_agents_with_tools() -> None:
     specs, hidden = offered(server(), [tool(f"t{number}") for number in range(MOST_TOOLS + 5)])
     assert len(specs) == MOST_TOOLS
     assert [one.reason for one in hidden] == ["the server has more than 128 tools; the rest is left out"]
+
+
+def test_long_lists_of_words_or_numbers_are_no_reason_to_hide_a_tool() -> None:
+    words: list[JsonValue] = [f"place {number}" for number in range(400)]
+    numbers: list[JsonValue] = [*range(200), 0.5]
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"enum": words}, "b": {"enum": numbers}}}
+    specs, _ = offered(server(), [tool(schema=schema)])
+    assert len(specs) == 1
+
+
+def test_the_schemas_of_a_server_are_bounded_together() -> None:
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"a": {"enum": ["x" * 15_000]}}}
+    specs, hidden = offered(server(), [tool(f"t{number}", schema=schema) for number in range(40)])
+    assert len(specs) == 26
+    assert {one.reason for one in hidden} == {"the schemas of its server have more than 400,000 characters together"}
 
 
 def test_a_description_is_marked_bounded_and_has_nothing_that_a_person_cannot_see() -> None:

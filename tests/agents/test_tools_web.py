@@ -8,6 +8,7 @@ from tests.readers import ANYONE
 from waystation.adapters.store.texts import content_hash
 from waystation.agents.charges import MeteredSearch
 from waystation.agents.tools.box import Toolbox
+from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Usage
@@ -66,7 +67,7 @@ class SaidSearch:
         """Nothing is open."""
 
 
-def box(office: Office, tool: FetchPage | WebSearchTool) -> Toolbox:
+def box(office: Office, tool: Tool) -> Toolbox:
     return Toolbox(tools=[tool], transcripts=office.store, texts=office.store, redactor=office.redactor)
 
 

@@ -81,6 +81,18 @@ async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str)
             await store.task(kept.ref.task_id, ANYONE)
 
 
+@pytest.mark.parametrize(("table", "column"), SEALED)
+async def test_an_empty_value_is_no_sealed_one(store_url: str, table: str, column: str) -> None:
+    async with aclosing(await opened(store_url, SEALING)) as store:
+        await everything_said(store, "first")
+        await changed(store, f"UPDATE {table} SET {column} = ''")
+        if (table, column) == ("tasks", "title"):
+            pytest.skip("a title may be taken away: it is empty until the task is admitted")
+        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+            async with store.database.read() as connection:
+                (await connection.execute(metadata.tables[table].select())).all()
+
+
 async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> None:
     """So has every release before kept them, whether it encrypted or not."""
     async with aclosing(await opened(store_url, SEALING)) as store:

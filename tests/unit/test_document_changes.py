@@ -112,6 +112,18 @@ def test_changed_lines_are_said_in_the_numbers_of_the_new_version() -> None:
     assert [str(place) for place in changed_lines(list("abc"), list("abZ"))] == ["line 3"]
 
 
+def test_versions_of_lines_that_come_again_and_again_have_one_change_between_their_equal_ends() -> None:
+    before = ["start", *["30 days", "ok"] * 9_999, "30 days", "end"]
+    after = ["start", *["ok"] * 197, "end"]
+    assert changed_lines(before, after) == (ChangedLines(2, 198),)
+
+
+def test_lines_that_are_there_once_part_what_is_compared() -> None:
+    before = [line for number in range(500) for line in (f"line {number}", "-")]
+    after = [line.replace("line 250", "changed") for line in before if line != "line 400"]
+    assert [str(place) for place in changed_lines(before, after)] == ["line 501", "taken out after line 800"]
+
+
 def test_versions_that_are_too_large_to_compare_have_one_change_between_their_equal_ends() -> None:
     before = ["head", *(f"old {number}" for number in range(2_100)), "tail"]
     after = ["head", *(f"new {number}" for number in range(2_100)), "tail"]

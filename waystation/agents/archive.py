@@ -19,6 +19,7 @@ from itertools import takewhile
 from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
 from waystation.domain.errors import MemoryUnavailable, PassagesRefused
+from waystation.domain.foreign import Tagged, followed
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import (
     CALIBRATED,
@@ -384,6 +385,7 @@ class Recollection:
         return query.model_copy(update={"text": redacted.text, "dense": dense})
 
 
-def as_passages(found: Sequence[Excerpt]) -> str:
-    """Recalled text, each piece with its source."""
-    return "\n".join(map(str, found))
+def as_passages(found: Sequence[Excerpt]) -> Tagged:
+    """Recalled text, each piece with its source. There is at least one."""
+    first, *rest = [one.shown for one in found]
+    return followed(first, *rest)

@@ -10,6 +10,7 @@ it; it stands where it was heard, before everything that was read of the new ver
 prefix that stays cached, where a reminder is paid anew at every turn.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -204,7 +205,9 @@ async def _line(change: DocumentChange, shown: Document, texts: DocumentStore, r
             before, after = [
                 (await texts.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
-            return f"- changed: {what}{name} ({_places(before, after)}; {shown.lines} lines now)"
+            return (
+                f"- changed: {what}{name} ({await asyncio.to_thread(_places, before, after)}; {shown.lines} lines now)"
+            )
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:

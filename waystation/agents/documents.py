@@ -42,7 +42,7 @@ from waystation.domain.privacy import (
     with_placeholders,
 )
 from waystation.domain.tables import Table, TableText
-from waystation.patterns import literals, proven
+from waystation.patterns import Linear, literals, proven
 from waystation.ports import Clock, DocumentStore, Redactor, ShownTexts, TableEngine, Vault
 
 _SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
@@ -101,9 +101,13 @@ class DocumentNames:
         return {one_line(name): shown for name, shown in private.items()} | private
 
     @cached_property
-    def _private(self) -> re.Pattern[str]:
+    def _private(self) -> Linear | re.Pattern[str]:
         """Longer names first: one may be part of another."""
-        return literals(sorted(self._called, key=len, reverse=True))
+        longest_first = sorted(self._called, key=len, reverse=True)
+        try:
+            return Linear("|".join(map(re.escape, longest_first)))
+        except ValueError:  # halves of characters, or more than fits into one program
+            return literals(longest_first)
 
 
 async def document_names(

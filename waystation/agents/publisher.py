@@ -340,7 +340,7 @@ class Publisher:
         ]
         cited = [failed.citation.document for failed in checked.failed]
         names = [*cited, *(one.name for one in parts.procedures)]
-        shown = [checked.called.shown_in(text) for text in (*sections, *names)]
+        shown = [await asyncio.to_thread(checked.called.shown_in, text) for text in (*sections, *names)]
         written, sources, not_used, oversight, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
             FailedCitation(citation=one.citation.model_copy(update={"document": name}), reason=one.reason)
@@ -356,7 +356,7 @@ class Publisher:
             procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
         )
         return Composed(
-            markdown=inert(whole_report(parts, written, apparatus)),
+            markdown=await asyncio.to_thread(inert, whole_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
             written=written,

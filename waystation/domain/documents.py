@@ -6,8 +6,9 @@ Agents share out documents by their numbers and cite them by name and lines: a n
 the task lives.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cached_property
@@ -166,8 +167,9 @@ def place_of(lines: Sequence[str], line_number: int) -> str | None:
     return next((place for place in above if place), None)
 
 
-MOST_COMPARED = 4_000_000
-"""Lines of one version times lines of the other: what is larger, once equal ends are off, counts as one change."""
+MOST_COMPARED = 2_500
+"""Lines of one version times lines of the other, between two lines that each has once: more count as one change."""
+_MOST_COMPARED_IN_ALL = 200_000
 
 _Kind = Literal["changed", "added", "removed"]
 
@@ -311,17 +313,61 @@ class ChangedLines(NamedTuple):
 
 
 def changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLines, ...]:
-    """Where two versions differ, in order."""
-    shortest = min(len(before), len(after))
-    head = next((n for n in range(shortest) if before[n] != after[n]), shortest)
-    tail = next((n for n in range(shortest - head) if before[-1 - n] != after[-1 - n]), shortest - head)
-    old, new = before[head : len(before) - tail], after[head : len(after) - tail]
-    if not old and not new:
-        return ()
-    if len(old) * len(new) > MOST_COMPARED:
-        return (ChangedLines(head + 1, head + len(new)),)
-    blocks = SequenceMatcher(None, old, new).get_opcodes()
-    return tuple(ChangedLines(head + first + 1, head + last) for tag, _, _, first, last in blocks if tag != "equal")
+    """Where two versions differ, in order. The work is about linear in the lines, whatever they are."""
+    found: list[ChangedLines] = []
+    room = _MOST_COMPARED_IN_ALL
+    for old, new in _between_anchors(before, after):
+        size = len(old) * len(new)
+        if size > min(room, MOST_COMPARED):
+            found.append(ChangedLines(new.start + 1, new.stop))
+            continue
+        room -= size
+        matcher = SequenceMatcher(None, before[old.start : old.stop], after[new.start : new.stop], autojunk=False)
+        found += [
+            ChangedLines(new.start + first + 1, new.start + last)
+            for tag, _, _, first, last in matcher.get_opcodes()
+            if tag != "equal"
+        ]
+    return tuple(found)
+
+
+def _between_anchors(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[range, range]]:
+    """The stretches of lines that are not the same, without what is equal at their ends."""
+    last, last_new = 0, 0
+    for place, new_place in (*_anchors(before, after), (len(before), len(after))):
+        start, start_new, end, end_new = last, last_new, place, new_place
+        while start < end and start_new < end_new and before[start] == after[start_new]:
+            start, start_new = start + 1, start_new + 1
+        while start < end and start_new < end_new and before[end - 1] == after[end_new - 1]:
+            end, end_new = end - 1, end_new - 1
+        if start < end or start_new < end_new:
+            yield range(start, end), range(start_new, end_new)
+        last, last_new = place + 1, new_place + 1
+
+
+def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
+    """Places of lines that each version has once, as many as stand in one order in both (as patience diff does)."""
+    new_places = _once(after)
+    pairs = [(place, new_places[line]) for line, place in _once(before).items() if line in new_places]
+    ends: list[int] = []  # of runs of 1, 2, … pairs, the end in `after` that leaves the most room
+    ending: list[int] = []  # the pair at that end
+    before_it: list[int | None] = []
+    for number, (_, new_place) in enumerate(pairs):
+        length = bisect_left(ends, new_place)
+        before_it.append(ending[length - 1] if length else None)
+        ends[length : length + 1], ending[length : length + 1] = [new_place], [number]
+    run: list[tuple[int, int]] = []
+    at = ending[-1] if ending else None
+    while at is not None:
+        run.append(pairs[at])
+        at = before_it[at]
+    return run[::-1]
+
+
+def _once(lines: Sequence[str]) -> dict[str, int]:
+    """Lines that stand there once, in order, with their places."""
+    often = Counter(lines)
+    return {line: place for place, line in enumerate(lines) if often[line] == 1}
 
 
 def _version(document: Document) -> str:

@@ -160,6 +160,8 @@ def load_servers(path: Path, environment: Mapping[str, str]) -> tuple[Server, ..
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}: {error.msg}"
         raise BadInput(f"the tool server file {path} is not JSON ({where}); it should look like {_EXAMPLE}") from None
+    except RecursionError:
+        raise BadInput(f"the tool server file {path} is nested too deep; it should look like {_EXAMPLE}") from None
     except UnicodeDecodeError:
         raise BadInput(f"the tool server file {path} is not UTF-8; it should look like {_EXAMPLE}") from None
     except ValidationError as error:

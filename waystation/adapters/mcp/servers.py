@@ -7,7 +7,7 @@ What a tool returned as text of a bounded size: what is no text becomes a line t
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -54,6 +54,10 @@ MOST_TOOLS = 128
 _DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
 """As JSON: about 4,000 tokens, twice of what all tools together should have."""
+SERVER_SCHEMA_CHARACTERS = 400_000
+"""Of all tools of a server, those that are not allowed, too: what is checked takes time."""
+MOST_LISTED = 100
+"""Items of a list in a schema that are not all words or all numbers."""
 ARGUMENT_CHARACTERS = 500
 """Of the description of one argument."""
 NAME_SHOWN = 200
@@ -84,8 +88,11 @@ def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec
     """What agents may be shown, each still under the name that its server gave it, and what not."""
     specs: list[ForeignToolSpec] = []
     hidden: list[HiddenTool] = []
+    room = SERVER_SCHEMA_CHARACTERS
     for tool in tools[:MOST_TOOLS]:
-        reason = _refused(server, tool) or (
+        size = len(json.dumps(tool.input_schema))
+        room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not looked into
+        reason = _refused(server, tool, room) or (
             "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
         )
         if reason:
@@ -99,13 +106,15 @@ def offered(server: Server, tools: Sequence[Tool]) -> tuple[list[ForeignToolSpec
     return specs, hidden
 
 
-def _refused(server: Server, tool: Tool) -> str:
+def _refused(server: Server, tool: Tool, room: int) -> str:
     if not any(fnmatchcase(tool.name, pattern) for pattern in server.allow):
         return "the config file does not allow it"
     if len(tool.name) > NAME_SHOWN:
         return f"its name has {len(tool.name):,} characters; {NAME_SHOWN} are taken"
     if not tool.name.isprintable():
         return "its name has characters that nobody sees"
+    if room < 0:
+        return f"the schemas of its server have more than {SERVER_SCHEMA_CHARACTERS:,} characters together"
     return _unusable(tool.input_schema)
 
 
@@ -119,11 +128,30 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
         return "its schema has an argument whose name models do not take"
+    if any(map(_is_slow, _lists(schema))):
+        return f"its schema has a list of more than {MOST_LISTED} that are neither all words nor all numbers"
     try:
         _check_schema(schema)
     except (SchemaError, RecursionError):
         return "its schema is not valid JSON Schema"
     return ""
+
+
+def _lists(value: JsonValue) -> Iterator[list[JsonValue]]:
+    """Every list in a schema, at any depth."""
+    left: list[JsonValue] = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, list):
+            yield one
+        left += one if isinstance(one, list) else one.values() if isinstance(one, dict) else ()
+
+
+def _is_slow(found: list[JsonValue]) -> bool:
+    """The check compares items that cannot be sorted with each other, and tries a schema against each of others."""
+    if len(found) <= MOST_LISTED:
+        return False
+    return not (all(isinstance(one, str) for one in found) or all(type(one) in {int, float} for one in found))
 
 
 def _spec(server: Server, tool: Tool) -> ForeignToolSpec:
@@ -291,7 +319,7 @@ class McpServers:
         """A server that was started anew has its tools looked at before one is called. Raises ToolServerFailed."""
         server = session.server
         if self._listings.get(server.name, _Listing()).told_on != session.opened:
-            specs, hidden = offered(server, await _all_tools(client))
+            specs, hidden = await asyncio.to_thread(offered, server, await _all_tools(client))
             self._listings[server.name] = _Listing(specs, hidden, told_on=session.opened)
         now = next((one for one in self._listings[server.name].specs if one.tool == spec.tool), None)
         if now is None or not now.same_as(spec):
@@ -321,7 +349,7 @@ async def _listing(session: Session) -> _Listing:
     server = session.server
     try:
         async with session.call(server.timeout_s) as client:
-            specs, hidden = offered(server, await _all_tools(client))
+            specs, hidden = await asyncio.to_thread(offered, server, await _all_tools(client))
             return _Listing(specs, hidden, told_on=session.opened)
     except ToolServerFailed as failure:
         reason = str(failure)

@@ -113,7 +113,7 @@ tasks = Table(
     Column("request", SealedText("tasks.request", "task_id"), nullable=False),
     # To its owner, too: a task that was given to another tenant or session does not open there.
     Column("terms", SealedText("tasks.terms", "task_id", "tenant", "session", before=1), nullable=False),
-    Column("title", SealedText("tasks.title", "task_id"), nullable=False),
+    Column("title", SealedText("tasks.title", "task_id", empty=True), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
     # Every word of it.

@@ -96,18 +96,18 @@ class SealedText(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def __init__(self, place: str, *key: str, before: int = 0) -> None:
-        """`place` is table and column, as `messages.body`.
+    def __init__(self, place: str, *key: str, before: int = 0, empty: bool = False) -> None:
+        """`place` is table and column, as `messages.body`. `empty`: there may be nothing in it, which is not sealed.
 
         `key` names the columns that tell the table's rows apart and never change, then others that only who has the key
         may change: with them this text is written anew. `before`: values were once bound to the first so many of them.
         """
         super().__init__()
-        self.place, self.key, self.before = place, key, before
+        self.place, self.key, self.before, self.empty = place, key, before, empty
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
-        if not value:
+        if value is None or (self.empty and not value):
             return value
         at_rest = kept_with(dialect)
         if not at_rest.seals or at_rest.cipher is None:
@@ -132,7 +132,7 @@ class SealedText(TypeDecorator[str]):
             return None
         length, _, rest = value.partition(":")
         row, kept = rest[: int(length)], rest[int(length) :]
-        if not kept or kept.startswith(TEXT_MARK + ROW_MARK):
+        if kept.startswith(TEXT_MARK + ROW_MARK) or (self.empty and not kept):
             context, encoded = _context(self.place, row), kept[2:]
         else:
             _require_loose(kept_with(dialect), self.place)
@@ -177,13 +177,6 @@ class SealedProof(SealedString):
         proof = BoundText(_PROVEN)
         proof.row = value.row
         return super().process_bind_param(proof, dialect)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Raises WrongKey where the row was changed, and StoreError where it has no proof and all are to have one."""
-        proof = super().process_result_value(value, dialect)
-        if proof == "":
-            _require_loose(kept_with(dialect), self.place)
-        return proof
 
 
 class SealedBytes(TypeDecorator[bytes]):

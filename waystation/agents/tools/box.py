@@ -1,5 +1,6 @@
 """Runs the calls of one reply: validates arguments, keeps promises about repetition, redacts and bounds results."""
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from waystation.agents.tools.documents import FILE_READERS
 from waystation.agents.tools.tool import CallSite, Tool, ToolRefused
 from waystation.domain.compaction.rungs import is_too_large, preview
 from waystation.domain.compaction.tokens import fixed_tokens
+from waystation.domain.foreign import Tagged, one_line, without_tags
 from waystation.domain.privacy import Place, redaction_notes, with_line_feeds
 from waystation.domain.projection import Limits, Projection, fault, limited, with_defaults
 from waystation.domain.task import Resolution
@@ -73,7 +75,7 @@ class Toolbox:
     def refusal(self, call: ToolUse) -> str | None:
         """Why the call is not to be carried out, whatever a person says; None where it may be."""
         if (tool := self._tool(call)) is None:
-            return f"There is no tool {call.name!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+            return f"There is no tool {one_line(call.name)!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
         if self.projection is not None and (why := self.projection.why_hidden(tool.name)) is not None:
             return f"The tool {tool.name} is hidden: {why}. Yours are: {', '.join(spec.name for spec in self.specs)}."
         wrong = fault(self._complete(call), self.limits.get(tool.name, {}))
@@ -104,10 +106,9 @@ class Toolbox:
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolRefused as refusal:
-            text, refused = str(refusal), True
-        return ToolResult(
-            tool_use_id=call.id, content=await self._presentable(names.shown_in(text), call, at), is_error=refused
-        )
+            text, refused = refusal.words, True
+        content = await self._presentable(text, names, call, at)
+        return ToolResult(tool_use_id=call.id, content=content, is_error=refused)
 
     def _tool(self, call: ToolUse) -> Tool | None:
         return next((tool for tool in self.tools if tool.name == call.name), None)
@@ -145,15 +146,21 @@ class Toolbox:
             await self.audits.audit(at.run.task_id, entry)
         return arguments
 
-    async def _presentable(self, text: str, call: ToolUse, at: CallSite) -> str:
-        (redacted,) = await self.redactor.redact([text], Place.TOOL_RESULT, at.run.tenant)
+    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: CallSite) -> str:
+        """Whatever a tool says, and whichever wrote it: tags of ours are in it where it is `Tagged`, and else nowhere.
+
+        In threads, since a result may be long and made to be slow.
+        """
+        named = await asyncio.to_thread(names.shown_in, text)
+        (redacted,) = await self.redactor.redact([named], Place.TOOL_RESULT, at.run.tenant)
         at.notices.extend(redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
         if redacted.unredacted:
             return _UNREADABLE + redacted.text
-        if not is_too_large(redacted.text, at.window):
-            return redacted.text
+        shown = redacted.text if isinstance(text, Tagged) else await asyncio.to_thread(without_tags, redacted.text)
+        if not is_too_large(shown, at.window):
+            return shown
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
-        whole = with_line_feeds(redacted.text)
+        whole = with_line_feeds(shown)
         return preview(whole, await self.texts.put_text(whole, at.run.reader))
 
     async def _told(self, call: ToolUse, at: CallSite) -> str:

@@ -5,6 +5,7 @@ The tool that finds again what a compaction hid, and earlier work of the session
 The tool that shows what is behind a passage: messages as they were said, or a document around it.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from pydantic import Field
@@ -99,7 +100,7 @@ class Expand(TypedTool[ExpandInput]):
         """A page of them, and where to go on."""
         wanted = arguments.id.strip("<>[] ,;").lower()
         # Our tags are said again here, too: what they said then is a record now.
-        text = without_tags(await self._text(wanted, at))
+        text = await asyncio.to_thread(without_tags, await self._text(wanted, at))
         if arguments.first >= len(text):
             raise ToolRefused(f"They have {len(text):,} characters; there is none from number {arguments.first:,} on.")
         return stretch(text, arguments.first, at)

@@ -46,6 +46,11 @@ _InputT = TypeVar("_InputT", bound=ToolInput)
 class ToolRefused(Exception):
     """The call cannot be carried out. The message tells the model why and what to do instead."""
 
+    def __init__(self, words: str) -> None:
+        """`words` may be `Tagged`."""
+        super().__init__(words)
+        self.words = words
+
 
 @dataclass(frozen=True)
 class CallSite:

@@ -5,6 +5,7 @@ The tool that reads a page of the web, as lines, and keeps its text.
 The tool that searches the web.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 from pydantic import Field, JsonValue
@@ -14,7 +15,7 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page, shown_lines
 from waystation.domain.amount import amount_text
 from waystation.domain.errors import BadInput, ModelError, WebRefused, WebUnavailable
-from waystation.domain.foreign import one_line, tagged, without_tags
+from waystation.domain.foreign import followed, one_line, tagged, without_tags
 from waystation.domain.privacy import PLACEHOLDER, Place, cut, redaction_notes
 from waystation.domain.projection import SOON, urgent
 from waystation.domain.web import (
@@ -81,20 +82,18 @@ class FetchPage(TypedTool[FetchPageInput]):
         """A header, numbered lines, and where to go on."""
         if PLACEHOLDER.search(arguments.url):
             raise ToolRefused("The address has a placeholder in it. What that stands for is private and is not sent.")
-        found = await self._page(arguments.url, at)
-        # Before it is numbered and cut, so that what comes out has room: a tag may begin on one line, end on another.
-        shown = "\n".join(page_lines(await shown_lines(self._redacted, found.blob, "The page", at)))
-        lines = without_tags(shown).split("\n")
-        first = arguments.first_line
+        found, first = await self._page(arguments.url, at), arguments.first_line
+        shown = await shown_lines(self._redacted, found.blob, "The page", at)
+        lines = await asyncio.to_thread(page_lines, shown)  # of up to 10 MB
         if first > len(lines):
             raise ToolRefused(f"The page has {len(lines)} lines; there is no line {first}.")
-        numbered = [
-            f"{number}| {line}" for number, line in enumerate(lines[first - 1 : first - 1 + _LINES_A_PAGE], first)
-        ]
-        taken, _ = page(numbered, at.page_characters)
+        # Before it is numbered and cut, so that what comes out has room: a tag may begin on one line, end on another.
+        words = "\n".join(lines[first - 1 : first - 1 + _LINES_A_PAGE])
+        defused = (await asyncio.to_thread(without_tags, words)).split("\n")
+        taken, _ = page([f"{number}| {line}" for number, line in enumerate(defused, first)], at.page_characters)
         last = first + len(taken) - 1
         rest = [f"continues at line {last + 1}"] if last < len(lines) else []
-        return "\n".join([framed_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest])
+        return followed(framed_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest)
 
     async def _page(self, url: str, at: CallSite) -> KeptPage:
         """Fetched now, or earlier in the run. Raises ToolRefused."""
