@@ -8,6 +8,23 @@ from tests.adapters.test_presidio_secrets import cases, marked
 
 IN_ONE_LINE = r"""
 {"user":"x","password":"⟦a\"b1C2⟧"}
+<property name="password">⟦Tr0ub4dor3⟧</property>
+<string name="db_password">⟦Tr0ub4dor3⟧</string>
+<entry key='password'>⟦Tr0ub4dor3⟧</entry>
+<key>password</key><string>⟦Tr0ub4dor3⟧</string>
+requests.get(url, auth=("bob", "⟦Tr0ub4dor3⟧"))
+HTTPBasicAuth('bob','⟦Tr0ub4dor3⟧')
+new NetworkCredential("bob","⟦Tr0ub4dor3⟧")
+DriverManager.getConnection(url,"root","⟦Tr0ub4dor3⟧")
+db.connect("host", "root", "⟦Tr0ub4dor3⟧")
+smtp.login("bob", "⟦Tr0ub4dor3⟧")
+$c = ConvertTo-SecureString "⟦Tr0ub4dor3⟧" -AsPlainText
+Password - ⟦Tr0ub4dor3⟧
+password -> ⟦Tr0ub4dor3⟧
+Password – ⟦Tr0ub4dor3⟧
+Use ⟦Tr0ub4dor3⟧ as the password
+{"key":"password","val":"⟦Tr0ub4dor3⟧"}
+[["password","⟦Tr0ub4dor3⟧"]]
 {"password": "⟦a\\b\"c9X⟧"}
 {\"password\":\"⟦a\\\"b1C2⟧\"}
 the pw for prod is ⟦Zebra-crossing⟧
@@ -69,6 +86,11 @@ OVER_LINES = (
     "API key:\n    ⟦vN8rTq3LxZ0pKw5b⟧\n",
 )
 NO_SECRET = r"""
+<string name="new_password">Your password</string>
+The password - the one you chose - is reset.
+signal.connect("clicked", "handler", "after")
+["password", "required"]
+token -> the next one
 my password is wrong, my password is not working, our password is too short
 my password is still expired; is my password is required?
 the pass is required, pw: string, pass: true, the pass was great!

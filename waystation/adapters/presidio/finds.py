@@ -137,6 +137,9 @@ class Reading:
         return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
 
 
+_DASH_IN_NUMBER = proven(r"(?<=\d)[\u2010-\u2014\u2212](?=\d)")
+
+
 def views_of(text: str) -> Iterator[Reading]:
     """The ways to read a text: one for nearly all.
 
@@ -145,7 +148,7 @@ def views_of(text: str) -> Iterator[Reading]:
     if text.isascii():
         yield Reading(text)
         return
-    plain = text.translate(_PLAIN)
+    plain = _DASH_IN_NUMBER.sub("-", text.translate(_PLAIN))
     if not _ANY_UNSEEN.search(plain):
         yield Reading(plain)
         return

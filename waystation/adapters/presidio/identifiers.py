@@ -23,8 +23,8 @@ from waystation.patterns import proven, transient
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
-_AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)")
-_SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("at", "dot"))
+_AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)", "@]", "@)")
+_SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("(?:at|@)", r"(?:dot|\.)"))
 _ENCODED_SIGNS = ("u0040", "x40", "&#64", "&#064", "&#x0040", "&commat")
 """What a text with one holds, in lower case, as JSON, programs and HTML write it."""
 _SPECIAL = "=/|{}!#$&*?^`"

@@ -103,7 +103,7 @@ ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period
 """As JSON, programs and HTML write them."""
 _AT, _DOT = (
     proven(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
-    for word, encoded in (("at", ENCODED_AT), ("dot", ENCODED_DOT))
+    for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
 )
 _NO_LETTER_OR_DIGIT = proven(r"[\W_]+")
 

@@ -42,7 +42,7 @@ _ELEMENT = proven(
     re.IGNORECASE,
 )
 _NAMED = proven(
-    rf"\b(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?{_SECRET_NAME}\\?[\"']?[\s,]{{1,40}}\\?[\"']?value\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}"
+    rf"\b(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']?{_SECRET_NAME}\\?[\"']?[\s,]{{1,40}}\\?[\"']?val(?:ue)?\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}"
     r"(?P<quote>\\?[\"']?)(?P<secret>(?:(?!(?P=quote)[\s,/>}])[^\n<>]){1,400})(?P=quote)",
     re.IGNORECASE,
 )
@@ -103,6 +103,25 @@ _SET_BY_NAME = proven(
 )
 
 
+_NAMED_ELEMENT = proven(
+    rf"<(?P<tag>[A-Za-z][\w:.-]{{0,40}})\s(?:[^<>]{{0,200}}\s)?(?:name|key|id)\s?=\s?(?P<sign>[\"']){_SECRET_NAME}(?P=sign)[^<>/]{{0,200}}>"
+    r"\s{0,80}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{0,400}?)(?:\]\]>)?\s{0,80}</(?P=tag)>",
+    re.IGNORECASE,
+)
+_OF_PLIST = proven(
+    rf"<key>{_SECRET_NAME}</key>\s{{0,80}}<(?P<tag>string|data)>\s{{0,80}}(?P<secret>[^<>\s][^<>\n]{{0,400}}?)\s{{0,80}}</(?P=tag)>",
+    re.IGNORECASE,
+)
+_IN_A_PAIR = proven(
+    rf"\[\s?\\?(?P<quote>[\"']){_SECRET_NAME}\\?(?P=quote),\s?\\?(?P=quote)(?P<secret>[^\s\"'\\]{{4,400}})\\?(?P=quote)\s?\]",
+    re.IGNORECASE,
+)
+_SECURE_STRING = proven(
+    r"ConvertTo-SecureString\s{1,3}(?:-String\s{1,3})?(?P<quote>[\"']?)(?P<secret>(?!-)[^\s\"']{2,400})(?P=quote)",
+    re.IGNORECASE,
+)
+
+
 def structured(text: str) -> Iterator[Hit]:
     """Every secret that its place in the text makes one."""
     for start, end in _spans(text):
@@ -111,9 +130,10 @@ def structured(text: str) -> Iterator[Hit]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_ELEMENT, _NAMED, _SET_BY_NAME):
+    for pattern in (_ELEMENT, _OF_PLIST, _NAMED, _IN_A_PAIR, _SET_BY_NAME, _SECURE_STRING):
         for match in pattern.finditer(text):
             yield match.span("secret")
+    yield from (element.span("secret") for element in _NAMED_ELEMENT.finditer(text) if not _is_said(element))
     for pattern in (_IN_BRACKETS, _UNDER_EACH_OTHER):
         for passwords in pattern.finditer(text):
             for item in _ITEM.finditer(text, *passwords.span("items")):
@@ -125,6 +145,11 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         end = len(text) if end < 0 else end
         yield from _manifest(text, text.rfind("\n---", 0, kind.start()) + 1, end)
         kind = _MANIFEST.search(text, end)
+
+
+def _is_said(element: re.Match[str]) -> bool:
+    """Whether it is what a program says to people: `<string name="new_password">Your password</string>`."""
+    return element["tag"].lower() == "string" and (" " in element["secret"] or not _TELLING.search(element["secret"]))
 
 
 def _over_lines(text: str) -> Iterator[tuple[int, int]]:
@@ -355,6 +380,25 @@ _KNOWN_ACCOUNT = Hinted(
     tuple(f"{account}:" for account in _ACCOUNTS.split("|")),
     proven(rf"(?<![\w/.:@$-])(?:{_ACCOUNTS}):(?P<secret>[^\s\"'`<>,;|()\[\]{{}}@]{{4,100}})"),
 )
+_ARGUMENT = r"(?:\"[^\"\n]{0,200}+\"|'[^'\n]{0,200}+'|[\w.:/-]{1,100}+)"
+_LAST = r",\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,200}+)(?P=quote)"
+_IN_A_CALL = Hinted(
+    ("auth", "credential", "login"),
+    proven(
+        rf"(?:auth\s?[=:]\s?|auth|credentials?|authentication|log_?in)\(\s?{_ARGUMENT}{_LAST}",
+        re.IGNORECASE,
+    ),
+)
+_OF_A_CONNECTION = Hinted(
+    ("connect",), proven(rf"connect(?:ion)?\(\s?{_ARGUMENT},\s?{_ARGUMENT}{_LAST}", re.IGNORECASE)
+)
+_AS_THE_PASSWORD = Hinted(
+    (" as the pass", " as your pass"),
+    proven(
+        r"\buse[ \t][\"'`]?(?P<secret>[^\s\"'`]{4,100})[\"'`]?[ \t]as[ \t](?:the|your)[ \t]pass(?:word|phrase|code)",
+        re.IGNORECASE,
+    ),
+)
 _OF_TWILIO = proven(r"\b(?:AC|SK)[0-9a-f]{32}:(?P<secret>[0-9A-Za-z]{32})\b")
 _NO_USERS = (
     "acct bcc cc contact docker e-mail email from git github image mail mailto npm pkg reply-to sender sip to xmpp"
@@ -379,7 +423,7 @@ def paired(text: str) -> Iterator[Hit]:
 
 
 def _pair_spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_ANNOUNCED, _WITH_A_WORD, _KNOWN_ACCOUNT):
+    for pattern in (_ANNOUNCED, _WITH_A_WORD, _KNOWN_ACCOUNT, _IN_A_CALL, _OF_A_CONNECTION, _AS_THE_PASSWORD):
         for match in pattern.matches(text, lowered):
             start = match.start("secret")
             yield start, start + len(match["secret"].rstrip(_NOT_ITS_END))

@@ -75,7 +75,9 @@ class Toolbox:
     def refusal(self, call: ToolUse) -> str | None:
         """Why the call is not to be carried out, whatever a person says; None where it may be."""
         if (tool := self._tool(call)) is None:
-            return f"There is no tool {one_line(call.name)!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+            return (
+                f"There is no tool {one_line(call.name)!r}. Yours are: {', '.join(spec.name for spec in self.specs)}."
+            )
         if self.projection is not None and (why := self.projection.why_hidden(tool.name)) is not None:
             return f"The tool {tool.name} is hidden: {why}. Yours are: {', '.join(spec.name for spec in self.specs)}."
         wrong = fault(self._complete(call), self.limits.get(tool.name, {}))
