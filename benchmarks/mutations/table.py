@@ -365,7 +365,7 @@ MUTATIONS = (
     ),
     Mutation(
         "codec", "a payload is bound to no workflow", CODEC,
-        'CONTEXT if workflow is None else CONTEXT + b"\\x00" + workflow', "CONTEXT", PAYLOADS,
+        'OLD_CONTEXT if workflow is None else OLD_CONTEXT + b"\\x00" + workflow', "OLD_CONTEXT", PAYLOADS,
     ),
     Mutation(
         "codec", "whoever sends a mark passes for encrypted", CODEC,

@@ -252,7 +252,7 @@ async def test_what_cannot_be_queried_is_an_error_that_says_why(
 
 
 async def test_tables_of_too_many_characters_are_refused(counting: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "MOST_CHARACTERS", 60)
+    monkeypatch.setattr(tables, "_MOST_CHARACTERS", 60)
     result = await counting.call(use("query_table", tables={"t": "q3.csv"}))
     assert result == snapshot(
         "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."
