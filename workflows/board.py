@@ -84,13 +84,12 @@ class Board:
 
     @property
     def standing(self) -> Circumstances:
-        """What an answer is held against. Units that are not counted used to be taken: such histories must replay."""
+        """What an answer is held against."""
         state = self.state
         return Circumstances(
             approvals=state.approvals,
             limit=state.account.limit,
             ceiling=self.start.terms.ceiling,
-            counted_only=workflow.patched("grants-in-counted-units"),
             ending=state.ending,
         )
 

@@ -69,8 +69,6 @@ class Circumstances(Value):
     """The task's budget as it is now."""
     ceiling: Limit = Limit()
     """What that may be raised to."""
-    counted_only: bool = False
-    """A grant that also gives a unit which the budget does not count is refused, not taken without effect there."""
     ending: bool = False
     """The task takes no answers any more."""
 
@@ -170,7 +168,8 @@ def _granted(given: ApproveInput, request: Approval) -> Amount:
 
 
 def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
-    if standing.counted_only and standing.limit.counted(granted) != granted:
+    """A grant in a unit that the budget does not count would be taken without effect there."""
+    if standing.limit.counted(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"the task's budget is in {counted} alone: give {counted}, and no {other}")
 
