@@ -4,8 +4,9 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
+from tests.unit.answering import approve, deny
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT, Circumstances, approve, deny
+from waystation.domain.approvals import HIGHEST_GRANT, Circumstances
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from tests.unit.answering import approve, deny
 from tests.unit.progress_values import ASKING, NOON, PAUSED
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, approve, deny
+from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import MAX_BYTES, details
 from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
