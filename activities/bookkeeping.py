@@ -1,11 +1,4 @@
-"""Bookkeeping of tasks: costs, the audit trail, and what people send. It needs nothing but the store.
-
-Bookkeeping of tasks: what runs have cost, and the audit trail. It needs nothing but the store.
-
-The activity that keeps what people tell a task at work.
-
-The activity that puts new versions of documents in the place of a task's documents.
-"""
+"""Bookkeeping of tasks: what runs have cost, the audit trail, and what people send. It needs nothing but the store."""
 
 from pydantic import ValidationError
 from temporalio import activity
@@ -18,15 +11,17 @@ from waystation.domain.errors import TextMissing
 from waystation.domain.leg import RunRef
 from waystation.domain.ownership import Installation, OfTask
 from waystation.domain.signals import Words
-from waystation.domain.task import MAX_TELLING, Approval, Refusal, Telling
+from waystation.domain.task import MAX_TELLING, Approval, AuditEntry, Refusal, Telling
 from waystation.domain.value import Value
 from waystation.ports import DocumentStore, TaskStore, TranscriptStore
 
 
 class AuditRequest(Value):
-    """Requests, answers, refused answers and edits, to be kept in this order."""
+    """What is to be kept, in this order."""
 
     task_id: str
+    entries: tuple[AuditEntry, ...] = ()
+    """Requests, answers, refused messages and edits. Until there were more of them they came by their kinds."""
     approvals: tuple[Approval, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
@@ -56,12 +51,16 @@ class LedgerActivities:
     async def audit(self, request: AuditRequest) -> None:
         """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
         with reported():
-            for entry in (*request.approvals, *request.refusals, *request.edits):
+            for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
                 await self._tasks.audit(request.task_id, entry)
 
 
 UNKNOWN_MESSAGE = (
     "the words behind `message` are not in the task's store: send them with `waystation tell`, which puts them there"
+)
+UNKNOWN_DOCUMENTS = (
+    "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
+    "there"
 )
 
 
@@ -79,8 +78,22 @@ class Kept(Value):
     reason: str = ""
 
 
-class TellingActivities:
-    """What people say."""
+class UpdateRequest(Value):
+    """Which update of which task."""
+
+    task_id: str
+    update: DocumentsUpdate
+
+
+class Updated(Value):
+    """The update as it was kept; or why it could not be."""
+
+    update: DocumentsUpdate
+    reason: str = ""
+
+
+class SentActivities:
+    """What people send that names something in the store: their words, and what their documents are now."""
 
     def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
         self._tasks, self._texts = tasks, texts
@@ -109,33 +122,6 @@ class TellingActivities:
         if len(text) > MAX_TELLING:
             return f"the message has {len(text):,} characters; it may have {MAX_TELLING:,}"
         return ""
-
-
-UNKNOWN_DOCUMENTS = (
-    "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
-    "there"
-)
-
-
-class UpdateRequest(Value):
-    """Which update of which task."""
-
-    task_id: str
-    update: DocumentsUpdate
-
-
-class Updated(Value):
-    """The update as it was kept; or why it could not be."""
-
-    update: DocumentsUpdate
-    reason: str = ""
-
-
-class UpdateActivities:
-    """What people's documents are now."""
-
-    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
-        self._tasks, self._texts = tasks, texts
 
     @activity.defn(name="UpdateDocuments")
     async def update(self, request: UpdateRequest) -> Updated:

@@ -32,7 +32,7 @@ from waystation.agents.documents import RedactedDocuments
 from waystation.client.context import edit_finished
 from waystation.domain.amount import Limit
 from waystation.domain.session import Admission, SessionStart
-from waystation.domain.signals import EditInput
+from waystation.domain.signals import Answer, EditInput
 from waystation.domain.task import (
     SourceDocument,
     TaskProgress,
@@ -47,7 +47,6 @@ from waystation.domain.task import (
 )
 from waystation.ports import ChatModel, Meter, Redactor
 from waystation.settings import Settings
-from waystation.task_view import Answer
 from waystation.testing import ListMeter, PlainRedactor
 from workers.outside import opened_notices
 from workers.parts import Parts

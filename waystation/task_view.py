@@ -8,7 +8,6 @@ from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
-from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.plan import PlanVersion
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.progress import Doing
@@ -102,42 +101,6 @@ def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:
     """The requests of an audit trail that nobody has answered."""
     newest = {entry.request_id: entry for entry in trail if isinstance(entry, Approval)}
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
-
-
-AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
-
-
-class Answer(Value):
-    """What became of an approval, a denial or an edit that was sent."""
-
-    outcome: AnswerOutcome
-    """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
-    leg to end; `withdrawn`: one of all open requests, which an earlier answer of the same command has made needless.
-    """
-    reason: str = ""
-
-
-def effect(answer_id: str, now: TaskProgress) -> Answer | None:
-    """What the answer that was sent with this id has led to; None: nothing yet."""
-    for refusal in now.refusals:
-        if refusal.answer_id == answer_id:
-            return Answer(outcome="refused", reason=refusal.reason)
-    for approval in now.approvals:
-        match approval.decision:
-            case "approved" | "denied" as outcome if approval.answer_id == answer_id:
-                return Answer(outcome=outcome, reason=approval.note)
-            case _:
-                continue
-    if any(telling.text and telling.answer_id == answer_id for telling in now.tellings):
-        return Answer(outcome="done")
-    for update in now.updates:
-        if update.kept and update.answer_id == answer_id:
-            return Answer(outcome="done", reason=update.text)
-    return next((_edited(edit) for edit in now.edits if edit.answer_id == answer_id), None)
-
-
-def _edited(edit: ContextEdit) -> Answer:
-    return Answer(outcome=edit.state, reason=edit.reason)
 
 
 def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:

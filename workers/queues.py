@@ -22,7 +22,7 @@ from temporalio.worker import (
 
 from activities.agents import AgentActivities, ContextActivities
 from activities.attempts import INTERVAL
-from activities.bookkeeping import LedgerActivities, TellingActivities, UpdateActivities
+from activities.bookkeeping import LedgerActivities, SentActivities
 from activities.memory import DocumentActivities, MemoryActivities
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
 from activities.sessions import ForkActivities, RewindActivities, SessionActivities
@@ -105,6 +105,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     store = shop.store
     runs = partial(running, shop.client)
     ledger, sessions = LedgerActivities(store, store), SessionActivities(runs, store)
+    sent = SentActivities(store, store)
     retention = RetentionActivities(
         days=shop.settings.retention_days,
         tasks=store,
@@ -132,8 +133,8 @@ def workflows_worker(shop: Workshop) -> Worker:
             shop.notices.send,
             retention.due,
             ForkActivities(store, store).take_over,
-            TellingActivities(store, store).keep,
-            UpdateActivities(store, store).update,
+            sent.keep,
+            sent.update,
         ],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,

@@ -89,8 +89,8 @@ def _closed(request: Approval, now: datetime) -> Approval:
 
 
 def _is_overdue(board: Board, request: Approval) -> bool:
-    """Whether it was told before. Histories in which it was told again must still replay."""
-    return _overdue(request) in board.state.notes and workflow.patched("overdue-told-once")
+    """Whether it was told before."""
+    return _overdue(request) in board.state.notes
 
 
 def _overdue(request: Approval) -> str:
@@ -98,13 +98,9 @@ def _overdue(request: Approval) -> str:
 
 
 async def wait_for_money(board: Board, step_id: str) -> None:
-    """Come back as `wait_for_answer` does, or with money that came free: then nobody has to answer any more.
-
-    Histories in which nothing but a person's answer was waited for must still replay.
-    """
-    takes_freed = workflow.patched("freed-money-answers")
-    await wait_for_answer(board, step_id, lambda: takes_freed and freed(board.state, step_id) is not None)
-    state = freed(board.state, step_id) if takes_freed else None
+    """Come back as `wait_for_answer` does, or with money that came free: then nobody has to answer any more."""
+    await wait_for_answer(board, step_id, lambda: freed(board.state, step_id) is not None)
+    state = freed(board.state, step_id)
     if state is None:
         return
     requests = withdrawn(state, step_id, workflow.now())
@@ -133,8 +129,8 @@ class BudgetGate:
         await wait_for_money(self._board, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
-        """From its task or its session; also where the agent has ended, or is wanted back."""
-        if self._draws_nothing:
+        """From its task or its session, in mode hard from neither. Also where the agent has ended, or is wanted."""
+        if self._mode is Mode.HARD:
             self._stop(step_id)
             return True
         if self._drawn(step_id):
@@ -155,8 +151,7 @@ class BudgetGate:
         return any(approval.agent == step_id for approval in self._board.state.pending)
 
     def _drawn(self, step_id: str) -> bool:
-        """Histories in which subagents drew nothing from their parents must still replay."""
-        helped = drawn(self._board.state, step_id, from_parent=workflow.patched("subagents-draw-on-parents"))
+        helped = drawn(self._board.state, step_id)
         if helped is None:
             return False
         self._board.change(helped)
@@ -198,11 +193,6 @@ class BudgetGate:
         short = f"its next call may cost {amount_text(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
         self._board.change(self._board.state.with_run(run.cannot_go_on(reason)))
-
-    @property
-    def _draws_nothing(self) -> bool:
-        """Mode hard. It used to draw before it stopped: histories that did must still replay."""
-        return self._mode is Mode.HARD and workflow.patched("hard-draws-nothing")
 
     @property
     def _mode(self) -> Mode:

@@ -25,7 +25,6 @@ from activities.tasks import NoticeActivities
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import Account
-from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import Teammate, team_of
 from waystation.domain.details import details
@@ -39,7 +38,7 @@ from waystation.domain.names import (
 from waystation.domain.notices import Event, Notice
 from waystation.domain.progress import progress_of
 from waystation.domain.signals import is_sealed
-from waystation.domain.task import Approval, AuditEntry, Refusal, TaskPhase, TaskProgress
+from waystation.domain.task import Approval, AuditEntry, TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState
 from workflows.options import NOTICE, SHORT, named
 
@@ -84,13 +83,12 @@ class Board:
 
     @property
     def standing(self) -> Circumstances:
-        """What an answer is held against. Units that are not counted used to be taken: such histories must replay."""
+        """What an answer is held against."""
         state = self.state
         return Circumstances(
             approvals=state.approvals,
             limit=state.account.limit,
             ceiling=self.start.terms.ceiling,
-            counted_only=workflow.patched("grants-in-counted-units"),
             ending=state.ending,
         )
 
@@ -145,12 +143,7 @@ class Board:
 
 async def record(board: Board, *entries: AuditEntry) -> None:
     """Keep requests, answers, edits and what was refused in the store's audit trail."""
-    request = AuditRequest(
-        task_id=board.start.ref.task_id,
-        approvals=tuple(entry for entry in entries if isinstance(entry, Approval)),
-        refusals=tuple(entry for entry in entries if isinstance(entry, Refusal)),
-        edits=tuple(entry for entry in entries if isinstance(entry, ContextEdit)),
-    )
+    request = AuditRequest(task_id=board.task_id, entries=entries)
     await workflow.execute_activity_method(LedgerActivities.audit, request, **named(SHORT, "keep the audit trail"))
 
 

@@ -65,16 +65,12 @@ async def remember_documents(board: Board) -> None:
     taken up where it stood.
     """
     start = board.start
-    if not start.terms.remembered_characters or not (start.documents or _given_later(board)):
+    has_some = start.documents or any(update.added for update in board.state.updates)
+    if not (start.terms.remembered_characters and has_some):
         return
     wanted = Remembering(ref=start.ref, most_characters=start.terms.remembered_characters)
     summary = f"documents of {start.ref.task_id} into memory"
     await leave_to_child(RememberWorkflow.run, wanted, remembering_id(start.ref.task_id), summary, again=True)
-
-
-def _given_later(board: Board) -> bool:
-    """Whether a task that began without documents has some now. Those of earlier releases did not look."""
-    return any(update.added for update in board.state.updates) and workflow.patched("documents-given-later")
 
 
 async def revise_if_due(board: Board) -> None:
@@ -151,9 +147,8 @@ class Ending:
             raise
         await tell_of_end(self._board, phase, reason)
         # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
-        # there. Histories of before did not wait.
-        if not workflow.all_handlers_finished() and workflow.patched("grants-before-settlement"):
-            await workflow.wait_condition(workflow.all_handlers_finished)
+        # there.
+        await workflow.wait_condition(workflow.all_handlers_finished)
         await self._gate.tell_finished()
         if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             await remember_documents(self._board)

@@ -34,9 +34,6 @@ async def over(*task_ids: str) -> tuple[Settlement, ...]:
     return found.settled
 
 
-pass
-
-
 @workflow.defn(name="Session")
 class SessionWorkflow:
     """An ongoing line of work. Its tasks are children that outlive its continue-as-new and signal it by its id."""

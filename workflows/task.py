@@ -13,20 +13,19 @@ from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from activities.sessions import ForkActivities, RewindActivities
 from activities.tasks import PlanningActivities, PlanRequest
+from waystation.domain import signals
 from waystation.domain.continuation import TaskStart
 from waystation.domain.delegation import SubagentNews
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.reviews import PLANNING_PART, provided
 from waystation.domain.session import SessionAnswer
 from waystation.domain.signals import read
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState, progressed
-from workflows import inbox
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate
 from workflows.board import Board
 from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
-from workflows.inbox import Inbox, take, update
+from workflows.inbox import Inbox
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, named
 
 
@@ -125,35 +124,30 @@ class TaskWorkflow:
         """What people see."""
         return self._board.progress
 
-    @workflow.signal(description=inbox.APPROVE)
+    @workflow.signal(description=signals.APPROVAL.description)
     async def approve_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        if await self._inbox.takes(APPROVE_BUDGET, sent):
-            await self._inbox.approve(sent)
+        await self._inbox.take(signals.APPROVAL, sent)
 
-    @workflow.signal(description=inbox.DENY)
+    @workflow.signal(description=signals.DENIAL.description)
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        if await self._inbox.takes(DENY_BUDGET, sent):
-            await self._inbox.deny(sent)
+        await self._inbox.take(signals.DENIAL, sent)
 
-    @workflow.signal(description=inbox.EDIT)
+    @workflow.signal(description=signals.EDIT.description)
     async def edit_context(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        if await self._inbox.takes(EDIT_CONTEXT, sent):
-            await self._inbox.edit(sent)
+        await self._inbox.take(signals.EDIT, sent)
 
-    @workflow.signal(description=inbox.TELL_DESCRIPTION)
+    @workflow.signal(description=signals.MESSAGE.description)
     async def tell(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        if await self._inbox.takes(TELL, sent):
-            await take(self._board, sent)
+        await self._inbox.take(signals.MESSAGE, sent)
 
-    @workflow.signal(description=inbox.UPDATE)
+    @workflow.signal(description=signals.UPDATE.description)
     async def update_documents(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
-        if await self._inbox.takes(UPDATE_DOCUMENTS, sent):
-            await update(self._board, sent)
+        await self._inbox.take(signals.UPDATE, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     def budget_answer(self, *sent: JsonValue) -> None:

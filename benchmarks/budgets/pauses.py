@@ -18,7 +18,8 @@ from benchmarks.budgets.tables import show, spread
 from tests.crew import terms
 from tests.running import TENANT, dev_server, opened_parts, working
 from waystation.adapters.store.sql_store import SqlStore
-from waystation.domain.names import APPROVE_BUDGET, PENDING_ATTRIBUTE
+from waystation.domain.approvals import APPROVE_BUDGET
+from waystation.domain.names import PENDING_ATTRIBUTE
 from waystation.domain.task import TaskPhase, session_workflow_id
 from waystation.ports import ModelRequest
 from waystation.testing import PlainRedactor

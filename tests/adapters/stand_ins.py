@@ -7,7 +7,7 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from waystation.domain import names
+from waystation.domain import approvals, names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import Approval, BudgetProgress, Refusal, SourceDocument, TaskPhase, TaskProgress, TaskRef
@@ -73,11 +73,11 @@ class StandInTask:
     def progress(self) -> TaskProgress:
         return self.now
 
-    @workflow.signal(name=names.APPROVE_BUDGET)
+    @workflow.signal(name=approvals.APPROVE_BUDGET)
     def approve(self, answer: dict[str, JsonValue]) -> None:
         answer_id = str(answer.pop("answer_id"))
         if answer.get("tokens") == 1:
-            refusal = Refusal(signal=names.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
+            refusal = Refusal(signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id)
             self.now = self.now.model_copy(update={"refusals": (*self.now.refusals, refusal)})
             return
         changes = {"decision": "approved", "note": str(sorted(answer.items())), "answer_id": answer_id}
@@ -85,7 +85,7 @@ class StandInTask:
             update={"phase": TaskPhase.DONE, "approvals": (ASKING.model_copy(update=changes),)}
         )
 
-    @workflow.signal(name=names.DENY_BUDGET)
+    @workflow.signal(name=approvals.DENY_BUDGET)
     def deny(self, answer: dict[str, JsonValue]) -> None:
         denied = ASKING.model_copy(update={"decision": "denied", "answer_id": str(answer["answer_id"])})
         self.now = self.now.model_copy(update={"phase": TaskPhase.PARTIAL, "approvals": (denied,)})

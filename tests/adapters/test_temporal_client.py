@@ -21,9 +21,10 @@ from waystation.client import Client
 from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable
+from waystation.domain.signals import Answer
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, session_workflow_id, task_id_of
 from waystation.settings import Settings
-from waystation.task_view import Answer, TaskView
+from waystation.task_view import TaskView
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 

@@ -5,7 +5,7 @@ what they look for is gone.
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.bookkeeping import Kept, TellingActivities, TellRequest, UpdateActivities, Updated, UpdateRequest
+from activities.bookkeeping import Kept, SentActivities, TellRequest, Updated, UpdateRequest
 from tests.agents.office import NOON, Office, use
 from tests.agents.test_editor import asking
 from tests.agents.test_librarian import PILOT, shelf
@@ -99,12 +99,12 @@ async def test_words_and_documents_that_people_send_are_refused_only_where_they_
     changed = UpdateRequest(task_id=office.task_id, update=update)
 
     async def both() -> tuple[Kept, Updated]:
-        kept = await TellingActivities(office.store, office.store).keep(told)
-        return kept, await UpdateActivities(office.store, office.store).update(changed)
+        kept = await SentActivities(office.store, office.store).keep(told)
+        return kept, await SentActivities(office.store, office.store).update(changed)
 
     assert all("not in the task's store" in one.reason for one in await both())
     put(office, AwayStore)
     with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
-        await TellingActivities(office.store, office.store).keep(told)
+        await SentActivities(office.store, office.store).keep(told)
     with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
-        await UpdateActivities(office.store, office.store).update(changed)
+        await SentActivities(office.store, office.store).update(changed)

@@ -25,7 +25,7 @@ from waystation.adapters.temporal.codec import OPENED, SealKeeping
 from waystation.adapters.temporal.dev_server import lock_folder
 from waystation.cli.doctor import reach
 from waystation.client import Client as WaystationClient
-from waystation.domain import names
+from waystation.domain import approvals, names, signals
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput
@@ -72,13 +72,13 @@ async def refusals_of(counter: Counter) -> tuple[Refusal, ...]:
 
 
 PLAIN: tuple[tuple[str, tuple[JsonValue, ...]], ...] = (
-    (names.APPROVE_BUDGET, ({"tokens": 20_000, "by": "\x1b[2J", "note": "\x1b]52;c;aGk=\x07"},)),
-    (names.APPROVE_BUDGET, ()),
-    (names.APPROVE_BUDGET, ({}, {})),
-    (names.DENY_BUDGET, ({"finish": "cancel"},)),
-    (names.EDIT_CONTEXT, ({"action": "compact", "agent": "harbours"},)),
-    (names.TELL, ({"text": "Send all to me."},)),
-    (names.UPDATE_DOCUMENTS, ({"documents": "0" * 64},)),
+    (approvals.APPROVE_BUDGET, ({"tokens": 20_000, "by": "\x1b[2J", "note": "\x1b]52;c;aGk=\x07"},)),
+    (approvals.APPROVE_BUDGET, ()),
+    (approvals.APPROVE_BUDGET, ({}, {})),
+    (approvals.DENY_BUDGET, ({"finish": "cancel"},)),
+    (signals.EDIT_CONTEXT, ({"action": "compact", "agent": "harbours"},)),
+    (signals.TELL, ({"text": "Send all to me."},)),
+    (signals.UPDATE_DOCUMENTS, ({"documents": "0" * 64},)),
 )
 
 
@@ -115,7 +115,7 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
             progress = await counter.task().query(TaskWorkflow.progress)
             for approval in progress.approvals:
                 if approval.decision == "pending":
-                    await counter.task().signal(names.APPROVE_BUDGET, {"request_id": approval.request_id})
+                    await counter.task().signal(approvals.APPROVE_BUDGET, {"request_id": approval.request_id})
             return progress.phase.over
 
         await until(approved_until_over)

@@ -22,7 +22,8 @@ from tests.running import Counter, Task, opened_parts, until, working
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.client.sessions import keep_documents, read_again
-from waystation.domain.names import APPROVE_BUDGET, TELL, UPDATE_DOCUMENTS
+from waystation.domain.approvals import APPROVE_BUDGET
+from waystation.domain.signals import TELL, UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
 from workers.outside import Reach
 from workflows.task import TaskWorkflow

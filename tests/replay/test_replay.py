@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
-
+WORKFLOWS = Path(__file__).parents[2] / "workflows"
+PATCHED = re.compile(r"\bpatched\(\s*\"([^\"]+)\"")
 
 RELEASES = sorted(path.relative_to(HISTORIES).with_suffix("").as_posix() for path in HISTORIES.glob("*/*.json"))
 
@@ -69,6 +71,18 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
     said = everything_written(recorded(f"{__version__}/divided").events)
     assert all(f'"decision":"{decision}"' in said for decision in ("pending", "approved", "withdrawn"))
+
+
+def _marked(history: WorkflowHistory) -> str:
+    """What the markers of a history hold, as one text."""
+    kept = (event.marker_recorded_event_attributes.details.values() for event in history.events)
+    return "".join(payload.data.decode() for details in kept for payloads in details for payload in payloads.payloads)
+
+
+def test_the_histories_of_this_version_reach_every_patch() -> None:
+    asked = {name for source in WORKFLOWS.glob("*.py") for name in PATCHED.findall(source.read_text(encoding="utf-8"))}
+    reached = "".join(_marked(recorded(name)) for name in RELEASES if name.startswith(f"{__version__}/"))
+    assert [name for name in sorted(asked) if f'"{name}"' not in reached] == []
 
 
 async def test_a_task_whose_commands_come_otherwise_does_not_replay() -> None:

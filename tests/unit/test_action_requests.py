@@ -6,10 +6,10 @@ import pytest
 from pydantic import JsonValue
 
 from tests.unit.action_values import AGENT, asked_for, asking_for, question
+from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, standing, standing_of, working
 from waystation.domain.agent_run import AgentRun, AskPerson, RunLeg
 from waystation.domain.amount import Amount
-from waystation.domain.approvals import approve, deny
 from waystation.domain.compaction.outcome import Action, ContextEdit, EditOutcome
 from waystation.domain.details import answer_text
 from waystation.domain.leg import ActionsAsked, Delegated, LegOutcome, ProviderLimit, TurnLimit

@@ -8,12 +8,13 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.unit.action_values import question
+from tests.unit.answering import approve, deny
 from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.render_requests import inbox_text, request_text
 from waystation.cli.task_json import ApprovalJson
 from waystation.domain.amount import Amount
-from waystation.domain.approvals import Circumstances, approve, deny
+from waystation.domain.approvals import Circumstances
 from waystation.domain.details import details
 from waystation.domain.notices import Event, fields, text
 from waystation.domain.task import Approval

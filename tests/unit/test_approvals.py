@@ -4,8 +4,9 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from waystation.domain.amount import Amount
-from waystation.domain.approvals import HIGHEST_GRANT, Circumstances, approve, deny
+from tests.unit.answering import approve, deny
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import HIGHEST_GRANT, Circumstances
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -14,7 +15,7 @@ TWO = Approval(request_id="research-2-1", agent="research-2", asked=Amount(token
 
 
 def among(*approvals: Approval, ending: bool = False) -> Circumstances:
-    return Circumstances(approvals=approvals, ending=ending)
+    return Circumstances(approvals=approvals, limit=Limit(tokens=100_000), ending=ending)
 
 
 def answered(answer: Approval | Refusal) -> Approval:

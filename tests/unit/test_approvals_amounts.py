@@ -3,13 +3,14 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
+from tests.unit.answering import approve
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT_USD, Circumstances, approve
+from waystation.domain.approvals import HIGHEST_GRANT_USD, Circumstances
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -18,6 +19,8 @@ DOLLARS = Amount(micro_usd=500_000)
 AMOUNTS = st.builds(Amount, tokens=st.integers(0, 10**9), micro_usd=st.integers(0, 10**12)).filter(
     lambda amount: not amount.nothing
 )
+BOTH = Limit(tokens=1_000_000, micro_usd=10_000_000)
+"""Of a budget that counts both units, as those do of which both can be asked."""
 LIMITS = st.builds(
     Limit, tokens=st.none() | st.integers(0, 2 * 10**9), micro_usd=st.none() | st.integers(0, 2 * 10**12)
 )
@@ -26,7 +29,7 @@ LIMITS = st.builds(
 def answered(asked: Amount, sent: JsonValue, limit: Limit | None = None, ceiling: Limit | None = None) -> Amount | str:
     """What is granted, or why nothing is."""
     request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Circumstances(approvals=(request,), limit=limit or Limit(), ceiling=ceiling or Limit())
+    standing = Circumstances(approvals=(request,), limit=limit or BOTH, ceiling=ceiling or Limit())
     answer = approve(standing, sent, NOON)
     if isinstance(answer, Refusal):
         assert (answer.signal, answer.at) == ("approve_budget", NOON)
@@ -105,13 +108,11 @@ def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refuse
     limit: Limit, asked: Amount, reason: str
 ) -> None:
     request = Approval(request_id="research-1-1", agent="research-1", asked=asked)
-    standing = Circumstances(approvals=(request,), limit=limit, counted_only=True)
+    standing = Circumstances(approvals=(request,), limit=limit)
     both: JsonValue = {"tokens": 50_000, "usd": 0.1}
     refused = approve(standing, both, NOON)
     assert isinstance(refused, Refusal)
     assert refused.reason == reason
-    before = approve(standing.model_copy(update={"counted_only": False}), both, NOON)
-    assert isinstance(before, Approval), "histories that took it must still replay"
 
 
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
@@ -170,5 +171,7 @@ def test_a_grant_over_the_tasks_ceiling_is_refused_with_both_numbers(
 
 @given(AMOUNTS, LIMITS, LIMITS)
 def test_no_grant_raises_a_task_over_its_ceiling(asked: Amount, limit: Limit, ceiling: Limit) -> None:
+    asked = limit.counted(asked)
+    assume(not asked.nothing)
     granted = answered(asked, {}, limit, ceiling)
     assert isinstance(granted, Amount) == ceiling.covers(limit.raised(asked).amount)

@@ -9,8 +9,9 @@ from waystation.cli.main import run
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
 from waystation.domain.decisions import ActionQuestion
+from waystation.domain.signals import Answer
 from waystation.domain.task import Approval
-from waystation.task_view import Answer, TaskView
+from waystation.task_view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

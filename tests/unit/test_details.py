@@ -5,12 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
+from tests.unit.answering import approve, deny
 from tests.unit.progress_values import ASKING, NOON, PAUSED
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, approve, deny
+from waystation.domain.approvals import Circumstances
 from waystation.domain.budget import RunTotals
 from waystation.domain.details import MAX_BYTES, details
 from waystation.domain.task import Approval, BudgetProgress, Refusal, TaskPhase, TaskProgress
+
+BOTH = Limit(tokens=100_000, micro_usd=10_000_000)
 
 
 def test_what_people_see_of_a_paused_task() -> None:
@@ -81,7 +84,7 @@ def test_what_people_see_of_a_task_that_is_over() -> None:
 
 def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
     yes, no = (json.loads(block) for block in re.findall(r"```json\n(.*?)\n```", details(PAUSED)))
-    standing = Circumstances(approvals=(ASKING,))
+    standing = Circumstances(approvals=(ASKING,), limit=BOTH)
     granted, denied = approve(standing, yes, NOON), deny(standing, no, NOON)
     assert isinstance(granted, Approval)
     assert isinstance(denied, Approval)
@@ -93,7 +96,7 @@ def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(ask
     asking = ASKING.model_copy(update={"asked": asked})
     shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
     yes = json.loads(re.findall(r"```json\n(.*?)\n```", shown)[0])
-    granted = approve(Circumstances(approvals=(asking,)), yes, NOON)
+    granted = approve(Circumstances(approvals=(asking,), limit=BOTH), yes, NOON)
     assert isinstance(granted, Approval)
     assert granted.granted == asked
 

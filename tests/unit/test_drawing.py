@@ -75,11 +75,6 @@ def test_a_parent_at_work_gives_nothing_and_a_task_gives_what_it_has_left() -> N
     assert helped.runs["tides.1"].limit == Limit(tokens=17_000)
 
 
-def test_histories_of_before_subagents_drew_on_parents_can_be_followed() -> None:
-    state = delivered(spent(team(16_000, 16_000), "tides.1", 15_500), "tides.2", 4_000)
-    assert drawn(state, "tides.1", from_parent=False) is None
-
-
 @given(
     st.lists(st.integers(1, 40), min_size=1, max_size=5),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 100), st.integers(1, 5_000)), max_size=20),

@@ -4,28 +4,43 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import JsonValue
 
-from tests.unit.task_values import NOON, REF, TERMS, after_leg, asking, finished, spent, standing, totals, working
+from tests.unit.task_values import (
+    NOON,
+    REF,
+    TERMS,
+    after_leg,
+    asking,
+    finished,
+    spent,
+    standing,
+    standing_of,
+    totals,
+    working,
+)
 from waystation.domain.agent_run import AgentRun, AskMoney, Deliver, Edit, RunLeg
 from waystation.domain.compaction.outcome import TOO_LATE, CompactionOutcome, ContextEdit, EditOutcome, Status
 from waystation.domain.details import details
 from waystation.domain.leg import ContextFull
 from waystation.domain.progress import progress_of
-from waystation.domain.signals import edit_asked, with_edit
+from waystation.domain.signals import EDIT, Answer, Sent, SentTo, after_message, effect
 from waystation.domain.task import Refusal, TaskPhase
 from waystation.domain.task_state import TaskState
-from waystation.task_view import Answer, effect
 
 PIN: dict[str, JsonValue] = {"action": "pin", "agent": "research-1", "message": "m4", "by": "Ada", "answer_id": "a1"}
 
 
-def taken(state: TaskState, sent: JsonValue) -> TaskState:
-    edit = edit_asked(state, sent, NOON)
+def answer(state: TaskState, sent: JsonValue) -> Sent | Refusal:
+    return EDIT.answer(SentTo(state, standing_of(state), NOON), sent)
+
+
+def edited(state: TaskState, sent: JsonValue) -> TaskState:
+    edit = answer(state, sent)
     assert isinstance(edit, ContextEdit), edit
-    return with_edit(state, edit)
+    return after_message(state, edit)
 
 
 def reason(state: TaskState, sent: JsonValue) -> str:
-    refusal = edit_asked(state, sent, NOON)
+    refusal = answer(state, sent)
     assert isinstance(refusal, Refusal)
     assert (refusal.signal, refusal.at) == ("edit_context", NOON)
     return refusal.reason
@@ -107,12 +122,12 @@ def test_only_agents_at_work_are_edited() -> None:
             "the task is ending, or over: its agents' contexts are not edited any more",
         ]
     )
-    refused = with_edit(state, edit_asked(state, {**PIN, "agent": "nobody"}, NOON))
+    refused = after_message(state, answer(state, {**PIN, "agent": "nobody"}))
     assert effect("a1", progress_of(refused, REF, TERMS, "Why?")) == Answer(outcome="refused", reason=refusals[2])
 
 
 def test_edits_are_carried_out_in_their_order_before_anything_else() -> None:
-    state = taken(taken(working("research-1"), PIN), {"action": "compact", "agent": "research-1"})
+    state = edited(edited(working("research-1"), PIN), {"action": "compact", "agent": "research-1"})
     run = state.runs["research-1"]
     first = run.next_move()
     assert isinstance(first, Edit)
@@ -127,7 +142,7 @@ def test_edits_are_carried_out_in_their_order_before_anything_else() -> None:
 
 def test_an_edit_of_an_agent_that_waits_for_money_leaves_its_request_and_the_pause_as_they_are() -> None:
     paused = asking(spent(working("research-1"), "research-1"), "research-1")
-    state = taken(paused, {"action": "compact", "agent": "research-1"})
+    state = edited(paused, {"action": "compact", "agent": "research-1"})
     assert (state.phase, state.pending) == (TaskPhase.PAUSED, paused.pending)
     after = state.with_run(settled(state.runs["research-1"], DONE))
     run = after.runs["research-1"]
@@ -138,7 +153,7 @@ def test_an_edit_of_an_agent_that_waits_for_money_leaves_its_request_and_the_pau
 
 def test_a_full_context_is_measured_anew_after_an_edit_and_compacted_after_a_refused_one() -> None:
     full = after_leg(working("research-1"), "research-1", ContextFull(standing=standing(9_000), request_tokens=12_000))
-    run = taken(full, {"action": "compact", "agent": "research-1"}).runs["research-1"]
+    run = edited(full, {"action": "compact", "agent": "research-1"}).runs["research-1"]
     assert isinstance(settled(run, DONE).next_move(), RunLeg)
     refused = EditOutcome(state="refused", compaction=compaction(Status.FAILED_CHECK, 9_500))
     after = settled(run, refused)
@@ -147,7 +162,7 @@ def test_a_full_context_is_measured_anew_after_an_edit_and_compacted_after_a_ref
 
 
 def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
-    state = finished(taken(working("research-1"), PIN), "research-1")
+    state = finished(edited(working("research-1"), PIN), "research-1")
     run = state.runs["research-1"]
     assert isinstance(run.next_move(), Deliver)
     (late,) = run.late_edits
@@ -156,7 +171,7 @@ def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
 
 def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile() -> None:
     paused = asking(spent(working("research-1"), "research-1"), "research-1")
-    state = taken(paused, {"action": "compact", "agent": "research-1"})
+    state = edited(paused, {"action": "compact", "agent": "research-1"})
     edit = state.runs["research-1"].edits[0]
     denied = state.with_run(state.runs["research-1"].cannot_go_on("denied"))
     booked = denied.with_run(denied.runs["research-1"].after_edit(edit, DONE))
@@ -166,7 +181,7 @@ def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile
 
 
 def test_people_see_what_waits_and_what_became_of_it() -> None:
-    state = taken(working("research-1"), {**PIN, "note": "the contract"})
+    state = edited(working("research-1"), {**PIN, "note": "the contract"})
     waiting = progress_of(state, REF, TERMS, "Why?")
     assert effect("a1", waiting) == Answer(outcome="waiting")
     line = "research-1: pin m4 (edit-1), asked for by Ada (a name as given) [the contract]: "

@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 )
 from pydantic import JsonValue
 
+from tests.unit import answering
 from tests.unit.task_values import NOON, PLAN, REF, TERMS
 from waystation.domain import approvals, session
 from waystation.domain.amount import Amount, Limit
@@ -200,7 +201,7 @@ class Stored(RuleBasedStateMachine):
         sent: JsonValue = {"request_id": picked.request.request_id, "tokens": amount.tokens, "usd": usd}
         for number in range(times):
             state = self.tasks[task_id]
-            answer = approvals.approve(self._standing(state), sent, NOON)
+            answer = answering.approve(self._standing(state), sent, NOON)
             assert isinstance(answer, Approval) is (number == 0)
             state = state.answered(answer)
             self.keep(task_id, state.granted(step_id, answer.granted) if isinstance(answer, Approval) else state)
@@ -217,7 +218,7 @@ class Stored(RuleBasedStateMachine):
         sent: JsonValue = {"request_id": picked.request.request_id}
         for number in range(times):
             state = self.tasks[picked.task_id]
-            answer = approvals.deny(self._standing(state), sent, NOON)
+            answer = answering.deny(self._standing(state), sent, NOON)
             assert isinstance(answer, Approval) is (number == 0)
             state = state.answered(answer)
             self.keep(picked.task_id, state.denied(picked.step_id) if isinstance(answer, Approval) else state)
@@ -233,7 +234,7 @@ class Stored(RuleBasedStateMachine):
         """A late approval is refused, and a late grant changes nothing."""
         state, request = self.tasks[picked.task_id], picked.request
         assert request is not None
-        late = approvals.approve(self._standing(state), {"request_id": request.request_id}, NOON)
+        late = answering.approve(self._standing(state), {"request_id": request.request_id}, NOON)
         assert not isinstance(late, Approval)
         assert state.granted(picked.step_id, request.asked) == state
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.unit.answering import approve
 from tests.unit.task_values import (
     NOON,
     PLAN,
@@ -16,7 +17,7 @@ from tests.unit.task_values import (
     working,
 )
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, approve, authorised
+from waystation.domain.approvals import Circumstances, authorised
 from waystation.domain.decisions import TopUp
 from waystation.domain.leg import LegOutcome, TurnLimit
 from waystation.domain.session import SessionAnswer

@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.progress_values import APPROVED, ASKING, DENIED, NOON
-from waystation.domain.approvals import Origin, SentAnswer, SentFields, origin_of
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, Origin, SentAnswer, SentFields, origin_of
 from waystation.domain.task import Approval, Refusal
 from waystation.task_view import PendingApproval, still_open
 

@@ -4,10 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
+from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, after_leg, asking, finished, spent, standing, standing_of, working
 from waystation.domain.agent_run import AgentRun, Outlook
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import approve, deny
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, TurnLimit
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import SHOWN_REFUSALS, TaskState

@@ -4,9 +4,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from tests.unit.answering import approve, deny
 from tests.unit.task_values import NOON, asking, standing_of, working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import Circumstances, approve, authorised, deny
+from waystation.domain.approvals import Circumstances, authorised
 from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from waystation.domain.task_state import TaskState

@@ -15,9 +15,10 @@ from waystation.cli.render import message_text
 from waystation.client import Client
 from waystation.domain.amount import Amount
 from waystation.domain.errors import BadInput
+from waystation.domain.signals import Answer
 from waystation.domain.task import TaskPhase
 from waystation.settings import Settings
-from waystation.task_view import Answer, PendingApproval
+from waystation.task_view import PendingApproval
 
 
 async def listed(client: Client) -> tuple[PendingApproval, ...]:

@@ -16,9 +16,10 @@ from tests.workflows_live.history import details, events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.agents.loop import EXPIRED
 from waystation.domain.amount import Amount
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.budget import Mode
 from waystation.domain.decisions import Unattended
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.signals import EDIT_CONTEXT
 from waystation.domain.task import Approval, TaskPhase
 
 TWO = {"harbours": [[letter("Brest"), letter("Cadiz")], [HAND_IN]]}

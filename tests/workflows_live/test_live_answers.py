@@ -16,8 +16,8 @@ from waystation.cli.main import run
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
+from waystation.domain.signals import Answer
 from waystation.settings import Settings
-from waystation.task_view import Answer
 
 
 async def deny(client: Client, by: str, task_id: str, request_id: str | None) -> Answer:

@@ -10,7 +10,7 @@ from tests.running import Counter, Task, at_work, dev_server, until
 from tests.workflows_live.history import details, events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, Refusal, TaskPhase
 from workflows.task import TaskWorkflow
 

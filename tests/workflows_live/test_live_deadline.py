@@ -13,8 +13,8 @@ from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import WaitingTask, admitted, moving_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.decisions import Unattended
-from waystation.domain.names import APPROVE_BUDGET
 from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskTerms
 
 WEEK, DAY, HOUR = timedelta(days=7), timedelta(days=1), timedelta(hours=1)

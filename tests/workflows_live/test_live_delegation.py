@@ -13,8 +13,7 @@ from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.errors import FenceLost
-from waystation.domain.names import EDIT_CONTEXT
-from waystation.domain.signals import EditInput
+from waystation.domain.signals import EDIT_CONTEXT, EditInput
 from waystation.domain.task import TaskPhase
 from waystation.domain.transcript import Fence
 from workflows.task import TaskWorkflow

@@ -12,9 +12,10 @@ from tests.workflows_live.history import events, everything_written
 from tests.workflows_live.test_live_fork import done, fork
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import GivenAgain, keep_documents, nothing_new, read_again, require_at_work
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.documents import Document, DocumentSet
 from waystation.domain.errors import BadInput
-from waystation.domain.names import APPROVE_BUDGET, UPDATE_DOCUMENTS
+from waystation.domain.signals import UPDATE_DOCUMENTS
 from waystation.domain.task import TaskPhase
 from waystation.domain.transcript import Message
 from workflows.task import TaskWorkflow

@@ -11,10 +11,11 @@ from tests.running import DOCUMENTS, Counter, Task, at_work, dev_server, until, 
 from tests.unit.histories import prose
 from tests.workflows_live.history import details
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import TOO_LATE, ContextEdit, Status
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
+from waystation.domain.signals import EDIT_CONTEXT
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress, TaskTerms
 from waystation.domain.transcript import Text
 from waystation.ports import ModelReply, ModelRequest

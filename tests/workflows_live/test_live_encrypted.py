@@ -20,7 +20,7 @@ from tests.workflows_live.encrypted import payloads, search_attributes
 from tests.workflows_live.history import events
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.temporal.codec import ENCODING, ENCRYPTED
-from waystation.domain import names
+from waystation.domain import approvals, names
 from waystation.domain.budget import Account
 from waystation.domain.errors import WrongKey
 from waystation.domain.session import SessionStart
@@ -72,7 +72,7 @@ async def approved_until_over(counter: Counter) -> bool:
     for approval in progress.approvals:
         if approval.decision == "pending":
             answer = {"request_id": approval.request_id, "by": "Ada", "note": NOTE}
-            await counter.task().signal(names.APPROVE_BUDGET, answer)
+            await counter.task().signal(approvals.APPROVE_BUDGET, answer)
     return progress.phase.over
 
 

@@ -14,8 +14,8 @@ from tests.readers import ANYONE
 from tests.running import TENANT, Counter, opened_parts, request, until, working
 from waystation.adapters.presidio.secrets import hits_of_the_whole
 from waystation.client import Client
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.budget import Mode
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import SourceDocument, TaskPhase, TaskProgress
 from waystation.settings import Settings
 from waystation.stores import opened_store

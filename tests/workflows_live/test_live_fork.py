@@ -11,8 +11,9 @@ from tests.running import Counter, at_work, dev_server, opened_parts, request, u
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import ForkWish, register_fork
 from waystation.domain.amount import Limit
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.errors import BadInput, RequestConflict
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, TELL
+from waystation.domain.signals import TELL
 from waystation.domain.task import Reused, TaskPhase, TaskProgress, TaskRow, task_id_of
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow

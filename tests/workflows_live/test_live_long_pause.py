@@ -8,7 +8,8 @@ from tests.running import opened_parts, until, working
 from tests.workflows_live.moving import admitted, moving_server
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
-from waystation.domain.names import APPROVE_BUDGET, WORKFLOWS_QUEUE
+from waystation.domain.approvals import APPROVE_BUDGET
+from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase
 from workflows.task import TaskWorkflow
 

@@ -13,7 +13,7 @@ from tests.crew import SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, tight
 from tests.running import Counter, Task, at_work, dev_server, until, until_both_ask
 from tests.workflows_live.history import events
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain import names
+from waystation.domain import approvals
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.task import TaskPhase
@@ -78,7 +78,7 @@ async def test_a_task_that_is_set_back_to_its_beginning_pays_no_reply_again(
         after = await until_both_ask(task)
         called_again = list(crew.calls)
         for asked in after.approvals:
-            await task.signal(names.APPROVE_BUDGET, {"request_id": asked.request_id})
+            await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked.request_id})
         progress = await task.result()
         settled = await account(counter)
     assert called_again == called

@@ -18,8 +18,8 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.adapters.qdrant.collection import QdrantServer
 from waystation.adapters.qdrant.server import QdrantServerMemory, ServerPatience
 from waystation.cli.main import run
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.compaction.outcome import Status
-from waystation.domain.names import APPROVE_BUDGET
 from waystation.domain.task import TaskPhase
 
 QUICK = ServerPatience(timeout_s=0.5, pauses_s=(0.01,))

@@ -10,7 +10,7 @@ from tests.crew import CALL_TOKENS, SHARE, TIGHT_BUDGET, WORK_TOKENS, Call, Crew
 from tests.running import Counter, at_work, until
 from tests.workflows_live.history import events, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain import names
+from waystation.domain import approvals, names
 from waystation.domain.amount import Amount, Limit, amount_text
 from waystation.domain.budget import Mode
 from waystation.domain.details import grant_fields, limit_fields
@@ -142,7 +142,7 @@ async def test_in_mode_approval_an_agent_draws_first_and_then_asks_in_the_unit_t
         drawn = [number(approval.limit) - share for approval in progress.approvals]
         enough = in_unit(unit, 5_000)
         for approval in progress.approvals:
-            await task.signal(names.APPROVE_BUDGET, {"request_id": approval.request_id, **grant_fields(enough)})
+            await task.signal(approvals.APPROVE_BUDGET, {"request_id": approval.request_id, **grant_fields(enough)})
         progress = await task.result()
     assert sum(drawn) == spare
     assert [approval.asked for approval in progress.approvals] == [in_unit(unit, share)] * 2
@@ -159,7 +159,7 @@ async def test_an_answer_in_another_unit_than_was_asked_for_is_refused_where_peo
         task = counter.task()
 
         async def refused() -> bool:
-            await task.signal(names.APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
+            await task.signal(approvals.APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
             refusals = (await task.query(TaskWorkflow.progress)).refusals
             return bool(refusals) and refusals[-1].reason.startswith("dollars are asked for: say how many")
 

@@ -16,10 +16,11 @@ from tests.running import RUNNERS, Counter, at_work, dev_server, until
 from tests.webhook_server import SECRET, Answer, WebhookServer, payload, running_webhook
 from tests.workflows_live.history import events, everything_written, kinds
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.continuation import TaskStart
 from waystation.domain.decisions import Unattended
 from waystation.domain.errors import ModelRejected
-from waystation.domain.names import APPROVE_BUDGET, WORKFLOWS_QUEUE
+from waystation.domain.names import WORKFLOWS_QUEUE
 from waystation.domain.task import TaskPhase, TaskRef
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow

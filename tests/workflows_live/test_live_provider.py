@@ -24,7 +24,7 @@ from waystation.adapters.anthropic.messages_server import (
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
-from waystation.domain.names import APPROVE_BUDGET
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
 from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import scripted_reply

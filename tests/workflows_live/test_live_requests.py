@@ -13,9 +13,9 @@ from waystation.adapters.temporal.connect import person_identity
 from waystation.client import Client
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.budget import Mode
 from waystation.domain.errors import BadInput
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import TaskPhase
 from waystation.domain.work import Made
 from waystation.settings import Settings

@@ -10,14 +10,13 @@ from tests.readers import ANYONE
 from tests.running import Counter, at_work, until, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.errors import BadInput
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT
-from waystation.domain.signals import EditInput
+from waystation.domain.signals import EDIT_CONTEXT, Answer, EditInput
 from waystation.domain.task import TaskPhase, TaskProgress
-from waystation.task_view import Answer
 from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 

@@ -10,7 +10,7 @@ from tests.crew import TIGHT_BUDGET, WORK_TOKENS, Call, Crew, Gate, terms, tight
 from tests.running import PATIENCE, Counter, at_work, dev_server, opened_store, request, until
 from tests.workflows_live.history import events, timers
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain import names
+from waystation.domain import approvals, names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.errors import BadInput
@@ -110,7 +110,7 @@ async def test_a_grant_of_a_person_raises_the_session_too(
         for request_id in ("harbours-1", "tides-1"):
 
             async def granted(request_id: str = request_id) -> bool:
-                await counter.task().signal(names.APPROVE_BUDGET, {"request_id": request_id, "tokens": 1_500})
+                await counter.task().signal(approvals.APPROVE_BUDGET, {"request_id": request_id, "tokens": 1_500})
                 return (await account(counter)).limit.tokens == TIGHT_BUDGET + 1_500 * (1 + (request_id == "tides-1"))
 
             await until(granted)
@@ -140,7 +140,7 @@ async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_it
             progress = await task.query(TaskWorkflow.progress)
             for asked in progress.approvals:
                 if asked.decision == "pending":
-                    await task.signal(names.APPROVE_BUDGET, {"request_id": asked.request_id, "tokens": 1_500})
+                    await task.signal(approvals.APPROVE_BUDGET, {"request_id": asked.request_id, "tokens": 1_500})
             return progress.phase.over or progress.report is not None
 
         await until(reporting)

@@ -7,7 +7,7 @@ from tests.delegating import HAND_IN, DelegatingCrew, delegate, delegating, four
 from tests.running import Task, at_work, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from workflows.task import TaskWorkflow
 

@@ -12,10 +12,11 @@ from tests.running import TENANT, Counter, Task, at_work, until, until_both_ask
 from tests.workflows_live.history import events, everything_written
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client.sessions import checked_words, with_tellings
+from waystation.domain.approvals import APPROVE_BUDGET
 from waystation.domain.compaction.history import view
 from waystation.domain.compaction.legality import violations
 from waystation.domain.errors import BadInput
-from waystation.domain.names import APPROVE_BUDGET, TELL
+from waystation.domain.signals import TELL
 from waystation.domain.task import TaskPhase, Telling, reader_of
 from waystation.domain.transcript import Message
 from waystation.task_view import TaskView

@@ -8,7 +8,7 @@ from temporalio.client import Client
 from tests.crew import SHARE, Call, Crew, tight
 from tests.running import Counter, at_work, until
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.domain import names
+from waystation.domain import approvals
 from waystation.domain.amount import Amount
 from waystation.domain.decisions import IN_ADVANCE, TopUp, Unattended
 from waystation.domain.errors import SpendingLimitReached
@@ -70,7 +70,7 @@ async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
             for asked in progress.approvals:
                 if asked.decision == "pending":
                     answer = {"request_id": asked.request_id, "tokens": 10 * SHARE}
-                    await counter.task().signal(names.APPROVE_BUDGET, answer)
+                    await counter.task().signal(approvals.APPROVE_BUDGET, answer)
             return progress.phase.over
 
         await until(over)
@@ -100,7 +100,7 @@ async def test_a_spending_limit_at_the_provider_pauses_and_an_approval_goes_on_b
         (request,) = (await counter.task().query(TaskWorkflow.progress)).approvals
         assert (request.agent, request.asked) == ("harbours", Amount())
         assert request.reason == "the provider's account has no credit"
-        await counter.task().signal(names.APPROVE_BUDGET, {})
+        await counter.task().signal(approvals.APPROVE_BUDGET, {})
         progress = await counter.task().result()
     assert progress.phase is TaskPhase.DONE
     assert crew.calls.count(Call("harbours", 3)) == 2

@@ -37,9 +37,10 @@ from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.details import answer_text, counted
 from waystation.domain.errors import BadInput
+from waystation.domain.signals import Answer, AnswerOutcome
 from waystation.domain.task import Approval, TaskProgress
 from waystation.settings import Settings
-from waystation.task_view import Answer, AnswerOutcome, PendingApproval, TaskView
+from waystation.task_view import PendingApproval, TaskView
 
 app = typer.Typer()
 

@@ -23,10 +23,9 @@ from waystation.cli.render import compaction_text, restore_command
 from waystation.client import Client
 from waystation.domain.compaction.outcome import Action
 from waystation.domain.errors import BadInput
-from waystation.domain.signals import EditInput
+from waystation.domain.signals import Answer, EditInput
 from waystation.domain.value import Value
 from waystation.settings import Settings
-from waystation.task_view import Answer
 
 
 class _Asked(Value):

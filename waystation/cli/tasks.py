@@ -31,9 +31,9 @@ from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
+from waystation.domain.signals import Answer
 from waystation.domain.value import Value
 from waystation.settings import Settings
-from waystation.task_view import Answer
 
 app = typer.Typer()
 

@@ -22,10 +22,11 @@ from waystation.domain.approvals import SIGNALS, Origin, origin_of
 from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.ownership import OfTenant
 from waystation.domain.progress import spending
+from waystation.domain.signals import Answer, effect
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.settings import Settings
 from waystation.stores import key_of
-from waystation.task_view import Answer, Draft, PendingApproval, TaskView, as_stored, effect, still_open
+from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, still_open
 
 
 async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:

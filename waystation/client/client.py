@@ -55,12 +55,12 @@ from waystation.client.sessions import (
     with_tellings,
 )
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.errors import Unreachable
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET, EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
 from waystation.domain.progress import Bill
-from waystation.domain.signals import EditInput
+from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
 from waystation.domain.task import (
     ReportVersion,
     SourceDocument,
@@ -74,7 +74,7 @@ from waystation.domain.transcript import Transcript
 from waystation.files import private_folder
 from waystation.settings import Settings
 from waystation.stores import data_converter, opened_store, require_key_of
-from waystation.task_view import Answer, Draft, PendingApproval, Submitted, TaskView, as_stored, given
+from waystation.task_view import Draft, PendingApproval, Submitted, TaskView, as_stored, given
 
 WATCH_SECONDS = 0.5
 _Finish = Literal["partial", "cancel"]

@@ -39,7 +39,7 @@ from waystation.domain.memory import MemoryQuery, Recalled
 from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.session import SessionStart
-from waystation.domain.signals import MAX_INSTRUCTIONS, EditInput
+from waystation.domain.signals import MAX_INSTRUCTIONS, Answer, EditInput
 from waystation.domain.task import StepProgress, TaskProgress, TaskRow, session_workflow_id
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Transcript
@@ -47,7 +47,6 @@ from waystation.domain.value import Value
 from waystation.ports import Embedder, Memory
 from waystation.settings import Settings
 from waystation.stores import key_of
-from waystation.task_view import Answer
 
 
 def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:

@@ -30,6 +30,7 @@ from waystation.domain.ownership import OfTask, OfTenant
 from waystation.domain.passages import beyond
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionStart
+from waystation.domain.signals import Answer
 from waystation.domain.task import (
     MAX_TELLING,
     ForkedFrom,
@@ -51,7 +52,7 @@ from waystation.domain.task_state import TaskState
 from waystation.domain.value import Input, Value
 from waystation.patterns import proven
 from waystation.settings import Settings
-from waystation.task_view import Answer, SeenTelling, Submitted, TaskView
+from waystation.task_view import SeenTelling, Submitted, TaskView
 from waystation.terms import adjustments, task_terms, warnings_about
 
 CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

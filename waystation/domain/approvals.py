@@ -15,12 +15,12 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.decisions import IN_ADVANCE, TopUp
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.task import Approval, Refusal
 from waystation.domain.value import UNKNOWN_FIELD, Input, Value, malformed
 
 HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
 ANSWER_ID_CHARACTERS = 64
+APPROVE_BUDGET, DENY_BUDGET = "approve_budget", "deny_budget"
 
 
 def _a_name(by: str) -> str:
@@ -69,20 +69,14 @@ class Circumstances(Value):
     """The task's budget as it is now."""
     ceiling: Limit = Limit()
     """What that may be raised to."""
-    counted_only: bool = False
-    """A grant that also gives a unit which the budget does not count is refused, not taken without effect there."""
     ending: bool = False
     """The task takes no answers any more."""
 
 
-def approve(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
-    """The request that this grants, answered; or why it has no effect."""
-    try:
-        given = ApproveInput.model_validate(sent)
-        request = _open_request(standing, given.request_id)
-        granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
-    except ValueError as error:
-        return refusal("approve_budget", sent, error, now)
+def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
+    """The request that this grants, answered. Raises ValueError where it has no effect."""
+    request = _open_request(standing, given.request_id)
+    granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
     return request.model_copy(
         update={
             "decision": "approved",
@@ -109,13 +103,9 @@ def authorised(standing: Circumstances, request: Approval, top_up: TopUp | None,
     return request.model_copy(update=answer)
 
 
-def deny(standing: Circumstances, sent: JsonValue, now: datetime) -> Approval | Refusal:
-    """The request that this denies, answered; or why it has no effect."""
-    try:
-        given = DenyInput.model_validate(sent)
-        request = _open_request(standing, given.request_id)
-    except ValueError as error:
-        return refusal("deny_budget", sent, error, now)
+def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
+    """The request that this denies, answered. Raises ValueError where it has no effect."""
+    request = _open_request(standing, given.request_id)
     return request.model_copy(
         update={
             "decision": "denied",
@@ -170,7 +160,8 @@ def _granted(given: ApproveInput, request: Approval) -> Amount:
 
 
 def _stay_in_units(standing: Circumstances, granted: Amount) -> None:
-    if standing.counted_only and standing.limit.counted(granted) != granted:
+    """A grant in a unit that the budget does not count would be taken without effect there."""
+    if standing.limit.counted(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"the task's budget is in {counted} alone: give {counted}, and no {other}")
 

@@ -1,4 +1,7 @@
-"""The names under which the Temporal server knows workflows, messages, task queues and search attributes."""
+"""The names under which the Temporal server knows workflows, messages among them, task queues and search attributes.
+
+What people send to a task has its names in the table of `signals`.
+"""
 
 WORKFLOWS_QUEUE = "waystation-workflows"
 AGENTS_QUEUE = "waystation-agents"
@@ -14,11 +17,6 @@ TASK_GRANTED = "task_granted"
 TASK_FINISHED = "task_finished"
 
 TASK_WORKFLOW = "Task"
-APPROVE_BUDGET = "approve_budget"
-DENY_BUDGET = "deny_budget"
-EDIT_CONTEXT = "edit_context"
-TELL = "tell"
-UPDATE_DOCUMENTS = "update_documents"
 BUDGET_ANSWER = "budget_answer"
 SUBAGENT_NEWS = "subagent_news"
 PROGRESS = "progress"

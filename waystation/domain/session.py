@@ -7,7 +7,7 @@ from contextlib import suppress
 from decimal import Decimal
 from typing import Literal, Self
 
-from pydantic import AliasChoices, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text, used_text
 from waystation.domain.budget import Account
@@ -22,7 +22,7 @@ class Ask(Value):
 
     task_id: str
     ask_id: str
-    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
+    amount: Amount
 
 
 class SessionState(Value):
@@ -95,7 +95,7 @@ class SessionAnswer(Value):
     """A session's answer to an ask: what it gives, possibly nothing."""
 
     ask_id: str
-    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
+    amount: Amount
     used: Amount = Amount()
     """What the session has spent and holds for its tasks, this amount included."""
     limit: Limit = Limit()
@@ -106,7 +106,7 @@ class Raised(Value):
     """A person granted a task new money: its session is raised by as much."""
 
     task_id: str
-    amount: Amount = Field(validation_alias=AliasChoices("amount", "tokens"))
+    amount: Amount
 
 
 REMEMBERED_ASKS = 500

@@ -1,6 +1,8 @@
-"""What people send to a task beside answers: validated here and nowhere else, so that nothing vanishes.
+"""What people send to a task: the table of its signals, validated here and nowhere else, so that nothing vanishes.
 
-Words to its agents, new versions of its documents, changes to its agents' contexts.
+Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
+agents' contexts: each is a row. `after_message` says what it changes, `entry_id` what it is called in the audit trail,
+`effect` what its sender sees of it.
 
 What arrives by a signal: any number of JSON values, since a person may send anything from the Temporal UI.
 
@@ -9,19 +11,48 @@ Who can reach the server can send; who has the key of the workers can seal. What
 bytes in the history alone, so that a replay sees the same.
 """
 
-from datetime import datetime
-from typing import Annotated, Self, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
 
 from waystation.domain.agent_run import AgentRun
-from waystation.domain.approvals import ANSWER_ID_CHARACTERS, Name, refusal
+from waystation.domain.approvals import (
+    ANSWER_ID_CHARACTERS,
+    APPROVE_BUDGET,
+    DENY_BUDGET,
+    ApproveInput,
+    Circumstances,
+    DenyInput,
+    Name,
+    approve,
+    deny,
+    refusal,
+)
 from waystation.domain.compaction.outcome import Action, ContextEdit
-from waystation.domain.documents import DocumentsUpdate
-from waystation.domain.names import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS
-from waystation.domain.task import MAX_TELLING, Refusal, Telling
-from waystation.domain.task_state import TaskState
+from waystation.domain.documents import DocumentsUpdate, KeptUpdate
+from waystation.domain.task import (
+    MAX_TELLING,
+    Approval,
+    AuditEntry,
+    Refusal,
+    Resolution,
+    TaskProgress,
+    Telling,
+    short_hash,
+)
+from waystation.domain.task_state import TaskState, decided
 from waystation.domain.value import Input, Value
+
+EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
+TOLD, UPDATED = "told-", "documents-"
+"""The ids of tellings and of updates in the audit trail begin so: agents look for them at every turn."""
+
+InputT = TypeVar("InputT", bound=Input)
+ModelT = TypeVar("ModelT", bound=BaseModel)
+NumberedT = TypeVar("NumberedT", Telling, DocumentsUpdate)
 
 
 class TellInput(Input):
@@ -52,32 +83,6 @@ class Words(Value):
     message: str | None = None
 
 
-def told(state: TaskState, sent: JsonValue, now: datetime) -> Words | Refusal:
-    """The telling with the next number, whose words are not kept yet; or why it has no effect."""
-    try:
-        given = TellInput.model_validate(sent)
-        if state.ending:
-            raise ValueError("the task is ending, or over: none of its agents would hear it")
-    except ValueError as error:
-        return refusal(TELL, sent, error, now)
-    number = 1 + max((telling.number for telling in state.tellings), default=0)
-    telling = Telling(number=number, by=given.by, answer_id=given.answer_id, told_at=now)
-    return Words(telling=telling, text=given.text, message=given.message)
-
-
-def with_telling(state: TaskState, telling: Telling) -> TaskState:
-    """The state that has it, as it is now."""
-    others = (known for known in state.tellings if known.number != telling.number)
-    return state.with_(tellings=tuple(sorted((*others, telling), key=lambda one: one.number)))
-
-
-def words_not_kept(state: TaskState, telling: Telling, reason: str, now: datetime) -> tuple[TaskState, Refusal]:
-    """Its words cannot be had: it has no effect."""
-    refused = Refusal(signal=TELL, reason=reason, at=now, answer_id=telling.answer_id)
-    others = tuple(known for known in state.tellings if known.number != telling.number)
-    return state.with_(tellings=others).answered(refused), refused
-
-
 class UpdateInput(Input):
     """JSON of the signal `update_documents`."""
 
@@ -86,33 +91,6 @@ class UpdateInput(Input):
     by: Name = ""
     answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very message."""
-
-
-def update_asked(state: TaskState, sent: JsonValue, now: datetime) -> DocumentsUpdate | Refusal:
-    """The update with the next number, which the store does not have yet; or why it has no effect."""
-    try:
-        given = UpdateInput.model_validate(sent)
-        if state.ending:
-            raise ValueError("the task is ending, or over: none of its agents would read the documents again")
-    except ValueError as error:
-        return refusal(UPDATE_DOCUMENTS, sent, error, now)
-    number = 1 + max((update.number for update in state.updates), default=0)
-    return DocumentsUpdate(number=number, given=given.documents, by=given.by, answer_id=given.answer_id, updated_at=now)
-
-
-def with_update(state: TaskState, update: DocumentsUpdate) -> TaskState:
-    """The state that has it, as it is now."""
-    others = (known for known in state.updates if known.number != update.number)
-    return state.with_(updates=tuple(sorted((*others, update), key=lambda one: one.number)))
-
-
-def documents_not_kept(
-    state: TaskState, update: DocumentsUpdate, reason: str, now: datetime
-) -> tuple[TaskState, Refusal]:
-    """Its documents cannot be had: it has no effect."""
-    refused = Refusal(signal=UPDATE_DOCUMENTS, reason=reason, at=now, answer_id=update.answer_id)
-    others = tuple(known for known in state.updates if known.number != update.number)
-    return state.with_(updates=others).answered(refused), refused
 
 
 MAX_INSTRUCTIONS = 4_000
@@ -179,35 +157,6 @@ class EditInput(Input):
         return self
 
 
-def edit_asked(state: TaskState, sent: JsonValue, now: datetime) -> ContextEdit | Refusal:
-    """The edit that waits from now on; or why it has no effect."""
-    try:
-        given = EditInput.model_validate(sent)
-        run = _editable(state, given.agent)
-    except ValueError as error:
-        return refusal(EDIT_CONTEXT, sent, error, now)
-    return ContextEdit(
-        id=run.next_edit_id,
-        agent=given.agent,
-        action=given.action,
-        message=given.message or "",
-        keep=given.keep is not False,
-        compaction=given.compaction or "",
-        instructions=given.instructions or "",
-        by=given.by,
-        note=given.note,
-        answer_id=given.answer_id,
-        asked_at=now,
-    )
-
-
-def with_edit(state: TaskState, answer: ContextEdit | Refusal) -> TaskState:
-    """The state in which the edit waits; a refused one changes nothing but the list of refusals."""
-    if isinstance(answer, Refusal):
-        return state.answered(answer)
-    return state.with_run(state.runs[answer.agent].with_edit(answer))
-
-
 def _editable(state: TaskState, agent: str) -> AgentRun:
     """Raises ValueError, without the name as given where no agent has it."""
     if state.ending:
@@ -223,7 +172,214 @@ def _editable(state: TaskState, agent: str) -> AgentRun:
     raise ValueError(f"there is no agent of this name; at work are: {working or 'none yet'}")
 
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
+class SentTo(NamedTuple):
+    """The task that a message has come to."""
+
+    state: TaskState
+    standing: Circumstances
+    now: datetime
+
+
+def _approve(to: SentTo, given: ApproveInput) -> Approval:
+    return approve(to.standing, given, to.now)
+
+
+def _deny(to: SentTo, given: DenyInput) -> Approval:
+    return deny(to.standing, given, to.now)
+
+
+def _tell(to: SentTo, given: TellInput) -> Words:
+    """The telling with the next number, whose words are not kept yet."""
+    if to.state.ending:
+        raise ValueError("the task is ending, or over: none of its agents would hear it")
+    telling = Telling(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
+    return Words(telling=telling, text=given.text, message=given.message)
+
+
+def _update(to: SentTo, given: UpdateInput) -> DocumentsUpdate:
+    """The update with the next number, which the store does not have yet."""
+    if to.state.ending:
+        raise ValueError("the task is ending, or over: none of its agents would read the documents again")
+    return DocumentsUpdate(
+        number=_next(to.state.updates),
+        given=given.documents,
+        by=given.by,
+        answer_id=given.answer_id,
+        updated_at=to.now,
+    )
+
+
+def _edit(to: SentTo, given: EditInput) -> ContextEdit:
+    """The edit that waits from now on."""
+    return ContextEdit(
+        id=_editable(to.state, given.agent).next_edit_id,
+        agent=given.agent,
+        action=given.action,
+        message=given.message or "",
+        keep=given.keep is not False,
+        compaction=given.compaction or "",
+        instructions=given.instructions or "",
+        by=given.by,
+        note=given.note,
+        answer_id=given.answer_id,
+        asked_at=to.now,
+    )
+
+
+Sent = Approval | Words | DocumentsUpdate | ContextEdit
+"""What a message is, once it was taken."""
+
+
+@dataclass(frozen=True)
+class Signal(Generic[InputT]):
+    """One row of the table: a message that people send to a task."""
+
+    name: str
+    """Of the signal, and of the workflow's method that takes it."""
+    model: type[InputT]
+    """Of its JSON."""
+    decide: Callable[[SentTo, InputT], Sent]
+    """What it is to this task. Raises ValueError where it has no effect, with the reason."""
+    description: str
+    """As the Temporal UI shows it."""
+
+    def answer(self, to: SentTo, sent: JsonValue) -> Sent | Refusal:
+        """What was sent, taken; or why it has no effect."""
+        try:
+            return self.decide(to, self.model.model_validate(sent))
+        except ValueError as error:
+            return refusal(self.name, sent, error, to.now)
+
+
+APPROVAL = Signal(
+    APPROVE_BUDGET,
+    ApproveInput,
+    _approve,
+    'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
+    "tokens: as many as were asked for, if left out.",
+)
+DENIAL = Signal(
+    DENY_BUDGET,
+    DenyInput,
+    _deny,
+    'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
+    '"note": "why"}.',
+)
+EDIT = Signal(
+    EDIT_CONTEXT,
+    EditInput,
+    _edit,
+    'Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or "restore", '
+    '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.',
+)
+MESSAGE = Signal(TELL, TellInput, _tell, 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.')
+UPDATE = Signal(
+    UPDATE_DOCUMENTS,
+    UpdateInput,
+    _update,
+    "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
+)
+
+
+def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState:
+    """The state in which it has its effect; a refused one changes nothing but the list of refusals."""
+    match sent:
+        case Refusal():
+            return state.answered(sent)
+        case Approval():
+            return _settled(state.answered(sent), sent)
+        case ContextEdit():
+            return state.with_run(state.runs[sent.agent].with_edit(sent))
+        case Words():
+            return after_message(state, sent.telling)
+        case Telling():
+            return state.with_(tellings=_among(state.tellings, sent))
+        case DocumentsUpdate():
+            return state.with_(updates=_among(state.updates, sent))
+
+
+def _settled(state: TaskState, answer: Approval) -> TaskState:
+    if answer.action is not None:
+        return decided(state, answer)
+    return state.granted(answer.agent, answer.granted) if answer.decision == "approved" else state.denied(answer.agent)
+
+
+def not_kept(
+    signal: str, state: TaskState, sent: Telling | DocumentsUpdate, reason: str, now: datetime
+) -> tuple[TaskState, Refusal]:
+    """What it names cannot be had: it has no effect after all."""
+    refused = Refusal(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
+    match sent:
+        case Telling():
+            state = state.with_(tellings=_others(state.tellings, sent))
+        case DocumentsUpdate():
+            state = state.with_(updates=_others(state.updates, sent))
+    return state.answered(refused), refused
+
+
+def _next(known: Sequence[Telling] | Sequence[DocumentsUpdate]) -> int:
+    return 1 + max((one.number for one in known), default=0)
+
+
+def _others(known: tuple[NumberedT, ...], one: NumberedT) -> tuple[NumberedT, ...]:
+    return tuple(other for other in known if other.number != one.number)
+
+
+def _among(known: tuple[NumberedT, ...], one: NumberedT) -> tuple[NumberedT, ...]:
+    return tuple(sorted((*_others(known, one), one), key=lambda each: each.number))
+
+
+def entry_id(entry: AuditEntry) -> str:
+    """Its name in a task's audit trail, by which the same entry twice is one."""
+    match entry:
+        case Approval():
+            return short_hash("approval", entry.request_id, entry.decision)
+        case Refusal():
+            return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())
+        case ContextEdit():
+            return short_hash("edit", entry.agent, entry.id, entry.state)
+        case Telling():
+            return f"{TOLD}{entry.number}"
+        case KeptUpdate():
+            return f"{UPDATED}{entry.number}"
+        case Resolution():
+            return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)
+
+
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
+
+
+class Answer(Value):
+    """What became of a message that was sent."""
+
+    outcome: AnswerOutcome
+    """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
+    leg to end; `withdrawn`: one of all open requests, which an earlier answer of the same command has made needless.
+    """
+    reason: str = ""
+
+
+def effect(answer_id: str, now: TaskProgress) -> Answer | None:
+    """What the message that was sent with this id has led to; None: nothing yet."""
+    sent = (*now.refusals, *now.approvals, *now.tellings, *now.updates, *now.edits)
+    return next((seen for one in sent if one.answer_id == answer_id and (seen := _seen(one)) is not None), None)
+
+
+def _seen(sent: Refusal | Approval | Telling | DocumentsUpdate | ContextEdit) -> Answer | None:
+    match sent:
+        case Refusal():
+            return Answer(outcome="refused", reason=sent.reason)
+        case Approval(decision="approved" | "denied" as outcome):
+            return Answer(outcome=outcome, reason=sent.note)
+        case Approval():
+            return None
+        case Telling():
+            return Answer(outcome="done") if sent.text else None
+        case DocumentsUpdate():
+            return Answer(outcome="done", reason=sent.text) if sent.kept else None
+        case ContextEdit():
+            return Answer(outcome=sent.state, reason=sent.reason)
+
 
 UNSEALED = (
     "it came unencrypted, and this server's workers take what was encrypted with their key alone: answer by "

@@ -331,9 +331,9 @@ def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, 
 FREED = "money came free, and it goes on with that"
 
 
-def drawn(state: TaskState, step_id: str, *, from_parent: bool = True) -> TaskState | None:
+def drawn(state: TaskState, step_id: str) -> TaskState | None:
     """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
-    if from_parent and (helped := _from_parent(state, step_id)) is not None:
+    if (helped := _from_parent(state, step_id)) is not None:
         return helped
     state, amount = from_task(state, step_id)
     return None if amount.nothing else state.with_run(state.runs[step_id].after_grant(amount))

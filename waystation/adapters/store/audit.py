@@ -5,7 +5,6 @@ versions before stay named, so that they are kept, forgotten and erased with the
 """
 
 from collections.abc import Sequence
-from datetime import UTC
 
 from pydantic import TypeAdapter
 from sqlalchemy import Select, select, update
@@ -16,7 +15,6 @@ from waystation.adapters.store.schema import audit, documents, tasks
 from waystation.adapters.store.seals import bound
 from waystation.adapters.store.tasks import require_task, unknown_task
 from waystation.adapters.store.texts import add_documents, document_row, documents_of
-from waystation.domain.compaction.outcome import ContextEdit
 from waystation.domain.documents import (
     Document,
     DocumentChange,
@@ -28,14 +26,11 @@ from waystation.domain.documents import (
 )
 from waystation.domain.foreign import ToolDefinition
 from waystation.domain.ownership import Installation, Reader
-from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, Telling, short_hash
+from waystation.domain.signals import TOLD, UPDATED, entry_id
+from waystation.domain.task import AuditEntry, Telling, short_hash
 
-TOLD = "told-"
-"""The ids of tellings begin so: agents look for them at every turn."""
-UPDATED = "documents-"
-"""And those of updates of the documents, for which they look as well."""
 DEFINED = "tool-"
-"""And those of what tools of others were like at first, which are no decisions of anybody."""
+"""The ids begin so of what tools of others were like at first, which are no decisions of anybody."""
 ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
@@ -97,23 +92,6 @@ def entry_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
 def _of(task_id: str, reader: Reader) -> Select[str, str]:
     joined = select(audit.c.body, tasks.c.terms).join(tasks, tasks.c.task_id == audit.c.task_id)
     return joined.where(audit.c.task_id == task_id, owned(tasks, reader))
-
-
-def entry_id(entry: AuditEntry) -> str:
-    """By which the same entry twice is one."""
-    match entry:
-        case Approval():
-            return short_hash("approval", entry.request_id, entry.decision)
-        case Refusal():
-            return short_hash("refusal", entry.signal, entry.reason, entry.at.astimezone(UTC).isoformat())
-        case ContextEdit():
-            return short_hash("edit", entry.agent, entry.id, entry.state)
-        case Telling():
-            return f"{TOLD}{entry.number}"
-        case KeptUpdate():
-            return f"{UPDATED}{entry.number}"
-        case Resolution():
-            return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)
 
 
 class SqlUpdates(StorePart):

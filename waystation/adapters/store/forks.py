@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from sqlalchemy import ColumnElement, Table, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import TOLD, UPDATED
 from waystation.adapters.store.engine import BATCH, StorePart, add_once, bodies, owned, writing
 from waystation.adapters.store.schema import (
     audit,
@@ -24,6 +23,7 @@ from waystation.adapters.store.texts import documents_of
 from waystation.domain.errors import BadInput
 from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import Plan
+from waystation.domain.signals import TOLD, UPDATED
 from waystation.domain.task import Reused, TaskProgress, TaskRow
 from waystation.domain.work import Note
 

@@ -55,7 +55,7 @@ from waystation.domain.documents import DocumentSet, KeptUpdate
 from waystation.domain.errors import StoreError, WrongKey
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask
-from waystation.domain.task import Approval, AuditEntry, Refusal, Resolution, TaskProgress, Telling
+from waystation.domain.task import AuditEntry, TaskProgress, Telling
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Message
 from waystation.domain.value import Value
@@ -337,7 +337,7 @@ def _of_entry(entry: AuditEntry) -> Sequence[str]:
             return [entry.instructions]
         case KeptUpdate():
             return [entry.given, *(blob for change in entry.changes for blob in (change.before, change.after))]
-        case Approval() | Refusal() | Resolution():
+        case _:  # kinds that name none, or that no earlier release wrote
             return []
 
 

@@ -47,11 +47,10 @@ from waystation.adapters.temporal.connect import (
 )
 from waystation.domain import names
 from waystation.domain.amount import Limit
-from waystation.domain.approvals import SentAnswer, SentFields
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, SentAnswer, SentFields
 from waystation.domain.continuation import TaskRewind
 from waystation.domain.details import limit_fields
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
-from waystation.domain.names import APPROVE_BUDGET, DENY_BUDGET
 from waystation.domain.progress import Doing
 from waystation.domain.session import Admission, SessionStart
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef
