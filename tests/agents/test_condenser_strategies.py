@@ -1,6 +1,7 @@
 """Compactions by each strategy, over a real store, with a scripted model and with the offline one."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
@@ -22,7 +23,7 @@ from waystation.domain.task import SourceDocument
 from waystation.domain.transcript import Text
 from waystation.testing import ScriptedModel, scripted_reply
 
-ALL: tuple[Strategy, ...] = ("window", "snapshot", "replace", "ends")
+ALL: tuple[Strategy, ...] = get_args(Strategy)
 SNAPSHOT = "<state_snapshot>\n<overall_goal>\nWhy it silted up.\n</overall_goal>\n</state_snapshot>"
 
 

@@ -3,12 +3,13 @@
 import re
 import statistics
 
-from benchmarks.modules import SMALL, House
+from benchmarks.modules import ROOT, SMALL, House
 
 MODULES = 260
 MEDIAN_LINES = range(130, 221)
 OF_ONE_NEIGHBOUR = 36
 NAMES_TWICE = 0
+ARCHITECTURE_BYTES = 20 * 1024
 SMALL_MODULES = {
     "clock": "the only module that reads the clock",
     "env": "Alembic asks for it by this name",
@@ -52,3 +53,7 @@ def test_names_of_two_modules_become_no_more() -> None:
 def test_a_module_is_called_after_what_it_holds() -> None:
     moods = {module.path.stem for module in HOUSE.modules if MOODS.search(module.path.stem)}
     assert moods == NOUNS
+
+
+def test_the_architecture_is_a_page_that_is_read() -> None:
+    assert (ROOT / "ARCHITECTURE.md").stat().st_size <= ARCHITECTURE_BYTES

@@ -1,5 +1,7 @@
 """What holds for every strategy and any conversation."""
 
+from typing import get_args
+
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
@@ -20,7 +22,7 @@ NOTHING = frozenset[str]()
 
 @st.composite
 def policies(draw: st.DrawFn) -> CompactionPolicy:
-    strategy: Strategy = draw(st.sampled_from(["window", "snapshot", "replace", "ends"]))
+    strategy: Strategy = draw(st.sampled_from(get_args(Strategy)))
     changes = {"strategy": strategy, "keep_last": draw(st.sampled_from([None, 0, 1, 3, 5]))}
     policy = small_policy(draw(st.sampled_from([4_000, 8_000, 20_000]))).model_copy(update=changes)
     return policy.for_crowd(draw(st.integers(1_000, 9_000))) if draw(st.booleans()) else policy

@@ -2,7 +2,7 @@
 
 import json
 import struct
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from waystation.domain.compaction.history import view
 from waystation.domain.compaction.policy import CompactionPolicy, Strategy
 
 Json = dict[str, Any]
-STRATEGIES: list[Strategy] = ["window", "snapshot", "replace", "ends"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 texts = st.sampled_from(
     ["Go on.", "Never delete a file.", "四月の報告書", "word " * 300, '{"a": [1, 2]}', "E4711 in /a/b.py"]
