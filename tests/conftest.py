@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -21,6 +22,13 @@ settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile("busy-machine")
 
 FOREIGN = ("WAYSTATION_", "TEMPORAL_", "ANTHROPIC_", "QDRANT_", "DATABASE_URL")
+
+
+def pytest_configure() -> None:
+    """Signals end what tests start, also where the tests themselves run under `nohup` or in the background."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.hookimpl(wrapper=True)

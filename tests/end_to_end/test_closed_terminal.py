@@ -21,11 +21,6 @@ from waystation.settings import Settings
 READY, TASK = "Ready:", re.compile(r"task-[0-9a-f]{16}")
 
 
-def _in_its_terminal() -> None:
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # these tests may be run under `nohup`
-
-
 class Terminal:
     """A terminal with one command in it, which it is the controlling terminal of."""
 
@@ -41,7 +36,7 @@ class Terminal:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            preexec_fn=_in_its_terminal,  # noqa: PLW1509  nothing but system calls
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  nothing but a system call
         )
         os.close(terminal)
 

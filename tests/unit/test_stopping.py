@@ -24,9 +24,8 @@ asyncio.run(main())
 
 
 def started(*, slow: bool, hangup_ignored: bool = False) -> subprocess.Popen[str]:
-    # Said in either case: these tests may be run under `nohup` themselves.
-    hangup = f"import signal; signal.signal(signal.SIGHUP, signal.SIG_{'IGN' if hangup_ignored else 'DFL'})\n"
-    program = [sys.executable, "-c", f"SLOW = {slow}\n{hangup}{PROGRAM}"]
+    ignored = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n" if hangup_ignored else ""
+    program = [sys.executable, "-c", f"SLOW = {slow}\n{ignored}{PROGRAM}"]
     process = subprocess.Popen(program, stdout=subprocess.PIPE, text=True)
     assert line(process) == "ready"
     return process

@@ -386,6 +386,5 @@ class Recollection:
 
 
 def as_passages(found: Sequence[Excerpt]) -> Tagged:
-    """Recalled text, each piece with its source. There is at least one."""
-    first, *rest = [one.shown for one in found]
-    return followed(first, *rest)
+    """Recalled text, each piece with its source."""
+    return followed(*[one.shown for one in found])

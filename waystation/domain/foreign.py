@@ -108,9 +108,9 @@ def tagged_line(name: str, text: str) -> Tagged:
     return Tagged("".join([_opening(name, {}), *_inside([text]), f"</{name}>"]))
 
 
-def followed(frame: Tagged, *lines: str) -> Tagged:
-    """The frame, and lines behind it, which are defused."""
-    return Tagged("\n".join([frame, *_inside(lines)]))
+def followed(*parts: str) -> Tagged:
+    """The parts, each beginning on a line of its own. Every part that is not `Tagged` is defused."""
+    return Tagged("\n".join(_inside(parts)))
 
 
 def one_line(text: str, most: int = _MOST_CHARACTERS) -> str:

@@ -107,8 +107,8 @@ class SealedText(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
-        if value is None or (self.empty and not value):
-            return value
+        if not value and (self.empty or not isinstance(value, BoundText)):
+            return value  # nothing is written, or a query asks where something is
         at_rest = kept_with(dialect)
         if not at_rest.seals or at_rest.cipher is None:
             require_sealing(at_rest)
