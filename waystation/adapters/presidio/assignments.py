@@ -10,6 +10,7 @@ They are searched in `lower(text)`: patterns that ignore case take three times a
 import re
 import string
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from waystation.adapters.presidio.formats import Hinted, Hit
@@ -72,6 +73,7 @@ _CALL = proven(r"[\w\]]\(")
 _EXPRESSION_GOES_ON = proven(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w|\s=\s")
 
 
+@lru_cache(1_024)
 def is_stand_in(value: str) -> bool:
     """Whether a reader knows that this is no secret."""
     return value.lower() in NO_SECRETS or _STAND_IN.match(value) is not None or _TYPE_NAME.match(value) is not None

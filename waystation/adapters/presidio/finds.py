@@ -8,7 +8,8 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from waystation.patterns import proven
 
@@ -18,8 +19,7 @@ NAME_TYPES = frozenset({"PERSON", "LOCATION"})
 _A_WORD = proven(r"\w[^\n]*\w")
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """One find, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
 
     type: str
@@ -78,7 +78,7 @@ def _outside(text: str, find: Found, rivals: Sequence[Found]) -> list[Found]:
     pieces = (
         _A_WORD.search(text, start, end) for start, end in zip(edges[::2], edges[1::2], strict=True) if start < end
     )
-    return [replace(find, start=piece.start(), end=piece.end()) for piece in pieces if piece]
+    return [find._replace(start=piece.start(), end=piece.end()) for piece in pieces if piece]
 
 
 def masked(piece: str, finds: Sequence[Found]) -> str:

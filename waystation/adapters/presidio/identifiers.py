@@ -7,7 +7,7 @@ import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 import tldextract
 from presidio_analyzer import Pattern, RecognizerResult
@@ -20,6 +20,8 @@ from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
 from waystation.adapters.presidio.redactor import ENCODED_AT, ENCODED_DOT, plain_address
 from waystation.patterns import proven, transient
 
+_REMEMBERED = 1_024
+"""Values whose check is not repeated: a text that has one a thousand times takes no longer for it."""
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
@@ -62,6 +64,8 @@ class EmailAddressRecognizer(FormatRecognizer):
         super().__init__()
         self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
         self._top = frozenset(suffix.rpartition(".")[2] for suffix in self._suffixes.tlds)
+        # A look-up in the list takes as long as all that goes before.
+        self._extracted = lru_cache(_REMEMBERED)(self._suffixes.extract_str)
 
     def hits(self, text: str) -> Iterator[Hit]:
         """Every address in the text; the same characters may be found more than once."""
@@ -79,8 +83,7 @@ class EmailAddressRecognizer(FormatRecognizer):
         last = domain.rpartition(".")[2].lower()
         if last in _PRIVATE_DOMAINS:
             return True
-        # A look-up in the list takes as long as all that went before.
-        return (last in self._top or last.startswith("xn--")) and bool(self._suffixes(domain).suffix)
+        return (last in self._top or last.startswith("xn--")) and bool(self._extracted(domain).suffix)
 
 
 def _without_glued(text: str, start: int, end: int) -> Iterator[int]:
@@ -140,6 +143,10 @@ class IpAddressRecognizer(IpRecognizer):
     def __init__(self) -> None:
         super().__init__(patterns=[*self.PATTERNS, _IPV4_IN_IPV6, _IPV6_IN_BRACKETS])
 
+    def invalidate_result(self, pattern_text: str) -> bool:
+        """See base class."""
+        return _interface(pattern_text) is None
+
     def analyze(
         self,
         text: str,
@@ -152,12 +159,18 @@ class IpAddressRecognizer(IpRecognizer):
         return [result for result in results if _is_address(text, result.start, result.end)]
 
 
-def _is_address(text: str, start: int, end: int) -> bool:
+@lru_cache(_REMEMBERED)
+def _interface(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address; None where it is none. A log has the same ones again and again."""
     try:
-        address = ipaddress.ip_interface(text[start:end].partition("%")[0]).ip
+        return ipaddress.ip_interface(value).ip
     except ValueError:
-        return False
-    if address.is_loopback or address.is_unspecified or address.is_multicast:
+        return None
+
+
+def _is_address(text: str, start: int, end: int) -> bool:
+    address = _interface(text[start:end].partition("%")[0])
+    if address is None or address.is_loopback or address.is_unspecified or address.is_multicast:
         return False
     if isinstance(address, ipaddress.IPv6Address):
         if "." in text[start:end]:

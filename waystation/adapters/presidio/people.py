@@ -11,7 +11,6 @@ Words that the language model takes for names, names that are also words, and pl
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -167,7 +166,7 @@ def _without_verb(text: str, name: Found) -> Found:
     if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _SHORTEST:
         return name
     begins = _BEGINS_SENTENCE.search(text, max(0, name.start - _BEFORE), name.start) or _is_in_code(text, name)
-    return replace(name, start=rest.end()) if begins else name
+    return name._replace(start=rest.end()) if begins else name
 
 
 def _is_person(text: str, name: Found, words: _Words) -> bool:

@@ -15,7 +15,6 @@ words that the same text also uses in lower case. A name of a person that looks 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache, cached_property
 from itertools import chain
 from typing import NamedTuple, cast
@@ -70,7 +69,7 @@ class NameFilter:
         end = find.start + len(name)
         if not _SHAPE.match(name) or self._is_glued(find.start, end) or self._is_junk(name):
             return None
-        return replace(find, end=end)
+        return find._replace(end=end)
 
     def _is_glued(self, start: int, end: int) -> bool:
         before = _GLUED_BEFORE.search(self._text, max(0, start - 1), start)
