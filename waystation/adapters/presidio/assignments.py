@@ -94,11 +94,11 @@ def is_code(text: str, start: int, end: int) -> bool:
 
 def in_code(text: str, start: int) -> bool:
     """Whether a call or a block that is open on this line holds what stands at `start`."""
-    line = text[text.rfind("\n", 0, start) + 1 : start]
-    if line.count("{") > line.count("}"):
+    line = text.rfind("\n", 0, start) + 1
+    if text.count("{", line, start) > text.count("}", line, start):
         return True
-    closed = line.count(")")
-    return line.count("(") > closed and len(_CALL.findall(line)) > closed
+    closed = text.count(")", line, start)
+    return text.count("(", line, start) > closed and len(_CALL.findall(text, line, start)) > closed
 
 
 _LABEL = proven(rf"(?P<password>{PASSWORD})|(?P<weak>{WEAK})|(?P<access>{ACCESS})|(?P<key>{KEY})")
@@ -122,8 +122,6 @@ _VALUE = proven(
     r"|(?P<quote>\\[\"'`])(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?![\"'])){1,400})(?P=quote))"
     rf"|\*{{0,2}}(?P<bare>(?:{_PLAIN}{{1,400}}+|{_AMPERSAND})(?:{_AMPERSAND}{_PLAIN}{{0,400}}+){{0,40}}+)"
 )
-_FORMS = ("escaped", "nested", "quoted", "bare")
-"""Of a value: as JSON escapes it, as JSON within JSON does, in quotes, and as it stands."""
 _BYPASS = proven(r"(?:[a-z]p|[A-Z]P)(?i:ass)")
 _NOT_ITS_END = ".,;:*}]"
 _DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
@@ -273,9 +271,9 @@ def _value_of(text: str, label: re.Match[str]) -> _Value | None:
     value = _VALUE.match(text, joint.end()) if joint else None
     if not joint or not value:
         return None
-    group = next(name for name in _FORMS if value[name] is not None)
-    quoted = group != "bare"
-    start, end = value.span(group)
+    form = value.lastgroup or "bare"
+    quoted = form != "bare"
+    start, end = value.span(form)
     if not quoted:
         end = _end_of_word(text, start, end, label[0])
     operator = (
@@ -290,7 +288,7 @@ def _value_of(text: str, label: re.Match[str]) -> _Value | None:
 
 def _end_of_word(text: str, start: int, end: int, label: str) -> int:
     """Without the full stop of its sentence, and without what follows where a language writes no blanks."""
-    if _CJK.search(label):
+    if not label.isascii() and _CJK.search(label):
         foreign = _CJK.search(text, start, end)
         end = foreign.start() if foreign else end
     return start + len(text[start : min(end, start + _LONGEST_VALUE)].rstrip(_NOT_ITS_END))

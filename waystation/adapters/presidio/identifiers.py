@@ -155,6 +155,8 @@ class IpAddressRecognizer(IpRecognizer):
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
         """The IP addresses in the text."""
+        if "." not in text and ":" not in text:
+            return []
         results = super().analyze(text, entities, nlp_artifacts, regex_flags)
         return [result for result in results if _is_address(text, result.start, result.end)]
 

@@ -135,7 +135,12 @@ class IdRecognizer(FormatRecognizer):
         """Every id of this kind in the text."""
         if not _ANY_DIGIT.search(text):
             return
-        yield from self._in_groups(text)
+        lowered = text.lower()
+        may_be_labelled = any(name in lowered for name in self._names)
+        if may_be_labelled:
+            yield from self._in_groups(text)
+        elif not self._unmistakable:
+            return
         for found in self._recogniser.analyze(text, list(self._recogniser.supported_entities)):
             if not _is_whole(text, found.start, found.end):
                 continue
@@ -148,9 +153,6 @@ class IdRecognizer(FormatRecognizer):
 
     def _in_groups(self, text: str) -> Iterator[Hit]:
         """Ids behind their label, parted by blanks, dots or dashes as officials write them."""
-        lowered = text.lower()
-        if not any(name in lowered for name in self._names):
-            return
         for groups in _GROUPS.finditer(text):
             # The label may look like a group itself, and what follows the id like one more.
             inner = [groups.start() + between.start() for between in _BETWEEN_GROUPS.finditer(groups[0])]
