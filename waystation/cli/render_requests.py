@@ -79,7 +79,9 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
     """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
-    if approval.action is not None:
+    if approval.about_plan:
+        what = f"of {approval.steps_left} steps waits to be agreed to"
+    elif approval.action is not None:
         what = f"asks to call {approval.action.tool}"
     elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
@@ -95,7 +97,9 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
 
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
-    if approval.action is not None:
+    if approval.about_plan:
+        facts = [("approved", "its steps begin"), ("if denied", "the task ends; planning stays paid")]
+    elif approval.action is not None:
         facts = action_facts(one)
     else:
         facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
@@ -151,6 +155,8 @@ def _steps(approval: Approval) -> str:
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
+    if one.approval.about_plan:
+        delivers = "is not worked on: the task ends"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
@@ -175,6 +181,8 @@ def _commands(one: PendingApproval) -> list[str]:
     seen = one.approval.outlook
     readable = seen is not None and (seen.made != Made() or seen.finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
+    if one.approval.about_plan:
+        draft = [f"waystation plan {one.task_id}", f"waystation plan {one.task_id} --edit"]
     return [*draft, approve_command(one.task_id, one.approval), deny_command(one.task_id, one.approval)]
 
 

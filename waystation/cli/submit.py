@@ -56,6 +56,7 @@ def submit(
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Wait with the plan for a person.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,6 +78,7 @@ def submit(
         mode=mode,
         strategy=strategy,
         memory=memory,
+        review_plan=review_plan or None,
         procedures=load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else [])),
     )
     request = _with_amounts(request, budget, agent_budget, ceiling, window)

@@ -1,0 +1,107 @@
+"""A plan that a person agrees to, or changes, before anything is spent on its steps."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+
+from tests.crew import CREW_PLAN, Crew, terms
+from tests.readers import ANYONE
+from tests.running import Counter, at_work, until
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
+from waystation.domain.decisions import Unattended
+from waystation.domain.plan import Plan
+from waystation.domain.task import TaskPhase, TaskProgress
+from workflows.task import TaskWorkflow
+
+REVIEWED = terms().model_copy(update={"review_plan": True})
+GOAL = "Read about tides and nothing else."
+
+
+async def waiting(counter: Counter) -> TaskProgress:
+    async def paused() -> bool:
+        return (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+
+    await until(paused)
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+async def kept(counter: Counter, plan: Plan) -> str:
+    task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
+    return await counter.store.put_text(plan.model_dump_json(), task)
+
+
+async def test_no_step_begins_until_a_person_has_agreed_to_the_plan(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=REVIEWED)
+        progress = await waiting(counter)
+        assert [(asked.request_id, asked.decision) for asked in progress.approvals] == [("plan-1", "pending")]
+        assert {step.state for step in progress.steps} == {"waiting"}
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "tokens": 5_000})
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "by": "Ada"})
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert [asked.decision for asked in progress.approvals] == ["approved"]
+    assert ["without an amount" in refused.reason for refused in progress.refusals] == [True]
+
+
+async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    steps = {step.id: step for step in CREW_PLAN.steps}
+    fewer = (
+        steps["tides"].model_copy(update={"goal": GOAL}),
+        steps["weigh"].model_copy(update={"needs": ("tides",)}),
+        steps["write"],
+    )
+    circle = (steps["tides"].model_copy(update={"needs": ("write",)}), *fewer[1:])
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        wrong, right = await kept(counter, Plan(steps=circle)), await kept(counter, Plan(steps=fewer))
+
+        async def refused() -> bool:
+            return bool((await counter.task().query(TaskWorkflow.progress)).refusals)
+
+        await counter.task().signal(REVIEW_PLAN, {"plan": wrong})
+        await until(refused)
+        await counter.task().signal(REVIEW_PLAN, {"plan": right, "by": "Ada"})
+        await counter.task().signal(REVIEW_PLAN, {"plan": right, "by": "Bob"})
+        progress = await counter.task().result()
+        history = (await counter.task().fetch_history()).to_json()
+        versions = await counter.store.plan_versions(progress.task_id, ANYONE)
+    assert progress.phase is TaskPhase.DONE
+    assert [step.id for step in progress.steps] == ["tides", "weigh", "write"]
+    assert [(asked.decision, asked.by) for asked in progress.approvals] == [("approved", "Ada")]
+    assert [refusal.signal for refusal in progress.refusals] == [REVIEW_PLAN] * 2
+    assert [version.plan.steps[0].goal for version in versions] == [CREW_PLAN.steps[0].goal, GOAL]
+    assert GOAL not in history
+
+
+def not_worked_on(progress: TaskProgress, decision: str) -> None:
+    assert progress.phase is TaskPhase.CANCELLED
+    assert [asked.decision for asked in progress.approvals] == [decision]
+    assert {step.state for step in progress.steps} == {"skipped"}
+
+
+async def test_a_plan_that_is_denied_ends_the_task_before_its_steps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        await counter.task().signal(DENY_BUDGET, {})
+        not_worked_on(await counter.task().result(), "denied")
+
+
+async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_before_its_steps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    soon = {"unattended": Unattended(answer_within=timedelta(milliseconds=200))}
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED.model_copy(update=soon))
+        not_worked_on(await counter.task().result(), "expired")
