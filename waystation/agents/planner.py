@@ -15,7 +15,7 @@ from waystation.agents.charges import CallKey, MeteredModel, TooDear
 from waystation.agents.contract import EarlierTasks
 from waystation.agents.documents import NamingRedactor
 from waystation.agents.redaction import redacted_reply
-from waystation.agents.roles import prompt
+from waystation.agents.roles import planning_prompt
 from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
@@ -216,7 +216,7 @@ class Planner:
         matter = Matter(
             run=run,
             kind="plan",
-            system=prompt("plan"),
+            system=planning_prompt(),
             tool=SUBMIT_PLAN,
             opening=lambda: self._task(run),
             place=Place.USER_INPUT,

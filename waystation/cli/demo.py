@@ -24,7 +24,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
 from waystation.domain.models import PRICES, price_of
-from waystation.domain.plan import ROLES
+from waystation.domain.roles import step_roles
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 from waystation.task_view import TaskView
@@ -80,7 +80,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
-    agents = dict.fromkeys(settings.working(role).model for role in ROLES)
+    agents = dict.fromkeys(settings.working(role).model for role in step_roles())
     models = (
         *agents,
         settings.condense_model,

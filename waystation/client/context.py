@@ -21,7 +21,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.archive import Recollection
 from waystation.agents.auditor import Auditor
 from waystation.agents.documents import NamingRedactor, RedactedDocuments
-from waystation.agents.roles import Desk, prompt
+from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.tools.documents import ReadSkill
 from waystation.agents.tools.notes import ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
@@ -131,7 +131,7 @@ async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: T
     """Estimated tokens of system prompt and tools, as far as they are ours."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
     toolbox = await desk.toolbox_of(run, row.terms.agent_of(run.role), transcript)
-    return toolbox.fixed_tokens(prompt(run.role))
+    return toolbox.fixed_tokens(role_prompt(run.role))
 
 
 def _context(
