@@ -12,7 +12,8 @@ from importlib.resources import files
 
 from waystation.agents.archive import Recollection
 from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import NamingRedactor, RedactedDocuments, Tables
+from waystation.agents.documents import RedactedDocuments, Tables
+from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegation
 from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
@@ -134,7 +135,7 @@ class Desk:
 
     def redactor_of(self, run: RunRef) -> Redactor:
         """For what is kept of a run: it knows the documents that the run's task is about."""
-        return NamingRedactor(self.redactor, self.documents, run.reader)
+        return redactor_for(self.redactor, self.documents, run.reader)
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""

@@ -20,7 +20,8 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.archive import Recollection
 from waystation.agents.auditor import Auditor
-from waystation.agents.documents import NamingRedactor, RedactedDocuments
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.tools.documents import ReadSkill
 from waystation.agents.tools.notes import ReadNotes, TakeNote
@@ -205,7 +206,7 @@ async def compaction_audits(
     redactor = redactor_of(settings, await key_of(store, settings))
     try:
         recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
-        naming = NamingRedactor(redactor, store, task.reader)
+        naming = redactor_for(redactor, store, task.reader)
         auditor = Auditor(naming, await store.passages_of(task.task_id, task.reader), recollection)
         found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
     finally:
