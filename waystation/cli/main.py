@@ -64,6 +64,7 @@ COMMANDS = {
     "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
     "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
     "store": Command("store", "Look at the store's database, and upgrade it."),
+    "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),
     "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
 }
 
