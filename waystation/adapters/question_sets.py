@@ -105,7 +105,7 @@ def _node(node: yaml.Node, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
     name = ""
     for step in place:
         if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):
-            node = node.value[step]
+            node, name = node.value[step], ""
             continue
         name = str(step) if isinstance(step, str) else name
         found = next(((key, value) for key, value in _pairs(node) if key.value == step), None)

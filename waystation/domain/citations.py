@@ -229,7 +229,7 @@ def _spread(places: int, placeholders: int) -> int:
 
 _BULLET = proven(r"\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
 _SENTENCE_END = proven(r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])")
-_NOT_SAID = " .,;:()[]*_-–—|"
+_NOT_SAID = " .,;:()[]*_-–—|>"
 """Around a claim, or between two citations of one."""
 
 
@@ -267,7 +267,7 @@ def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
     """The last of them has the citations; what ends with a quotation is one claim, since words of others have ends of
     sentences, too.
     """
-    text = " ".join(text.split()).lstrip(_NOT_SAID)
+    text = " ".join(text.split()).lstrip(" .,;:)]–—|")
     whole = text.endswith(('"', "”"))
     *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
     yield from (Claim(text=part) for part in before if part.strip(_NOT_SAID))

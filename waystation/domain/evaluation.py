@@ -290,9 +290,10 @@ def scored(
     # What a document is called is not said by the report.
     words, by_judge = words_of(CITATION.sub(" ", answer)), set(judged)
     missed = [wordings[0] for wordings in gold.facts if not any(says(words, wording) for wording in wordings)]
-    cited = [claim for claim in claims_in(answer) if claim.citations]
-    held, unheld = _held(cited, documents)
-    uncited = [name for name in gold.cites if name not in held]
+    pointing = [claim for claim in claims_in(answer) if claim.citations]
+    cited = [claim for claim in pointing if not _points(claim)]
+    there, unheld = _held(pointing, cited, documents)
+    uncited = [name for name in gold.cites if name not in there]
     said = [phrase for phrase in gold.never if says(words, phrase)]
     still = [fact for fact in missed if fact not in by_judge]
     return Scores(
@@ -324,10 +325,12 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _held(cited: Sequence[Claim], documents: Mapping[str, Sequence[str]]) -> tuple[set[str], list[str]]:
+def _held(
+    pointing: Sequence[Claim], cited: Sequence[Claim], documents: Mapping[str, Sequence[str]]
+) -> tuple[set[str], list[str]]:
     """The documents with a citation that can be looked up, and the claims that their lines do not hold."""
     whole = {name: CitedDocument(lines) for name, lines in documents.items()}
-    faults = citation_faults((citation for claim in cited for citation in claim.citations), whole)
+    faults = citation_faults((citation for claim in pointing for citation in claim.citations), whole)
     there = {citation.document for citation, fault in faults.items() if fault is None}
     unheld = [
         f"{claim.text} {' '.join(map(str, claim.citations))}"
@@ -337,12 +340,26 @@ def _held(cited: Sequence[Claim], documents: Mapping[str, Sequence[str]]) -> tup
     return there, unheld
 
 
+def _points(claim: Claim) -> bool:
+    """Whether it only names its document: a list of places to look at claims nothing of them."""
+    name = claim.citations[0].document
+    rest = claim.text.strip("*`_ ").removesuffix(name).removesuffix(name.rpartition("/")[2].partition(".")[0])
+    return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
+
+
 def holds(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the cited lines, together, have every figure of the sentence and half of its telling words."""
+    """Whether the cited lines, together, have every figure of the sentence and half of its telling words. A quotation
+    that is most of a sentence stands for it: what leads to it is often the writer's own count.
+    """
+    text = PLACEHOLDER.sub(" ", claim.text)
+    said = words_of(text)
+    quoted = claim.citations[0].quotation or ""
+    if 2 * len(words := words_of(PLACEHOLDER.sub(" ", quoted))) >= len(said):
+        text, said = quoted, words
     lines = words_of("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
-    said = words_of(PLACEHOLDER.sub(" ", claim.text))
     # A small number in words may be none: `one of them`.
-    figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in claim.text)}
+    digits = {figure for word in _WORD.findall(text) for figure in _figures(word)}
+    figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
     telling, there = _stems(said), _stems(lines)
     return figures <= set(lines) and len(telling & there) >= HELD_SHARE * len(telling)
 
