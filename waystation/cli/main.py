@@ -38,6 +38,7 @@ COMMANDS = {
     "show": Command("show", "Show a task."),
     "watch": Command("show", "Follow a task until it is over."),
     "report": Command("show", "Print a task's report."),
+    "diff": Command("show", "Print what changed between the reports of two tasks."),
     "cost": Command("show", "Print a task's bill."),
     "transcript": Command("show", "Print what an agent said and was told."),
     "compact": Command("edits", "Summarise a running agent's context now."),

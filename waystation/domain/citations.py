@@ -239,6 +239,15 @@ class Claim(Value):
     text: str
     citations: tuple[Citation, ...] = ()
 
+    @property
+    def only_points(self) -> bool:
+        """Whether it has a citation and only names its document: a list of places to look at claims nothing of them."""
+        if not self.citations:
+            return False
+        name = self.citations[0].document
+        rest = self.text.strip("*`_ ").removesuffix(name).removesuffix(name.rpartition("/")[2].partition(".")[0])
+        return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
+
 
 def claims_in(markdown: str) -> tuple[Claim, ...]:
     """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;

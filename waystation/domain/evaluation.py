@@ -291,7 +291,7 @@ def scored(
     words, by_judge = words_of(CITATION.sub(" ", answer)), set(judged)
     missed = [wordings[0] for wordings in gold.facts if not any(says(words, wording) for wording in wordings)]
     pointing = [claim for claim in claims_in(answer) if claim.citations]
-    cited = [claim for claim in pointing if not _points(claim)]
+    cited = [claim for claim in pointing if not claim.only_points]
     there, unheld = _held(pointing, cited, documents)
     uncited = [name for name in gold.cites if name not in there]
     said = [phrase for phrase in gold.never if says(words, phrase)]
@@ -338,13 +338,6 @@ def _held(
         if any(faults[citation] for citation in claim.citations) or not holds(claim, documents)
     ]
     return there, unheld
-
-
-def _points(claim: Claim) -> bool:
-    """Whether it only names its document: a list of places to look at claims nothing of them."""
-    name = claim.citations[0].document
-    rest = claim.text.strip("*`_ ").removesuffix(name).removesuffix(name.rpartition("/")[2].partition(".")[0])
-    return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
 
 
 def holds(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
