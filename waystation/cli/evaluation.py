@@ -18,7 +18,7 @@ from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
 from waystation.cli.render_requests import pending
 from waystation.client import Client
-from waystation.domain.amount import dollars
+from waystation.domain.amount import Limit, dollars
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.evaluation import (
     MEANS,
@@ -34,7 +34,7 @@ from waystation.domain.evaluation import (
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
 from waystation.domain.value import Value
-from waystation.files import own_folder
+from waystation.evaluation_page import evaluation_page
 from waystation.settings import Settings
 from waystation.task_view import TaskView
 from workers.shutdown import INTERRUPTED
@@ -53,21 +53,20 @@ class Way(NamedTuple):
 
     label: str
     settings: Settings
-    budget: str
-    window: str | None
+    budget: Limit
+    window: int | None
 
     def request(self, one: Posed) -> TaskRequest:
         """In a session of its own: what one question found must not help the next."""
         identity = secrets.token_hex(8)
-        window = None if self.window is None else parse_tokens(self.window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW)
         return TaskRequest(
             question=" ".join(one.gold.question.split()),
             accept=one.gold.criteria,
             tenant=self.settings.tenant,
             session=own_session(identity),
             request_id=identity,
-            budget=parse_budget(self.budget, "--budget"),
-            window=window,
+            budget=self.budget,
+            window=self.window,
         )
 
 
@@ -99,6 +98,7 @@ def evaluate_reports(
     keep: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the result as JSON, to compare later.")
     ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask questions whose answers are known, and score each report by code.
@@ -110,7 +110,9 @@ def evaluate_reports(
     if keep is not None and compare is not None:
         raise BadInput("--keep writes the result of one way: leave out --compare, and compare the files later")
     done = {text: _read_result(Path(text)) for text in given if text.endswith(_RESULT_SUFFIX)}
-    ways = [_way(text, budget, window) for text in given if text not in done]
+    limit = parse_budget(budget, "--budget")
+    room = None if window is None else parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW)
+    ways = [_way(text, limit, room) for text in given if text not in done]
     if ways and questions is None:
         raise BadInput("give a SET of questions, or two results: --compare A.json B.json")
     made = asyncio.run(_evaluated(questions, ways, only or (), at_once)) if ways and questions else []
@@ -119,14 +121,19 @@ def evaluate_reports(
     rest = iter(made)
     found = tuple(done[text] if text in done else next(rest) for text in given)
     if keep is not None:
-        own_folder(keep.absolute().parent)
         keep.write_text(found[0].model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if html is not None:
+        html.write_text(evaluation_page(found, _pairs(found)), encoding="utf-8")
     _tell(found, floors, as_json=as_json)
+
+
+def _pairs(found: Sequence[Evaluation]) -> tuple[Compared, ...]:
+    return compared(found[0], found[1]) if len(found) > 1 else ()
 
 
 def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Measure, float]], *, as_json: bool) -> None:
     """Print it all. Raises Exit with 1 where a floor is not reached."""
-    pairs = compared(found[0], found[1]) if len(found) > 1 else ()
+    pairs = _pairs(found)
     under = [text for one in found for text in _under(one, floors)]
     if as_json:
         means = tuple({measure: one.mean(measure) for measure in MEASURES} for one in found)
@@ -172,7 +179,7 @@ def _read_result(path: Path) -> Evaluation:
         ) from None
 
 
-def _way(text: str, budget: str, window: str | None) -> Way:
+def _way(text: str, budget: Limit, window: int | None) -> Way:
     """Settings of a file, a model's name, or the settings as they are."""
     if not text:
         settings = Settings()
