@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 
-from waystation.domain.evaluation import MEANS, MEASURES, Answered, Compared, Evaluation, Measure
+from waystation.domain.evaluation import MEANS, MEASURES, Compared, Evaluation, Metric, ScoredAnswer
 
 _COLOURS = "#1f6f8b", "#c8553d"
 _LEFT, _WIDTH, _ROW, _RADIUS = 190, 420, 18, 5
@@ -96,7 +96,7 @@ def _axis(top: int, bottom: int) -> list[str]:
     return [*lines, *[_words(_x(share), bottom + 14, str(share), "middle") for share in (0, 0.5, 1)]]
 
 
-def _plot(measure: Measure, found: Sequence[Evaluation]) -> str:
+def _plot(measure: Metric, found: Sequence[Evaluation]) -> str:
     """A line for each question, with a dot for each way."""
     rows = {answer.id: number for number, answer in enumerate(found[0].answers)}
     bottom = len(rows) * _ROW
@@ -127,7 +127,7 @@ def _by_compactions(found: Sequence[Evaluation]) -> str:
     return f"<h2>facts found, by compactions</h2>{_svg(bottom + 20, drawn)}"
 
 
-def _facts(answer: Answered) -> float | None:
+def _facts(answer: ScoredAnswer) -> float | None:
     return answer.scores.facts
 
 

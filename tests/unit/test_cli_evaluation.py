@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from waystation.cli.main import run
-from waystation.domain.evaluation import Answered, Evaluation, Scores
+from waystation.domain.evaluation import Evaluation, ScoredAnswer, Scores
 from waystation.domain.task import TaskPhase
 
 Results = Callable[[str, float, str], str]
@@ -24,7 +24,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def result(tmp_path: Path) -> Results:
     def write(name: str, facts: float, fault: str) -> str:
         answers = [
-            Answered(id=f"q{number}", phase=TaskPhase.DONE, scores=Scores(facts=facts, missed=(EVIL,)), fault=fault)
+            ScoredAnswer(id=f"q{number}", phase=TaskPhase.DONE, scores=Scores(facts=facts, missed=(EVIL,)), fault=fault)
             for number in range(6)
         ]
         found = Evaluation(set=f"set {EVIL}", label=f"{name} {EVIL}", version="0", model="m", answers=tuple(answers))

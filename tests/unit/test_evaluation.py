@@ -11,18 +11,18 @@ from waystation.domain.citations import Claim, citations_in, claims_in
 from waystation.domain.errors import BadInput
 from waystation.domain.evaluation import (
     MEASURES,
-    Answered,
     Evaluation,
     GoldQuestion,
     QuestionSet,
+    ScoredAnswer,
     Scores,
     compared,
     holds,
+    normal_words,
     nothing_scored,
     says,
     scored,
     sign_test,
-    words_of,
 )
 
 DOCUMENTS: Mapping[str, Sequence[str]] = {
@@ -57,43 +57,43 @@ GOLD = GoldQuestion(
     ],
 )
 def test_the_same_figure_in_two_writings_is_the_same(one: str, other: str) -> None:
-    assert words_of(one) == words_of(other)
+    assert normal_words(one) == normal_words(other)
 
 
 @pytest.mark.parametrize(
     ("one", "other"), [("3.10", "3.1"), ("1,23", "123"), ("1234,567", "1234567"), ("10", "100"), ("2026-13-40", "2026")]
 )
 def test_what_is_not_the_same_stays_apart(one: str, other: str) -> None:
-    assert words_of(one) != words_of(other)
+    assert normal_words(one) != normal_words(other)
 
 
 @given(st.integers(0, 10**15))
 def test_thousands_may_be_written_with_commas(number: int) -> None:
-    assert words_of(f"{number:,}") == words_of(str(number))
+    assert normal_words(f"{number:,}") == normal_words(str(number))
 
 
 @given(st.dates(min_value=date(1000, 1, 1)))
 def test_a_date_is_the_same_in_every_writing(day: date) -> None:
     written = [f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}, {day.year}", f"{day:%b} {day.day} {day.year}"]
-    assert {words_of(text) for text in written} == {(day.isoformat(),)}
+    assert {normal_words(text) for text in written} == {(day.isoformat(),)}
 
 
 @given(st.text(), st.text(), st.text())
 def test_a_phrase_is_found_wherever_it_stands_between_other_lines(before: str, phrase: str, behind: str) -> None:
     """A figure may join with what stands next to it, so that words of marks alone stand between."""
-    text = (*words_of(before), *words_of(phrase), *words_of(behind))
-    assert says(text, phrase) or not words_of(phrase)
+    text = (*normal_words(before), *normal_words(phrase), *normal_words(behind))
+    assert says(text, phrase) or not normal_words(phrase)
 
 
 @given(st.text())
 def test_one_writing_is_its_own_writing(text: str) -> None:
-    once = words_of(text)
-    assert words_of(" ; ".join(once)) == once
+    once = normal_words(text)
+    assert normal_words(" ; ".join(once)) == once
 
 
 def test_a_word_is_not_found_inside_another() -> None:
-    assert not says(words_of("the harbourmaster of 18110"), "harbour")
-    assert not says(words_of("in 18110"), "1811")
+    assert not says(normal_words("the harbourmaster of 18110"), "harbour")
+    assert not says(normal_words("in 18110"), "1811")
 
 
 def report(body: str) -> str:
@@ -215,7 +215,7 @@ def test_two_questions_of_one_id_are_refused() -> None:
 
 
 def evaluation(facts: Sequence[float], label: str = "one") -> Evaluation:
-    answers = [Answered(id=f"q{number}", scores=Scores(facts=share)) for number, share in enumerate(facts)]
+    answers = [ScoredAnswer(id=f"q{number}", scores=Scores(facts=share)) for number, share in enumerate(facts)]
     return Evaluation(set="s", label=label, version="0", model="m", answers=tuple(answers))
 
 

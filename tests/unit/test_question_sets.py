@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from waystation.adapters.question_sets import find_set, load_set, posed
+from waystation.adapters.documents.question_sets import find_set, load_set, posed
 from waystation.domain.errors import BadInput
-from waystation.domain.evaluation import says, words_of
+from waystation.domain.evaluation import normal_words, says
 
 GOOD = """name: harbours
 documents: [docs]
@@ -88,8 +88,11 @@ def test_the_facts_of_the_set_that_ships_stand_in_the_installed_packages(tmp_pat
     asked = posed(load_set(path), path.parent, tmp_path)
     assert len(asked) == 30
     for one in asked:
-        gold = [words_of("\n".join(one.lines[name])) for name in one.gold.cites]
+        gold = [normal_words("\n".join(one.lines[name])) for name in one.gold.cites]
         for wordings in one.gold.facts:
             assert any(says(words, wording) for words in gold for wording in wordings), (one.gold.id, wordings)
         for name, lines in one.lines.items():
-            assert not any(says(words_of("\n".join(lines)), phrase) for phrase in one.gold.never), (one.gold.id, name)
+            assert not any(says(normal_words("\n".join(lines)), phrase) for phrase in one.gold.never), (
+                one.gold.id,
+                name,
+            )

@@ -11,7 +11,7 @@ import typer
 from pydantic import ValidationError
 
 from waystation import __version__
-from waystation.adapters.question_sets import Posed, find_set, load_set, posed
+from waystation.adapters.documents.question_sets import Posed, find_set, load_set, posed
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
 from waystation.cli.platform import something_running, stop_on_signals
@@ -23,10 +23,10 @@ from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.evaluation import (
     MEANS,
     MEASURES,
-    Answered,
     Compared,
     Evaluation,
-    Measure,
+    Metric,
+    ScoredAnswer,
     compared,
     nothing_scored,
     scored,
@@ -39,16 +39,16 @@ from waystation.settings import Settings
 from waystation.task_view import TaskView
 from workers.shutdown import INTERRUPTED
 
-BUDGET = "1M"
+QUESTION_BUDGET = "1M"
 _SETTINGS_SUFFIX = ".toml"
 _RESULT_SUFFIX = ".json"
-_MEASURES: dict[str, Measure] = {measure: measure for measure in MEASURES}
+_MEASURES: dict[str, Metric] = {measure: measure for measure in MEASURES}
 _NOBODY = "an evaluation grants nothing"
 
 app = typer.Typer()
 
 
-class Way(NamedTuple):
+class Variant(NamedTuple):
     """One way to answer a set: settings, and what each request asks for beyond them."""
 
     label: str
@@ -70,7 +70,7 @@ class Way(NamedTuple):
         )
 
 
-class EvaluationJson(Value):
+class EvaluationsJson(Value):
     """What `--json` prints: each way with its answers, and their comparison where there are two."""
 
     evaluations: tuple[Evaluation, ...]
@@ -87,7 +87,9 @@ def evaluate_reports(
         str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages`, which ships.")
     ] = None,
     only: Annotated[list[str] | None, typer.Option(help="Only the question of this id; repeatable.")] = None,
-    budget: Annotated[str, typer.Option(help="For each question, like 600k or $0.50; more is never granted.")] = BUDGET,
+    budget: Annotated[
+        str, typer.Option(help="For each question, like 600k or $0.50; more is never granted.")
+    ] = QUESTION_BUDGET,
     window: Annotated[str | None, typer.Option(help="Working window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
@@ -118,8 +120,7 @@ def evaluate_reports(
     made = asyncio.run(_evaluated(questions, ways, only or (), at_once)) if ways and questions else []
     if made is None:
         raise typer.Exit(INTERRUPTED)
-    rest = iter(made)
-    found = tuple(done[text] if text in done else next(rest) for text in given)
+    found = tuple(done[text] if text in done else made.pop(0) for text in given)
     if keep is not None:
         keep.write_text(found[0].model_dump_json(indent=2) + "\n", encoding="utf-8")
     if html is not None:
@@ -131,14 +132,16 @@ def _pairs(found: Sequence[Evaluation]) -> tuple[Compared, ...]:
     return compared(found[0], found[1]) if len(found) > 1 else ()
 
 
-def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Measure, float]], *, as_json: bool) -> None:
+def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *, as_json: bool) -> None:
     """Print it all. Raises Exit with 1 where a floor is not reached."""
     pairs = _pairs(found)
     under = [text for one in found for text in _under(one, floors)]
     if as_json:
         means = tuple({measure: one.mean(measure) for measure in MEASURES} for one in found)
         test = "exact sign test, two sides, ties left out" if pairs else ""
-        print_json(EvaluationJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under)))
+        print_json(
+            EvaluationsJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under))
+        )
     else:
         print_text("\n\n".join([*map(evaluation_text, found), *([compared_text(pairs)] if pairs else [])]))
     for text in under:
@@ -146,7 +149,7 @@ def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Measure, float]], 
     raise typer.Exit(WORK_FAILED if under else OK)
 
 
-def _floor(text: str) -> tuple[Measure, float]:
+def _floor(text: str) -> tuple[Metric, float]:
     name, _, number = text.partition("=")
     measure = _MEASURES.get(name.strip())
     try:
@@ -158,7 +161,7 @@ def _floor(text: str) -> tuple[Measure, float]:
     return measure, floor
 
 
-def _under(found: Evaluation, floors: Sequence[tuple[Measure, float]]) -> list[str]:
+def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[str]:
     """What was asked for and not reached. What no question asks for is not reached either."""
     means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
     return [
@@ -179,23 +182,25 @@ def _read_result(path: Path) -> Evaluation:
         ) from None
 
 
-def _way(text: str, budget: Limit, window: int | None) -> Way:
+def _way(text: str, budget: Limit, window: int | None) -> Variant:
     """Settings of a file, a model's name, or the settings as they are."""
     if not text:
         settings = Settings()
-        return Way(_model(settings), settings, budget, window)
+        return Variant(_model(settings), settings, budget, window)
     if text.endswith(_SETTINGS_SUFFIX):
-        return Way(text, Settings(config=Path(text)), budget, window)
+        return Variant(text, Settings(config=Path(text)), budget, window)
     if text == OFFLINE_MODEL:
-        return Way(text, Settings(offline=True), budget, window)
-    return Way(text, Settings(offline=False, agent_model=text), budget, window)
+        return Variant(text, Settings(offline=True), budget, window)
+    return Variant(text, Settings(offline=False, agent_model=text), budget, window)
 
 
 def _model(settings: Settings) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.agent_model
 
 
-async def _evaluated(questions: str, ways: Sequence[Way], only: Sequence[str], at_once: int) -> list[Evaluation] | None:
+async def _evaluated(
+    questions: str, ways: Sequence[Variant], only: Sequence[str], at_once: int
+) -> list[Evaluation] | None:
     """Each way in turn; None where somebody stopped it."""
     stop_on_signals()
     path = find_set(questions)
@@ -217,15 +222,15 @@ def _chosen(asked: Sequence[Posed], only: Sequence[str]) -> Sequence[Posed]:
     return [one for one in asked if one.gold.id in only or not only]
 
 
-async def _answered_in(way: Way, name: str, asked: Sequence[Posed], at_once: int) -> Evaluation:
+async def _answered_in(way: Variant, name: str, asked: Sequence[Posed], at_once: int) -> Evaluation:
     say(f"{counted(len(asked), 'question')} of {name}, {way.label}")
     room = asyncio.Semaphore(at_once)
     async with await Client.connect(way.settings) as client:
 
-        async def answered(one: Posed) -> Answered:
+        async def answered(one: Posed) -> ScoredAnswer:
             async with room:
                 found = await _answered(client, way, one)
-                say(answer_text(found))
+                say(scored_text(found))
                 return found
 
         answers = await asyncio.gather(*map(answered, asked))
@@ -234,10 +239,10 @@ async def _answered_in(way: Way, name: str, asked: Sequence[Posed], at_once: int
     )
 
 
-async def _answered(client: Client, way: Way, one: Posed) -> Answered:
+async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
     """The question asked and its report scored; what fails is scored 0. Raises Unreachable."""
     begun, task_id = time.perf_counter(), ""
-    failed = Answered(id=one.gold.id, question=one.gold.question, scores=nothing_scored(one.gold))
+    failed = ScoredAnswer(id=one.gold.id, question=one.gold.question, scores=nothing_scored(one.gold))
     try:
         submitted = await client.submit(way.request(one), one.documents)
         task_id = submitted.task_id
@@ -284,7 +289,7 @@ async def _followed(client: Client, task_id: str) -> TaskView:
     return view
 
 
-def answer_text(answer: Answered) -> str:
+def scored_text(answer: ScoredAnswer) -> str:
     """One question on a line."""
     scores = " ".join(f"{measure} {_number(answer.scores.of(measure))}" for measure in MEASURES)
     cost = "unpriced" if answer.micro_usd is None else dollars(answer.micro_usd)

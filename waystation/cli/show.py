@@ -31,7 +31,7 @@ from waystation.cli.task_json import task_json
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
 from waystation.client.lookups import require_words, restored_for_owner
-from waystation.domain.changes import ReportChanges, changes
+from waystation.domain.changes import ReportChanges, report_changes
 from waystation.domain.citations import Claim
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
@@ -208,7 +208,7 @@ def diff(
 async def _diff(before: str, after: str) -> ReportChanges:
     async with await Client.connect(Settings()) as client:
         old, new = [await client.report(await client.resolve(task)) for task in (before, after)]
-    return changes(old, new)
+    return report_changes(old, new)
 
 
 def changes_text(found: ReportChanges) -> str:

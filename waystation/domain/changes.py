@@ -51,7 +51,7 @@ class _Known(NamedTuple):
 _Key = tuple[tuple[str, ...], frozenset[str]]
 
 
-def changes(before: str, after: str) -> ReportChanges:
+def report_changes(before: str, after: str) -> ReportChanges:
     """Of two whole reports in Markdown."""
     old, new = _claims(before), _claims(after)
     gone = [known for key, known in old.items() if key not in new]

@@ -40,7 +40,7 @@ HELD_SHARE = 0.5
 """Of a sentence's telling words, how many at least its cited lines have; and all of its figures."""
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def normal_words(text: str) -> tuple[str, ...]:
     """The words and figures of a text in one writing: `1,234` is `1234`, `1.5 million` is `1500000`, `three` is `3`,
     `12 percent` is `12 %`, `$5` is `5 $`, and `22 November 2026` or `Nov 22nd, 2026` is `2026-11-22`. Versions stay
     (`3.10` is not `3.1`), and marks between words are none.
@@ -131,7 +131,7 @@ def _decimal(word: str) -> Decimal | None:
 
 def says(text_words: Sequence[str], phrase: str) -> bool:
     """Whether the words and figures of the phrase stand in the text, in their order and side by side."""
-    wanted = " ".join(words_of(phrase))
+    wanted = " ".join(normal_words(phrase))
     return bool(wanted) and f" {wanted} " in f" {' '.join(text_words)} "
 
 
@@ -164,10 +164,10 @@ class GoldQuestion(Input):
 
     @model_validator(mode="after")
     def _sound(self) -> "GoldQuestion":
-        asked = words_of(self.question)
+        asked = normal_words(self.question)
         for wordings in self.facts:
             for wording in wordings:
-                if not words_of(wording):
+                if not normal_words(wording):
                     raise ValueError(f"the fact {wording!r} has no word and no figure")
                 if says(asked, wording):
                     raise ValueError(f"the fact {wording!r} stands in the question itself: any report would hold it")
@@ -192,9 +192,9 @@ class QuestionSet(Input):
         return self
 
 
-Measure = Literal["facts", "citations", "evidence", "clean"]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
-MEANS: Mapping[Measure, str] = {
+Metric = Literal["facts", "citations", "evidence", "clean"]
+MEASURES: tuple[Metric, ...] = get_args(Metric)
+MEANS: Mapping[Metric, str] = {
     "facts": "facts found",
     "citations": "citations whose lines hold the sentence",
     "evidence": "gold documents cited",
@@ -220,7 +220,7 @@ class Scores(Value):
     contradictions: tuple[str, ...] = ()
     """What must not be said, and was."""
 
-    def of(self, measure: Measure) -> float | None:
+    def of(self, measure: Metric) -> float | None:
         """The score of that name."""
         match measure:
             case "facts":
@@ -233,7 +233,7 @@ class Scores(Value):
                 return self.clean
 
 
-class Answered(Value):
+class ScoredAnswer(Value):
     """How one question went. `tokens` are fresh; `micro_usd` is None where a price is not known."""
 
     id: str
@@ -261,9 +261,9 @@ class Evaluation(Value):
     judge: str = ""
     """The model that was asked for facts which code did not find; empty: none was."""
     judge_micro_usd: int | None = 0
-    answers: tuple[Answered, ...]
+    answers: tuple[ScoredAnswer, ...]
 
-    def mean(self, measure: Measure) -> float | None:
+    def mean(self, measure: Metric) -> float | None:
         """Over the questions that ask for it."""
         found = [score for answer in self.answers if (score := answer.scores.of(measure)) is not None]
         return sum(found) / len(found) if found else None
@@ -275,7 +275,7 @@ class Evaluation(Value):
         return None if None in costs else sum(cost or 0 for cost in costs)
 
     @property
-    def failed(self) -> tuple[Answered, ...]:
+    def failed(self) -> tuple[ScoredAnswer, ...]:
         """The questions without a report."""
         return tuple(answer for answer in self.answers if answer.fault)
 
@@ -288,7 +288,7 @@ def scored(
     """
     answer = answer_part(report)
     # What a document is called is not said by the report.
-    words, by_judge = words_of(CITATION.sub(" ", answer)), set(judged)
+    words, by_judge = normal_words(CITATION.sub(" ", answer)), set(judged)
     missed = [wordings[0] for wordings in gold.facts if not any(says(words, wording) for wording in wordings)]
     pointing = [claim for claim in claims_in(answer) if claim.citations]
     cited = [claim for claim in pointing if not claim.only_points]
@@ -345,11 +345,11 @@ def holds(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
     that is most of a sentence stands for it: what leads to it is often the writer's own count.
     """
     text = PLACEHOLDER.sub(" ", claim.text)
-    said = words_of(text)
+    said = normal_words(text)
     quoted = claim.citations[0].quotation or ""
-    if 2 * len(words := words_of(PLACEHOLDER.sub(" ", quoted))) >= len(said):
+    if 2 * len(words := normal_words(PLACEHOLDER.sub(" ", quoted))) >= len(said):
         text, said = quoted, words
-    lines = words_of("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
+    lines = normal_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
     # A small number in words may be none: `one of them`.
     digits = {figure for word in _WORD.findall(text) for figure in _figures(word)}
     figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
@@ -368,7 +368,7 @@ def _stems(words: Iterable[str]) -> set[str]:
 class Compared(Value):
     """One measure of two evaluations of the same set, question by question."""
 
-    measure: Measure
+    measure: Metric
     questions: int
     """That both have a score for."""
     first: float
@@ -390,7 +390,7 @@ def compared(first: Evaluation, second: Evaluation) -> tuple[Compared, ...]:
     return tuple(found for measure in MEASURES if (found := _compared(measure, ours, theirs)) is not None)
 
 
-def _compared(measure: Measure, ours: Mapping[str, Scores], theirs: Mapping[str, Scores]) -> Compared | None:
+def _compared(measure: Metric, ours: Mapping[str, Scores], theirs: Mapping[str, Scores]) -> Compared | None:
     each = [(one, other) for key in ours if (one := ours[key].of(measure)) is not None
             and (other := theirs[key].of(measure)) is not None]  # fmt: skip
     if not each:

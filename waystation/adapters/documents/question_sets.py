@@ -13,7 +13,7 @@ from waystation.domain.evaluation import GoldQuestion, QuestionSet
 from waystation.domain.task import SourceDocument
 from waystation.domain.value import malformed
 
-SHIPPED = Path(__file__).parents[1] / "question_sets"
+SHIPPED = Path(__file__).parents[2] / "question_sets"
 _MOST_BYTES = 4_000_000
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
