@@ -227,7 +227,7 @@ def _spread(places: int, placeholders: int) -> int:
     return spread << placeholders
 
 
-_BULLET = proven(r"\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
+_BULLET = proven(r"\A\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
 _SENTENCE_END = proven(r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])")
 _NOT_SAID = " .,;:()[]*_-–—|>"
 """Around a claim, or between two citations of one."""
