@@ -5,6 +5,8 @@ The agents' activities: one leg each, under the name of its role.
 The activities that change an agent's context: room made where it is full, and what a person asks for.
 """
 
+from collections.abc import Awaitable, Callable, Mapping
+
 from temporalio import activity
 
 from activities.attempts import beating, interrupted, reported
@@ -13,6 +15,7 @@ from waystation.agents.editor import Editor
 from waystation.agents.loop import AgentLoop
 from waystation.domain.compaction.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
 from waystation.domain.leg import LegOutcome, LegRequest
+from waystation.domain.roles import AgentActivity
 from waystation.ports import Meter
 
 
@@ -42,6 +45,13 @@ class AgentActivities:
             with reported():
                 return await self._loop.run(request, interrupted)
 
+
+LEGS: Mapping[AgentActivity, Callable[[AgentActivities, LegRequest], Awaitable[LegOutcome]]] = {
+    "RunResearchAgent": AgentActivities.research,
+    "RunAnalysisAgent": AgentActivities.analysis,
+    "RunWritingAgent": AgentActivities.writing,
+}
+"""By the names that rows of roles have."""
 
 SUMMARISER_ATTEMPTS = 4
 

@@ -18,8 +18,8 @@ from waystation.domain.models import (
     model_facts,
     price_of,
 )
-from waystation.domain.plan import Role
 from waystation.domain.presets import REQUEST, Choices
+from waystation.domain.roles import Role
 from waystation.domain.task import TaskRequest
 
 PROMPT_TOKENS = 2_550
@@ -138,6 +138,8 @@ def refuse_long_thinking(
 
 def _variables(setting: str, role: Role) -> str:
     """Where a setting is changed; one for all roles also where it is set for this one."""
+    if setting.startswith("roles."):
+        return f"{setting} in the config file"
     variable = f"WAYSTATION_{setting.upper()}"
     own = f"_{role.upper()}"
     return variable if variable.endswith(own) else f"{variable}, or {variable}{own} for {role} alone,"

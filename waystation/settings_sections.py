@@ -24,10 +24,11 @@ from waystation.domain.compaction.policy import Strategy
 from waystation.domain.delegation import DelegationTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working
-from waystation.domain.plan import Role
 from waystation.domain.presets import Profile
 from waystation.domain.privacy import AfterFailures, Policy
 from waystation.domain.projection import Limits, ParameterLimit, ToolPolicy
+from waystation.domain.roles import Role
+from waystation.domain.value import Input
 from waystation.domain.web import WebAsks
 from waystation.settings_text import (
     WrittenEffort,
@@ -269,10 +270,23 @@ LONGEST_SILENCE = 1_200
 """Seconds. A leg may take half an hour in all."""
 
 
+class RoleSettings(Input):
+    """What may be set for the agents of one role."""
+
+    model: str | None = Field(default=None, min_length=1)
+    effort: WrittenEffort | None = None
+    thinking: WrittenThinking | None = None
+
+
 class ModelSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
 
     agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
+    roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Model, effort and thinking by role. In the config file: [roles.writing] with model, effort, "
+        "thinking. The settings of one role that follow beat it.",
+    )
     model_research: str | None = Field(
         default=None, min_length=1, description="Model of the agents that research; by default agent_model."
     )
@@ -323,30 +337,35 @@ class ModelSettings(BaseSettings):
 
     def working(self, role: Role) -> Working:
         """The model of a role and how hard it works, as it is set for the role or for all."""
-        model, effort, thinking = self._own(role)
+        own = self._own(role)
         return Working(
-            model=model or self.agent_model,
-            effort=_effort(effort or self.effort),
-            thinking=_thinking(thinking or self.thinking),
+            model=own.model or self.agent_model,
+            effort=_effort(own.effort or self.effort),
+            thinking=_thinking(own.thinking or self.thinking),
         )
 
     def spoken(self, role: Role) -> Spoken:
         """Which settings say how hard a role works, and how it thinks: its own, or those for all."""
-        _, effort, thinking = self._own(role)
+        own, tabled = self._own(role), self._of_table(role)
         return Spoken(
-            effort="effort" if effort is None else f"effort_{role}",
-            thinking="thinking" if thinking is None else f"thinking_{role}",
+            effort=_spoken("effort", role, own.effort, tabled.effort),
+            thinking=_spoken("thinking", role, own.thinking, tabled.thinking),
         )
 
-    def _own(self, role: Role) -> tuple[str | None, WrittenEffort | None, WrittenThinking | None]:
-        """What is set for the role alone."""
-        match role:
-            case "research":
-                return self.model_research, self.effort_research, self.thinking_research
-            case "analysis":
-                return self.model_analysis, self.effort_analysis, self.thinking_analysis
-            case "writing":
-                return self.model_writing, self.effort_writing, self.thinking_writing
+    def _own(self, role: Role) -> RoleSettings:
+        """What is set for the role alone: by a name of its own, or else in its table."""
+        flat = {f"{name}_{role}": name for name in RoleSettings.model_fields}
+        given = self.model_dump(include={*flat}, exclude_none=True)
+        return self._of_table(role).model_copy(update={flat[name]: value for name, value in given.items()})
+
+    def _of_table(self, role: Role) -> RoleSettings:
+        return self.roles.get(role, RoleSettings())
+
+
+def _spoken(name: str, role: Role, own: object, tabled: object) -> str:
+    if own is None:
+        return name
+    return f"roles.{role}.{name}" if own == tabled else f"{name}_{role}"
 
 
 def _effort(written: WrittenEffort) -> Effort | None:

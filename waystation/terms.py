@@ -14,8 +14,8 @@ from waystation.domain.amount import Limit, limit_text
 from waystation.domain.budget import Mode, WorstRates
 from waystation.domain.leg import AgentTerms
 from waystation.domain.models import DEEP, OFFLINE_MODEL, Price, Working, budgeted, model_facts, prices_of, worst_rates
-from waystation.domain.plan import ROLES, Role
 from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
+from waystation.domain.roles import Role, step_roles
 from waystation.domain.task import TaskRequest, TaskTerms
 from waystation.impossible_terms import (
     first_turn,
@@ -211,7 +211,7 @@ def task_terms(
     refuse_unpriced(chosen.budget, called, prices, today)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
-    agents = {role: agent_terms(basis, role) for role in ROLES}
+    agents = {role: agent_terms(basis, role) for role in step_roles()}
     agent = agents["research"]
     return TaskTerms(
         budget=chosen.budget,
@@ -234,7 +234,7 @@ def task_terms(
 
 def _called(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """The models that a task may pay for."""
-    for role in ROLES:
+    for role in step_roles():
         yield working(settings, role).model
         yield condenser(choices(request, settings, role), settings)
     yield _plan_model(settings)
@@ -261,7 +261,7 @@ def _part_for_an_agent(chosen: Choices) -> Limit:
 
 def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
-    sentences = (sentence for role in ROLES for sentence in _adjustments(request, settings, role))
+    sentences = (sentence for role in step_roles() for sentence in _adjustments(request, settings, role))
     return tuple(dict.fromkeys((*_of_no_use(settings), *sentences)))
 
 

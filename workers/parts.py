@@ -20,7 +20,7 @@ from waystation.adapters.documents.search import Bm25DocumentSearch, passages_of
 from waystation.adapters.presidio.redactor import fingerprint, key_check
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.agents.archive import Archive, Librarian, Recollection
-from waystation.agents.charges import MeteredModel, MeteredRedactor
+from waystation.agents.charges import MeteredModel
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.condenser import NO_HOOKS, CompactionHooks, Condenser
 from waystation.agents.contract import ContractWriter
@@ -30,7 +30,7 @@ from waystation.agents.loop import AgentLoop
 from waystation.agents.oversight import Reviewer, Reviser
 from waystation.agents.planner import Planner
 from waystation.agents.publisher import Chronicler, CitationCheck, Publisher
-from waystation.agents.redaction import EnduringRedactor, KeepingRedactor, TitlingRedactor
+from waystation.agents.redaction import Endurance, Originals, TextRedactor
 from waystation.agents.roles import Desk
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
@@ -46,7 +46,6 @@ from waystation.ports import (
     Meter,
     Placeholders,
     Redactor,
-    SlowTexts,
     Vault,
 )
 from waystation.settings import Settings
@@ -300,15 +299,15 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         redactor = redactor_of(settings, key, processes=settings.redaction_processes)
         _warm_up(redactor, stack)
         vault = store.vault(own_cipher(settings, "vault"))
-        keeping = KeepingRedactor(redactor, vault, partial(fingerprint, key), utc_now, present_session)
         rules = redaction_rules(settings, key)
-        enduring = _enduring(settings, keeping, meter, _slow_texts(settings, store, rules))
-        redacted = RedactedDocuments(store, enduring, rules)
+        originals = Originals(vault, partial(fingerprint, key), utc_now, present_session)
+        whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
+        redacted = RedactedDocuments(store, whole, rules)
         reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter, redacted)))
         yield Parts(
             store=store,
             model=model,
-            redactor=enduring,
+            redactor=whole,
             redacted=redacted,
             embedder=embedder,
             memory=memory,
@@ -317,7 +316,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
             key_check=key_check(key),
             hooks=hooks,
             vault=vault,
-            placeholders=keeping,
+            placeholders=originals,
             reach=reach,
             tool_policy=settings.tool_policy,
         )
@@ -330,19 +329,8 @@ def _warm_up(redactor: "PresidioRedactor", stack: AsyncExitStack) -> None:
     stack.push_async_callback(asyncio.gather, warming_up, return_exceptions=True)
 
 
-def _slow_texts(settings: Settings, store: SqlStore, rules: RedactionRules) -> SlowTexts:
-    """Under other rules, and with other patience, each is tried again."""
-    return store.slow_texts(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
-
-
-def _enduring(settings: Settings, keeping: KeepingRedactor, meter: Meter, slow: SlowTexts) -> Redactor:
-    """The redactor with its counters, as the settings want it where it fails."""
-    enduring = EnduringRedactor(
-        MeteredRedactor(keeping, meter),
-        keeping.fingerprint,
-        slow,
-        present_attempt,
-        settings.redaction_attempts,
-        settings.redaction_failure,
-    )
-    return TitlingRedactor(enduring, settings.titles)
+def _endurance(settings: Settings, store: SqlStore, rules: RedactionRules, originals: Originals) -> Endurance:
+    """Under other rules, and with other patience, texts that were put aside are tried again."""
+    slow = store.slow_texts(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
+    most, then = settings.redaction_attempts, settings.redaction_failure
+    return Endurance(originals.fingerprint, slow, present_attempt, most, then)

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.agents import AgentActivities, ContextActivities
+from activities.agents import LEGS, ContextActivities
 from activities.bookkeeping import LedgerActivities
 from waystation.domain.agent_run import AgentRun, Compact, RunLeg
 from waystation.domain.compaction.outcome import CompactionRequest
@@ -17,6 +17,7 @@ from waystation.domain.delegation import SubagentNews, Teammate
 from waystation.domain.leg import LegOutcome, LegRequest
 from waystation.domain.names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
 from waystation.domain.progress import run_details
+from waystation.domain.roles import role_spec
 from waystation.domain.value import Value
 from workflows.options import CONTEXT, LEG, SHORT, named
 
@@ -84,13 +85,8 @@ class AgentWork:
 
     async def _execute(self, request: LegRequest) -> LegOutcome:
         summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent.tokens:,} tokens so far"
-        match request.run.role:
-            case "analysis":
-                return await workflow.execute_activity_method(AgentActivities.analysis, request, **named(LEG, summary))
-            case "writing":
-                return await workflow.execute_activity_method(AgentActivities.writing, request, **named(LEG, summary))
-            case "research" | "planning" | "reviewing":
-                return await workflow.execute_activity_method(AgentActivities.research, request, **named(LEG, summary))
+        leg = LEGS[role_spec(request.run.role).activity]
+        return await workflow.execute_activity_method(leg, request, **named(LEG, summary))
 
     async def _failed(self, error: ActivityError) -> None:
         """An activity failed for good: the store says what was spent, and the run delivers what it has."""

@@ -24,7 +24,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.documents import RedactedDocuments, Tables
-from waystation.agents.redaction import KeepingRedactor
+from waystation.agents.redaction import Originals, TextRedactor
 from waystation.domain.privacy import Place
 from waystation.domain.task import SourceDocument
 from waystation.ports import Redactor
@@ -103,7 +103,8 @@ class Reader:
     """An agent that asks for one document in every way."""
 
     office: Office
-    redactor: KeepingRedactor
+    redactor: TextRedactor
+    originals: Originals
     structure: Structure
 
     @property
@@ -138,7 +139,7 @@ class Reader:
             self.office.desk,
             redactor=self.redactor,
             redacted=RedactedDocuments(self.office.store, self.redactor),
-            tables=Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.redactor), self.office.clock),
+            tables=Tables(DuckDbTables(), ColumnRedactor(self.redactor, self.originals), self.office.clock),
         )
         given = {key: value for key, value in ({"name": self.document.name} | arguments).items() if value is not None}
         site = await self.office.site(window=window)
@@ -153,11 +154,11 @@ async def measured(structures: Sequence[Structure], redactor: Redactor) -> tuple
     with tempfile.TemporaryDirectory() as folder:
         clock = MovingClock()
         store = await SqlStore.open(f"sqlite+aiosqlite:///{Path(folder) / 'waystation.db'}", lambda: NOON)
-        keeping = KeepingRedactor(redactor, store.vault(Sealer(KEY, "vault")), partial(fingerprint, KEY), clock)
+        originals = Originals(store.vault(Sealer(KEY, "vault")), partial(fingerprint, KEY), clock)
         try:
             for number, structure in enumerate(structures):
                 office = Office(store=store, clock=clock, store_id=await store.store_id(), task_id=f"task-{number}")
-                reader = Reader(office, keeping, structure)
+                reader = Reader(office, TextRedactor(redactor, originals), originals, structure)
                 await office.open_task([reader.document])
                 for how, texts in (await reader.presentations()).items():
                     found = shown(structure.planted, texts)

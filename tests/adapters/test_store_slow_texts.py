@@ -17,7 +17,7 @@ from tests.store_contract.values import request, row
 from waystation.adapters.presidio.redactor import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.schema import slow_texts
-from waystation.agents.redaction import EnduringRedactor
+from waystation.agents.redaction import Endurance, TextRedactor
 from waystation.domain.errors import RedactionFailed, TextHeldBack, TextTookTooLong
 from waystation.domain.privacy import AfterFailures, Place, Redacted
 from waystation.domain.removal import ForgetOrder, PersonOrder, Sought
@@ -42,8 +42,8 @@ class Stuck:
         return tuple(Redacted(text=text) for text in texts)
 
 
-def worker(slow: SlowTexts, stuck: Stuck, then: AfterFailures = "placeholder") -> EnduringRedactor:
-    return EnduringRedactor(stuck, partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
+def worker(slow: SlowTexts, stuck: Stuck, then: AfterFailures = "placeholder") -> TextRedactor:
+    return TextRedactor(stuck, endurance=Endurance(partial(fingerprint, b"k" * 32), slow, lambda: 1, 6, then))
 
 
 @pytest.fixture(params=["double", "store"])

@@ -11,9 +11,9 @@ from tests.store_contract.values import NOON
 from waystation.adapters.keys import Sealer
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
-from waystation.agents.redaction import TRUSTED_FOR, KeepingRedactor, restored
+from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.errors import RedactionFailed, WrongKey
-from waystation.domain.privacy import Original, Place
+from waystation.domain.privacy import TRUSTED_FOR, Original, Place
 from waystation.testing import PlainRedactor
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(32)
@@ -41,11 +41,11 @@ def vault(store: SqlStore) -> SqlVault:
     return store.vault(Sealer(KEY, "vault"))
 
 
-def keeping(vault: SqlVault, values: Iterable[str] = (ADA, BOB, CLEO), clock: Hands | None = None) -> KeepingRedactor:
-    return KeepingRedactor(PlainRedactor(dict.fromkeys(values, SAME)), vault, few_bits, clock or Hands())
+def keeping(vault: SqlVault, values: Iterable[str] = (ADA, BOB, CLEO), clock: Hands | None = None) -> TextRedactor:
+    return TextRedactor(PlainRedactor(dict.fromkeys(values, SAME)), Originals(vault, few_bits, clock or Hands()))
 
 
-async def redacted(redactor: KeepingRedactor, text: str, tenant: str = "t") -> str:
+async def redacted(redactor: TextRedactor, text: str, tenant: str = "t") -> str:
     (result,) = await redactor.redact([text], Place.COMPRESSED, tenant)
     return result.text
 

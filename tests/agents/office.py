@@ -25,7 +25,8 @@ from waystation.domain.budget import Mode, Usage
 from waystation.domain.compaction.outcome import CompactionRequest
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import AgentTerms, LegOutcome, LegRequest, RunRef
-from waystation.domain.plan import Plan, Role, Step
+from waystation.domain.plan import Plan, Step
+from waystation.domain.roles import Role
 from waystation.domain.task import SourceDocument, TaskRef, TaskRequest, TaskRow, TaskTerms, tenant_hash
 from waystation.domain.transcript import Charge, Message, ToolUse, Transcript
 from waystation.testing import ListMemory, ListMeter, PlainRedactor, ScriptedModel

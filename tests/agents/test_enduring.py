@@ -9,7 +9,7 @@ import pytest
 
 from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.presidio.rules import Rules, read_own_rules
-from waystation.agents.redaction import NEEDED, PAID, EnduringRedactor
+from waystation.agents.redaction import NEEDED, PAID, Endurance, TextRedactor
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted
 from waystation.domain.privacy import PLACEHOLDER, AfterFailures, Place, Policy, Treatment, redaction_notes, treatment
 from waystation.testing import DictSlowTexts, PlainRedactor
@@ -45,9 +45,10 @@ async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 def enduring(
     redactor: PresidioRedactor | PlainRedactor, work: Work, then: AfterFailures = "placeholder"
-) -> EnduringRedactor:
+) -> TextRedactor:
     of_text = partial(fingerprint, KEY)
-    return EnduringRedactor(redactor, of_text, DictSlowTexts(), lambda: work.attempt, 3, then, work.pause)
+    endurance = Endurance(of_text, DictSlowTexts(), lambda: work.attempt, 3, then, work.pause)
+    return TextRedactor(redactor, endurance=endurance)
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID))

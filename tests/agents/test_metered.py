@@ -1,14 +1,19 @@
 """What the meter is told of calls, compactions and redactions."""
 
+from functools import partial
+
 import pytest
 from temporalio.testing import ActivityEnvironment
 
 from activities.agents import ContextActivities
 from tests.agents.full_context import request_size, summary
-from tests.agents.office import NAME, SECRET, Office
-from waystation.agents.charges import Affordable, CallKey, MeteredRedactor
+from tests.agents.office import NAME, NOON, SECRET, Office
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.redactor import fingerprint
+from waystation.agents.charges import Affordable, CallKey
+from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.amount import Limit
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.domain.models import PRICES
 from waystation.domain.privacy import Place
 from waystation.domain.transcript import user_text
@@ -50,10 +55,26 @@ async def test_a_compaction_is_counted_as_it_ended(full: Office) -> None:
 
 
 async def test_redactions_are_counted_by_where_the_text_goes(bare_office: Office) -> None:
-    redactor = MeteredRedactor(bare_office.redactor, bare_office.meter)
+    redactor = TextRedactor(bare_office.redactor, meter=bare_office.meter)
     texts = [f"{NAME} has {SECRET}", f"{SECRET} again"]
     assert await redactor.redact(texts, Place.SUMMARY, "t") == await bare_office.redactor.redact(
         texts, Place.SUMMARY, "t"
     )
     await redactor.redact(texts, Place.TOOL_RESULT, "t")
     assert bare_office.meter.redactions == {Place.SUMMARY: 3, Place.TOOL_RESULT: 2}
+
+
+async def test_what_the_vault_does_not_keep_is_not_counted_and_goes_nowhere(bare_office: Office) -> None:
+    vault = bare_office.store.vault(Sealer(bytes(32), "vault"))
+    originals = Originals(vault, partial(fingerprint, bytes(32)), lambda: NOON)
+    redactor = TextRedactor(bare_office.redactor, originals, bare_office.meter, titles="redacted")
+    (title,) = await redactor.redact([f"Ask {NAME}"], Place.TITLE, "t")
+    assert NAME not in title.text
+    assert (await restored(title.text, vault, "t")).text == f"Ask {NAME}"
+    counted = dict(bare_office.meter.redactions)
+    assert counted[Place.TITLE] == 1
+    async with bare_office.store.database.write() as connection:
+        await connection.exec_driver_sql("ALTER TABLE vault RENAME TO vault_away")
+    with pytest.raises(RedactionFailed, match="cannot be kept"):
+        await redactor.redact([f"{NAME} has {SECRET}"], Place.SUMMARY, "t")
+    assert bare_office.meter.redactions == counted

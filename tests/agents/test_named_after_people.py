@@ -18,7 +18,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.presidio.rules import Rules
 from waystation.adapters.store.vault import SqlVault
 from waystation.agents.publisher import Publisher
-from waystation.agents.redaction import KeepingRedactor
+from waystation.agents.redaction import Originals, TextRedactor
 from waystation.domain.privacy import Place, Policy
 from waystation.domain.task import SourceDocument
 
@@ -36,7 +36,7 @@ class NamedOffice:
     """An office with the real redactor and a vault."""
 
     office: Office
-    redactor: KeepingRedactor
+    redactor: TextRedactor
     vault: SqlVault
 
     async def call(self, name: str, /, **arguments: object) -> str:
@@ -66,7 +66,7 @@ def presidio() -> PresidioRedactor:
 async def strict(bare_office: Office, presidio: PresidioRedactor) -> NamedOffice:
     await bare_office.open_task(DOCUMENTS)
     vault = bare_office.store.vault(Sealer(KEY, "vault"))
-    redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
+    redactor = TextRedactor(presidio, Originals(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session"))
     return NamedOffice(bare_office, redactor, vault)
 
 
@@ -75,7 +75,7 @@ async def standard(bare_office: Office) -> AsyncIterator[NamedOffice]:
     await bare_office.open_task(DOCUMENTS)
     vault = bare_office.store.vault(Sealer(KEY, "vault"))
     with closing(PresidioRedactor(KEY)) as presidio:
-        redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session")
+        redactor = TextRedactor(presidio, Originals(vault, partial(fingerprint, KEY), lambda: NOON, lambda: "session"))
         yield NamedOffice(bare_office, redactor, vault)
 
 

@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
 from waystation.agents.publisher import Published
-from waystation.agents.redaction import NO_TITLE, TitlingRedactor
+from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
 from waystation.domain.documents import LeftOut
@@ -119,7 +119,7 @@ async def test_the_whole_question_stands_in_the_report_redacted_as_its_title_is(
     await hand_in(bare_office, "writing", DRAFT)
     _, report = await published(bare_office)
     assert f"**Question.** {asked.replace(NAME, NAME_PLACEHOLDER)}\n" in report
-    titles = replace(bare_office.publisher, redactor=TitlingRedactor(bare_office.redactor, "none"))
+    titles = replace(bare_office.publisher, redactor=TextRedactor(bare_office.redactor, titles="none"))
     none = await titles.compose(bare_office.ref, PROGRESS)
     assert f"**Question.** {NO_TITLE}\n" in none.markdown
 

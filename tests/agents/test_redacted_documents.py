@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import of_task
 from waystation.agents.documents import RedactedDocuments, told_name
-from waystation.agents.redaction import TitlingRedactor
+from waystation.agents.redaction import TextRedactor
 from waystation.domain.errors import TextMissing
 from waystation.domain.privacy import (
     TEXT_LEFT_OUT,
@@ -239,4 +239,4 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
         f"{put_aside} (interviews {NAME_PLACEHOLDER}.md).",
         f"{put_aside} (plain.csv).",
     ]
-    assert await told_name(private, TitlingRedactor(redactor, "none"), READER.tenant) == "(no title)"
+    assert await told_name(private, TextRedactor(redactor, titles="none"), READER.tenant) == "(no title)"

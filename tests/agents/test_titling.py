@@ -3,7 +3,7 @@
 import pytest
 
 from waystation.adapters.presidio.redactor import PresidioRedactor
-from waystation.agents.redaction import NO_TITLE, TitlingRedactor
+from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.domain.privacy import Place
 from waystation.ports import Redactor
 from waystation.testing import PlainRedactor
@@ -24,7 +24,7 @@ def presidio() -> Redactor:
     ],
 )
 async def test_a_name_is_seen_however_it_is_written(title: str, left: str, presidio: Redactor) -> None:
-    (found,) = await TitlingRedactor(presidio).redact([title], Place.TITLE, "t")
+    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], Place.TITLE, "t")
     (spelled,) = await presidio.redact(["So says John Smith of the harbour, and Jan Nowak."], Place.TITLE, "t")
     person = spelled.spans["Nowak" in title].placeholder
     assert found.text == left.format(person), "the same person has the same placeholder as elsewhere"
@@ -40,7 +40,7 @@ async def test_a_name_is_seen_however_it_is_written(title: str, left: str, presi
     ],
 )
 async def test_other_titles_stay_as_they_are(title: str, presidio: Redactor) -> None:
-    (found,) = await TitlingRedactor(presidio).redact([title], Place.TITLE, "t")
+    (found,) = await TextRedactor(presidio, titles="redacted").redact([title], Place.TITLE, "t")
     assert found.text == title
 
 
@@ -48,9 +48,9 @@ async def test_other_places_are_redacted_as_ever() -> None:
     plain = PlainRedactor({"John Smith": "PERSON"})
     given = ["ask john smith"]
     as_ever = await plain.redact(given, Place.SUMMARY, "t")
-    assert await TitlingRedactor(plain).redact(given, Place.SUMMARY, "t") == as_ever
+    assert await TextRedactor(plain, titles="redacted").redact(given, Place.SUMMARY, "t") == as_ever
 
 
 async def test_where_no_words_are_wanted_none_are_shown() -> None:
-    found = await TitlingRedactor(PlainRedactor({}), "none").redact(["How?", "Why?"], Place.TITLE, "t")
+    found = await TextRedactor(PlainRedactor({}), titles="none").redact(["How?", "Why?"], Place.TITLE, "t")
     assert [one.text for one in found] == [NO_TITLE, NO_TITLE]

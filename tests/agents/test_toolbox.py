@@ -7,7 +7,7 @@ from waystation.agents.tools.box import OUTCOME_UNKNOWN, Toolbox
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, page
 from waystation.domain.compaction.rungs import is_too_large
 from waystation.domain.errors import FenceLost, RedactionFailed
-from waystation.domain.plan import AgentRole
+from waystation.domain.roles import AgentRole
 from waystation.domain.transcript import ToolResult
 
 

@@ -24,7 +24,7 @@ from waystation.adapters.documents.sources import load_documents
 from waystation.adapters.presidio.redactor import PresidioRedactor, fingerprint
 from waystation.adapters.tables.engine import DuckDbTables
 from waystation.adapters.temporal.dev_server import running_dev_server
-from waystation.agents.redaction import EnduringRedactor
+from waystation.agents.redaction import Endurance, TextRedactor
 from waystation.children import Child, ChildGone, ChildHung, environment, python
 from waystation.confinement import Held
 from waystation.domain.errors import RedactionFailed, TextGivenUp, TextHeldBack, TextNotRedacted, TextTookTooLong
@@ -143,8 +143,8 @@ async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
     assert not runs(pid)
 
 
-def enduring(redactor: PresidioRedactor, then: AfterFailures = "placeholder") -> EnduringRedactor:
-    return EnduringRedactor(redactor, partial(fingerprint, KEY), DictSlowTexts(), lambda: 1, 6, then)
+def enduring(redactor: PresidioRedactor, then: AfterFailures = "placeholder") -> TextRedactor:
+    return TextRedactor(redactor, endurance=Endurance(partial(fingerprint, KEY), DictSlowTexts(), lambda: 1, 6, then))
 
 
 @pytest.mark.usefixtures("hostile")

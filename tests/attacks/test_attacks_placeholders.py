@@ -14,7 +14,7 @@ from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import fingerprint
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
-from waystation.agents.redaction import GRANTED, KeepingRedactor, restored
+from waystation.agents.redaction import GRANTED, Originals, TextRedactor, restored
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite, Tool
 from waystation.domain.privacy import Place
@@ -56,9 +56,8 @@ class House:
     vault: SqlVault
 
     async def meets(self, session: str, tenant: str = TENANT) -> None:
-        redactor = KeepingRedactor(
-            PlainRedactor({ADA: PLACEHOLDER}), self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session
-        )
+        originals = Originals(self.vault, partial(fingerprint, KEY), lambda: NOON, lambda: session)
+        redactor = TextRedactor(PlainRedactor({ADA: PLACEHOLDER}), originals)
         await redactor.redact([f"Write to {ADA}."], Place.TOOL_RESULT, tenant)
 
     async def given(self, tool: Listening, **arguments: object) -> dict[str, JsonValue]:

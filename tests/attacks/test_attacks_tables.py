@@ -23,7 +23,7 @@ from waystation.adapters.tables.engine import Answered, DuckDbTables, EngineRequ
 from waystation.adapters.tables.grid import read_grid
 from waystation.agents.columns import ColumnRedactor
 from waystation.agents.documents import RedactedDocuments, Tables
-from waystation.agents.redaction import KeepingRedactor
+from waystation.agents.redaction import Originals, TextRedactor
 from waystation.domain.errors import QueryRefused
 from waystation.domain.privacy import Place, Policy, Redacted, Span
 from waystation.domain.tables import Rows, Table, TableText
@@ -60,7 +60,7 @@ class Analyst:
     """An agent that queries tables with the real redactor, and a vault behind it."""
 
     office: Office
-    redactor: KeepingRedactor
+    redactor: TextRedactor
     tables: Tables
 
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
@@ -114,8 +114,9 @@ class TablesHere:
 
 def analyst_of(office: Office, presidio: PresidioRedactor, engine: TableEngine) -> Analyst:
     vault = office.store.vault(Sealer(KEY, "vault"))
-    redactor = KeepingRedactor(presidio, vault, partial(fingerprint, KEY), lambda: NOON)
-    return Analyst(office, redactor, Tables(engine, ColumnRedactor(redactor, redactor), office.clock))
+    originals = Originals(vault, partial(fingerprint, KEY), lambda: NOON)
+    redactor = TextRedactor(presidio, originals)
+    return Analyst(office, redactor, Tables(engine, ColumnRedactor(redactor, originals), office.clock))
 
 
 @pytest.fixture(scope="module")

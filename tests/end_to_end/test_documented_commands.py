@@ -46,6 +46,11 @@ ON_A_PLATFORM = (
     'waystation memory search "…" --session S --kind document',
     "waystation memory eval --conversation C.jsonl --queries Q.jsonl --tokens 1000,2000",
     "waystation memory status",
+    "waystation eval questions.yaml --budget 300k --least facts=0.9 --least clean=1 --html eval.html",
+    "waystation eval questions.yaml --keep before.json",
+    "waystation eval questions.yaml --window 8k --keep after.json",
+    "waystation eval --compare before.json after.json",
+    "waystation diff TASK TASK",
     "waystation documents TASK",
     "waystation rewind TASK --agent research-1 --to m5",
     'waystation privacy find "Ada Lovelace"',
@@ -78,6 +83,7 @@ ELSEWHERE: Mapping[str, str] = {
     "waystation down": "the fixture",
     "waystation down; .venv/bin/waystation up": "the fixture",
     "waystation demo": "the wheel's test",
+    "waystation eval packages": "the measurements in benchmarks/README.md; its facts: test_question_sets",
     "waystation transcript TASK --agent research-1.2": "test_subagents: a task with subagents",
     "waystation approve TASK --request research-1-2": "test_foreign_tools: a call that asks",
     'waystation deny TASK --request research-1-2 --note "use the copy in the wiki"': "test_foreign_tools",
@@ -101,6 +107,7 @@ EXIT_CODES = {
     'waystation privacy find "Ada Lovelace" --near': {0, 1},
     "waystation privacy find - --type PERSON": {0, 1},
     'waystation privacy erase "Ada Lovelace" --also ada@example.com --yes': {0, 1},
+    "waystation eval questions.yaml --budget 300k --least facts=0.9 --least clean=1 --html eval.html": {0, 1},
     "waystation memory forget --before 2026-11-01": {2},  # no task is as old
 }
 
@@ -114,6 +121,10 @@ FILES = {
     "mcp.json": '{"mcpServers": {}}',
     "C.jsonl": '{"id": "m1", "role": "user", "text": "We meet in Oslo."}\n',
     "Q.jsonl": '{"id": "q1", "text": "Where do we meet?", "relevant": ["m1"]}\n',
+    "questions.yaml": (
+        "name: harbours\ndocuments: [notes]\nquestions:\n  - id: silt\n    question: When was Nordvik closed?\n"
+        '    facts: ["1871"]\n    never: ["1971"]\n'
+    ),
     "request.json": '{"model": "m", "max_tokens": 1000, "messages": [{"role": "user", "content": "Hello"}]}',
 }
 COMMAND = re.compile(r"(?:echo .*\| *)?waystation [a-z]")

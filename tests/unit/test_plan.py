@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.amount import Limit
-from waystation.domain.plan import Plan, Role, Step, numbered, plan_errors, share_out, standard_plan
+from waystation.domain.plan import Plan, Step, numbered, plan_errors, share_out, standard_plan
+from waystation.domain.roles import Role
 
 
 def step(step_id: str, role: Role = "research", *needs: str, goal: str = "Find it.") -> Step:

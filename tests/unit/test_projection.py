@@ -5,29 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from waystation.domain.projection import (
-    FIRST,
-    LAST,
-    LATER,
-    PERMISSIONS,
-    PHASES,
-    SOON,
-    Offered,
-    Permission,
-    Phase,
-    Rights,
-    ToolPolicy,
-    Urgency,
-    project,
-    urgent,
-)
+from waystation.domain.projection import FIRST, LAST, LATER, SOON, Offered, Rights, ToolPolicy, Urgency, project, urgent
+from waystation.domain.roles import PHASES, Permission, Phase, agent_roles, role_spec
 
-permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(PERMISSIONS["research"]))
+permissions: st.SearchStrategy[Permission] = st.sampled_from(sorted(role_spec("research").permissions))
 phases: st.SearchStrategy[Phase] = st.sampled_from(PHASES)
 urgencies: st.SearchStrategy[Urgency] = st.dictionaries(phases, st.integers(FIRST, LAST))
 rights = st.builds(
     Rights,
-    role=st.sampled_from(sorted(PERMISSIONS)),
+    role=st.sampled_from(agent_roles()),
     delegates=st.booleans(),
     denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
         tuple
@@ -62,7 +48,7 @@ def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
 ) -> None:
     for one in project(offered, phase, having, budget).shown:
         assert having.refusal(one) is None
-        assert one.permission in PERMISSIONS[having.role]
+        assert one.permission in role_spec(having.role).permissions
         assert phase in one.urgency or one.permission == "hand_in"
 
 
@@ -73,7 +59,8 @@ def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
     made = project(offered, phase, having, budget)
     handing_in = sum(one.tokens for one in made.shown if one.permission == "hand_in")
     assert made.tokens <= max(budget, handing_in)
-    can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in PERMISSIONS[having.role]]
+    may = role_spec(having.role).permissions
+    can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in may]
     assert {one.name for one in can_hand_in} <= made.names
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waystation.domain.plan import AgentRole
-from waystation.domain.projection import Phase, Weights, change_pays, tool_phase
+from waystation.domain.projection import Weights, change_pays, tool_phase
+from waystation.domain.roles import AgentRole, Phase
 from waystation.domain.transcript import (
     Masked,
     Message,

@@ -17,7 +17,7 @@ from functools import cached_property
 
 from waystation.agents.contract import task_parts
 from waystation.agents.documents import document_names
-from waystation.agents.roles import Desk, prompt
+from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.tool import CallSite
 from waystation.domain.amount import Limit
@@ -112,7 +112,7 @@ class Attempt:
     @cached_property
     def system(self) -> str:
         """The prompt of the agent's role."""
-        return prompt(self.request.run.role)
+        return role_prompt(self.request.run.role)
 
     @cached_property
     def fixed(self) -> int:

@@ -3,8 +3,6 @@
 Calls of a model that fit their budget and leave a trace whatever happens: intent before, charge after, nothing in
 between forgotten.
 
-Redactions are counted here, too, for every redactor alike.
-
 Searches of the web that are held under a budget, announced before and charged after, as calls of models are.
 """
 
@@ -19,7 +17,6 @@ from waystation.domain.budget import Bound, Usage
 from waystation.domain.compaction.tokens import upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.models import Price, cost_micro_usd, price_of, worst_rates
-from waystation.domain.privacy import Place, Redacted
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
@@ -30,7 +27,6 @@ from waystation.ports import (
     Meter,
     ModelReply,
     ModelRequest,
-    Redactor,
     TranscriptStore,
     WebSearch,
 )
@@ -189,20 +185,6 @@ class Books:
 
 def _possibly_billed(error: ModelError) -> bool:
     return isinstance(error, ReplyBlocked) or (isinstance(error, ModelUnavailable) and error.possibly_billed)
-
-
-@dataclass(frozen=True)
-class MeteredRedactor:
-    """A redactor whose replacements are counted, again where a text is redacted again."""
-
-    redactor: Redactor
-    meter: Meter
-
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        """See `Redactor`."""
-        results = await self.redactor.redact(texts, place, tenant)
-        self.meter.redacted(place, sum(len(result.spans) for result in results))
-        return results
 
 
 @dataclass(frozen=True)

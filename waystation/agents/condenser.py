@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from waystation.agents.archive import Archive
 from waystation.agents.charges import MeteredModel
-from waystation.agents.roles import Desk, prompt
+from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.summariser import CondensingModel, Middle, Summariser, SummaryResult
 from waystation.agents.tools.documents import FILE_READERS
 from waystation.domain.compaction.constraints import STEP
@@ -99,7 +99,7 @@ class Condenser:
         await transcripts.open_run(request.run)
         transcript = await transcripts.load(request.run.run_id, request.run.reader)
         toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
-        wanted = Wanted(request, manual, toolbox.fixed_tokens(prompt(request.run.role)))
+        wanted = Wanted(request, manual, toolbox.fixed_tokens(role_prompt(request.run.role)))
         return await Job(self, wanted, toolbox.rereadable, transcript).once()
 
 

@@ -23,7 +23,7 @@ from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.layers import Allocation, Layer, Part, allocate, share_of
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import Excerpt, MemoryScope
-from waystation.domain.plan import AgentRole, Plan, Step
+from waystation.domain.plan import Plan, Step
 from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.procedures import (
     LEAST_FIT,
@@ -35,6 +35,7 @@ from waystation.domain.procedures import (
     first_of_each_name,
     procedure_of,
 )
+from waystation.domain.roles import AgentRole, role_spec
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow
 from waystation.domain.transcript import Message, user_text
 from waystation.domain.work import Findings
@@ -79,13 +80,6 @@ def listed(found: Sequence[Procedure | Malformed], more: str = "") -> Tagged | N
 
 
 NAMED_DOCUMENTS = 100
-_FORMS: Mapping[AgentRole, str] = {
-    "research": "Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.",
-    "analysis": "Conclusions with the places they rest on, contradictions and gaps; by submit_analysis.",
-    "writing": "A report in Markdown, every claim with its citation: section by section with write_section, then "
-    "submit_report.",
-}
-"""What each role that works by a contract hands in."""
 HELD = (Layer.RUNTIME, Layer.SHORT_TERM, Layer.EPISODIC, Layer.SEMANTIC, Layer.OBSERVATIONS, Layer.WORK)
 """Layers that fill when the agent works: their shares are kept for that."""
 _LISTED = 1.0
@@ -144,7 +138,7 @@ class ContractParts:
 
     @property
     def _firm_head(self) -> Sequence[Tagged]:
-        form = [tagged("output", _FORMS[self.role])] if self.role in _FORMS else []
+        form = [tagged("output", told)] if (told := role_spec(self.role).form) else []
         earlier = [self.earlier] if self.earlier else []
         return [*request_parts(self.request), *form, *deadline_part(self.request), *earlier]
 

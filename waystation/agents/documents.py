@@ -21,14 +21,14 @@ from functools import cached_property
 from weakref import WeakValueDictionary
 
 from waystation.agents.columns import ColumnRedactor, RedactedTable
-from waystation.agents.redaction import TRUSTED_FOR, restored
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.errors import TextHeldBack
 from waystation.domain.foreign import one_line
 from waystation.domain.leg import RunRef
-from waystation.domain.ownership import OfTask, OfTenant
+from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import (
     PLACEHOLDER,
+    TRUSTED_FOR,
     UNVERSIONED,
     Place,
     Redacted,
@@ -39,11 +39,12 @@ from waystation.domain.privacy import (
     shown_text,
     treatment,
     with_line_feeds,
+    with_originals,
     with_placeholders,
 )
 from waystation.domain.tables import Table, TableText
 from waystation.patterns import Linear, literals, proven
-from waystation.ports import Clock, DocumentStore, Redactor, ShownTexts, TableEngine, Vault
+from waystation.ports import Clock, Redactor, ShownTexts, TableEngine, Vault
 
 _SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS = str.maketrans("_-/", "   ")
@@ -82,8 +83,9 @@ class DocumentNames:
             return self.documents[called].name
         if self.vault is None:
             return words
-        text = (await restored(words, self.vault, self.tenant, self.session)).text
-        self.resolved.update(set(PLACEHOLDER.findall(words)).difference(PLACEHOLDER.findall(text)))
+        found = frozenset(PLACEHOLDER.findall(words))
+        text = with_originals(words, await self.vault.originals(self.tenant, found, self.session)).text
+        self.resolved.update(found.difference(PLACEHOLDER.findall(text)))
         return text
 
     def of(self, vault: Vault | None, session: str) -> "DocumentNames":
@@ -145,24 +147,6 @@ async def told_name(name: str, redactor: Redactor, tenant: str) -> str:
     if without.text != stem:
         return one_line(without.text)
     return one_line(name if whole.text == spaced else whole.text)
-
-
-@dataclass(frozen=True)
-class NamingRedactor:
-    """The redactor of one task, for places where more is replaced than where agents work.
-
-    In a text the name of a file counts as code, where names of people are not looked for.
-    """
-
-    redactor: Redactor
-    documents: DocumentStore
-    task: OfTask
-
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
-        documents = await self.documents.documents(self.task.task_id, self.task)
-        names = await document_names(documents, self.redactor, tenant, place=place)
-        return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
 
 
 def _under(name: str, document: Document) -> Document:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from waystation.agents.archive import Archive
 from waystation.agents.condenser import Condenser
-from waystation.agents.roles import prompt
+from waystation.agents.roles import role_prompt
 from waystation.agents.tools.work import handed_in_by
 from waystation.domain.compaction.history import current, restore, with_record
 from waystation.domain.compaction.outcome import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest, Manual
@@ -156,7 +156,7 @@ class Editor:
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> Measure:
         toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms, transcript)
-        return Measure(fixed=toolbox.fixed_tokens(prompt(request.run.role)), scale=request.scale)
+        return Measure(fixed=toolbox.fixed_tokens(role_prompt(request.run.role)), scale=request.scale)
 
 
 def _became(outcome: CompactionOutcome) -> str:

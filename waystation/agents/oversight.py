@@ -14,9 +14,9 @@ from pydantic import Field, JsonValue
 
 from waystation.agents.attempt import task_as_told
 from waystation.agents.charges import MeteredModel
-from waystation.agents.documents import NamingRedactor
 from waystation.agents.planner import Consultant, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
 from waystation.agents.publisher import CitationCheck, HandedOver, handed_over
+from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
 from waystation.agents.tools.work import ResultLines, result_lines
@@ -127,7 +127,7 @@ class Reviser:
         versions = await self.tasks.plan_versions(run.task_id, run.reader)
         plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
-        redactor = NamingRedactor(self.redactor, self.documents, run.reader)
+        redactor = redactor_for(self.redactor, self.documents, run.reader)
         (reason,) = await redactor.redact([wanted.reason], Place.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,

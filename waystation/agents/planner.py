@@ -13,9 +13,8 @@ from pydantic import JsonValue, ValidationError
 from waystation.agents.attempt import task_told
 from waystation.agents.charges import CallKey, MeteredModel, TooDear
 from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import NamingRedactor
-from waystation.agents.redaction import redacted_reply
-from waystation.agents.roles import prompt
+from waystation.agents.redaction import redacted_reply, redactor_for
+from waystation.agents.roles import planning_prompt
 from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
@@ -222,7 +221,7 @@ class Planner:
         if saved is not None:
             return PlanMade(plan=saved.without_goals(), totals=await self.transcripts.totals(run.run_id))
         plan, notes = await self._made(run, Means(model, limit, prices))
-        redactor = NamingRedactor(self.redactor, self.documents, run.reader)
+        redactor = redactor_for(self.redactor, self.documents, run.reader)
         await self.tasks.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
         kept = await self.tasks.plan(ref.task_id, ref.reader) or plan
         return PlanMade(plan=kept.without_goals(), totals=await self.transcripts.totals(run.run_id), notes=notes)
@@ -251,7 +250,7 @@ class Planner:
         matter = Matter(
             run=run,
             kind="plan",
-            system=prompt("plan"),
+            system=planning_prompt(),
             tool=SUBMIT_PLAN,
             opening=lambda: self._task(run),
             place=Place.USER_INPUT,

@@ -14,7 +14,8 @@ from datetime import datetime
 
 from waystation.agents.archive import Archive, Drained
 from waystation.agents.contract import given_procedures
-from waystation.agents.documents import DocumentNames, NamingRedactor, RedactedDocuments, document_names
+from waystation.agents.documents import DocumentNames, RedactedDocuments, document_names
+from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.work import claim_line
 from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in
 from waystation.domain.delegation import SEPARATOR, step_of
@@ -150,7 +151,7 @@ class Chronicler:
             if reused is None or step not in reused.agents
         ]
         texts = [written, *(said for _, said in found)]
-        redactor = NamingRedactor(self.redactor, self.documents, ref.reader)
+        redactor = redactor_for(self.redactor, self.documents, ref.reader)
         report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
         results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))

@@ -1,22 +1,10 @@
-"""Redaction as agents have it: kept in the vault, given up after some attempts, careful with titles, undone for owners.
+"""Redaction as agents have it: everybody gets a redactor here.
 
-A redactor that puts what it replaces into the vault before the redacted text goes anywhere.
+`TextRedactor` is the one of a process: what it replaces is in the vault before the redacted text goes anywhere, each
+replacement is counted, no text is tried for ever, and titles are read again with names spelled as names are.
+`redactor_for` is that of one task, for places where documents are called otherwise than where agents work.
 
-A redactor that does not fail for ever at the same text: after enough attempts nothing of it goes on.
-
-A text that takes too long holds up others each time, so it has two attempts, one after the other and whatever it is
-for, and is put aside: it is not looked at again under the same rules, by no worker and after no restart.
-
-A redactor that is more careful with titles: they go where everybody looks, and are too short for a language model.
-
-A name that stands alone, in small letters or in capitals, is often not seen as one; spelled as names are, it may be.
-What is replaced too much costs little there.
-
-Placeholders in a text become again what they stand for.
-
-What a model wrote, as it is kept: private values in its words and in its calls' arguments replaced, like everywhere.
-
-Models are told of no originals, and still write some: guessed, recited, or decoded from what redaction cannot read.
+Placeholders in a text become again what they stand for, for owners and for tools that are granted it.
 """
 
 import asyncio
@@ -25,10 +13,11 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal, NamedTuple, NoReturn, TypeVar
 
+from waystation.agents.documents import document_names
 from waystation.domain.errors import (
     RedactionFailed,
     StoreError,
@@ -37,35 +26,38 @@ from waystation.domain.errors import (
     TextNotRedacted,
     TextTookTooLong,
 )
+from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import (
     FINGERPRINT_DIGITS,
     PLACEHOLDER,
+    TRUSTED_FOR,
     UNREDACTED,
     AfterFailures,
     Original,
     Place,
     Redacted,
     Span,
+    WithOriginals,
     unredacted,
+    with_originals,
     with_placeholders,
 )
 from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.domain.value import Value, mapped, strings
+from waystation.domain.value import mapped, strings
 from waystation.patterns import proven
-from waystation.ports import Clock, Redactor, SlowTexts, Vault
+from waystation.ports import Clock, DocumentStore, Meter, Redactor, SlowTexts, Vault
 
 NEVER_KEPT = frozenset({"SECRET"})
 """Types of credentials: nothing that is restored ever holds one."""
 LENGTHENED_BY = 4
 """Hexadecimal digits (16 bits) that a placeholder gets more where a shorter one stands for another value."""
-TRUSTED_FOR = timedelta(minutes=10)
-"""What was forgotten meanwhile is kept anew when it comes again after this."""
 MOST_REMEMBERED = 100_000
 
 Fingerprint = Callable[[str, str, str], str]
 """Tenant, type and value become 64 hexadecimal digits; the redactor's placeholder shows the first of them."""
 
 
+_Redact = Callable[[Sequence[str], Place, str], Awaitable[tuple[Redacted, ...]]]
 _Value = tuple[str, str, str]
 
 
@@ -79,13 +71,13 @@ class _Kept(NamedTuple):
 
 
 @dataclass(frozen=True)
-class KeepingRedactor:
-    """Where the vault cannot be written, nothing is redacted: no placeholder goes out that nobody could restore.
+class Originals:
+    """Implements the port `Placeholders`: what is replaced is kept in the vault.
 
-    A value that comes again costs a hash and no look into the vault.
+    Where that cannot be written, nothing is redacted: no placeholder goes out that nobody could restore. A value that
+    comes again costs a hash and no look into the vault.
     """
 
-    redactor: Redactor
     vault: Vault
     fingerprint: Fingerprint
     clock: Clock
@@ -94,9 +86,8 @@ class KeepingRedactor:
     _kept: dict[_Value, _Kept] = field(default_factory=dict[_Value, _Kept], init=False)
     """By tenant, session and fingerprint."""
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        """See `Redactor`."""
-        results = await self.redactor.redact(texts, place, tenant)
+    async def kept(self, texts: Sequence[str], results: Sequence[Redacted], tenant: str) -> tuple[Redacted, ...]:
+        """The results under the placeholders that the vault has for them. Raises RedactionFailed."""
         found = [
             [self._original(tenant, span, text) for span in result.spans]
             for text, result in zip(texts, results, strict=True)
@@ -180,15 +171,17 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class EnduringRedactor:
-    """Until then it raises what the redactor raises, so that the activity waits and is tried again.
+class Endurance:
+    """How often a text is tried: after enough attempts nothing of it goes on.
 
-    A redactor that is down altogether is waited for without end.
+    Until then it raises what the redactor raises, so that the activity waits and is tried again. A redactor that is
+    down altogether is waited for without end.
+
+    A text that takes too long holds up others each time, so it has two attempts, one after the other and whatever it
+    is for, and is put aside: it is not looked at again under the same rules, by no worker and after no restart.
     """
 
-    redactor: Redactor
-    fingerprint: Callable[[str, str, str], str]
-    """Tenant, type and text become 64 hexadecimal digits that cannot be guessed back."""
+    fingerprint: Fingerprint
     slow: SlowTexts
     """Which took too long, and how often: kept, so that no restart forgets one."""
     attempt: Callable[[], int]
@@ -202,30 +195,30 @@ class EnduringRedactor:
     """What is kept of slow texts, as this process knows it: by fingerprint how often."""
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def redacted(self, redact: _Redact, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`. Raises TextGivenUp and TextHeldBack, too."""
         if place in PAID:
-            return tuple([await self._paid(text, place, tenant) for text in texts])
+            return tuple([await self._paid(redact, text, place, tenant) for text in texts])
         if self.attempt() < self.attempts:
-            return await self._all(texts, place, tenant)
-        return tuple([await self._last_attempt(text, place, tenant) for text in texts])
+            return await self._all(redact, texts, place, tenant)
+        return tuple([await self._last_attempt(redact, text, place, tenant) for text in texts])
 
-    async def _all(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+    async def _all(self, redact: _Redact, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         if len(texts) > 1 and not await self._any_aside(texts, tenant):
             try:
-                return await self.redactor.redact(texts, place, tenant)
+                return await redact(texts, place, tenant)
             except TextTookTooLong:
                 # Which one it was, only one by one tells. What was done is done at once.
                 pass
-        return tuple([await self._once(text, place, tenant) for text in texts])
+        return tuple([await self._once(redact, text, place, tenant) for text in texts])
 
     async def _any_aside(self, texts: Sequence[str], tenant: str) -> bool:
         times = await self._known()
         return bool(times) and any(times.get(self._key(text, tenant), 0) >= ATTEMPTS_IN_TIME for text in texts)
 
-    async def _last_attempt(self, text: str, place: Place, tenant: str) -> Redacted:
+    async def _last_attempt(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
         try:
-            return await self._once(text, place, tenant)
+            return await self._once(redact, text, place, tenant)
         except (TextGivenUp, TextHeldBack):
             raise
         except TextNotRedacted as failed:
@@ -233,11 +226,11 @@ class EnduringRedactor:
                 self._stop(failed)
             return self._placeholder(text, tenant)
 
-    async def _paid(self, text: str, place: Place, tenant: str) -> Redacted:
+    async def _paid(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
         failures = pause = 0
         while True:
             try:
-                return await self._once(text, place, tenant)
+                return await self._once(redact, text, place, tenant)
             except RedactionFailed as failed:
                 failures += isinstance(failed, TextNotRedacted)
             if failures == self.attempts:
@@ -245,12 +238,12 @@ class EnduringRedactor:
             pause = min(max(1, pause * 2), LONGEST_PAUSE_S)
             await self.pause(pause)
 
-    async def _once(self, text: str, place: Place, tenant: str) -> Redacted:
+    async def _once(self, redact: _Redact, text: str, place: Place, tenant: str) -> Redacted:
         """Raises what the redactor does, but that it took too long only where that is a person's to see."""
         times, key, tried = await self._known(), self._key(text, tenant), False
         while times.get(key, 0) < ATTEMPTS_IN_TIME:
             try:
-                (redacted,) = await self.redactor.redact([text], place, tenant)
+                (redacted,) = await redact([text], place, tenant)
             except TextTookTooLong:
                 times[key], tried = await _kept(self.slow.took_too_long(tenant, key)), True
             else:
@@ -314,21 +307,47 @@ _NO_NAMES = proven(
 
 
 @dataclass(frozen=True)
-class TitlingRedactor:
-    """Implements the port `Redactor` over another one."""
+class TextRedactor:
+    """Implements the port `Redactor` over one that finds and replaces; each further duty is one field.
+
+    Raises TextGivenUp and TextHeldBack, too, where it has endurance.
+    """
 
     redactor: Redactor
-    titles: Titles = "redacted"
+    originals: Originals | None = None
+    """Without it nobody restores what is replaced."""
+    meter: Meter | None = None
+    """Counts replacements, again where a text is redacted again."""
+    endurance: Endurance | None = None
+    """Without it the first failure is raised."""
+    titles: Titles | None = None
+    """None: titles are texts like others. They go where everybody looks, and are too short for a language model: a name
+    that stands alone, in small letters or in capitals, is often not seen as one. Spelled as names are, it may be; what
+    is replaced too much costs little there.
+    """
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given."""
-        if place is not Place.TITLE:
-            return await self.redactor.redact(texts, place, tenant)
+        if place is not Place.TITLE or self.titles is None:
+            return await self._tried(texts, place, tenant)
         if self.titles == "none":
             return tuple([Redacted(text=NO_TITLE) for _ in texts])
-        once = await self.redactor.redact(texts, place, tenant)
-        spelled = await self.redactor.redact([_WORD.sub(_as_a_name, one.text) for one in once], place, tenant)
+        once = await self._tried(texts, place, tenant)
+        spelled = await self._tried([_WORD.sub(_as_a_name, one.text) for one in once], place, tenant)
         return tuple(_without_names(one, again) for one, again in zip(once, spelled, strict=True))
+
+    async def _tried(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        if self.endurance is None:
+            return await self._replaced(texts, place, tenant)
+        return await self.endurance.redacted(self._replaced, texts, place, tenant)
+
+    async def _replaced(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        results = await self.redactor.redact(texts, place, tenant)
+        if self.originals is not None:
+            results = await self.originals.kept(texts, results, tenant)
+        if self.meter is not None:
+            self.meter.redacted(place, sum(len(result.spans) for result in results))
+        return results
 
 
 def _as_a_name(word: re.Match[str]) -> str:
@@ -362,29 +381,12 @@ documents, and what documents are searched for. No tool of others is among them.
 """
 
 
-class WithOriginals(Value):
-    """A text with its placeholders replaced by their originals."""
-
-    text: str
-    replaced: int
-    """Placeholders, one that comes twice counted twice."""
-    unknown: int
-    """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
-
-
 async def restored(text: str, vault: Vault, tenant: str, session: str | None = None) -> WithOriginals:
     """The text as its owner may read it; `tenant` is the tenant's hash. Raises StoreError, WrongKey.
 
     With the hash of a session: as a tool of the session may use it, with what was met there and nothing else.
     """
-    found = PLACEHOLDER.findall(text)
-    originals = await vault.originals(tenant, frozenset(found), session)
-    unknown = sum(placeholder not in originals for placeholder in found)
-    return WithOriginals(
-        text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
-        replaced=len(found) - unknown,
-        unknown=unknown,
-    )
+    return with_originals(text, await vault.originals(tenant, frozenset(PLACEHOLDER.findall(text)), session))
 
 
 async def redacted_reply(
@@ -392,6 +394,7 @@ async def redacted_reply(
 ) -> tuple[tuple[Block, ...], tuple[Redacted, ...]]:
     """The blocks as they may be kept, and what was redacted for it.
 
+    Models are told of no originals, and still write some: guessed, recited, or decoded from what redaction cannot read.
     Signed reasoning stays as it is: the provider takes it back unchanged or not at all. Raises RedactionFailed.
     """
     words = [block.text for block in blocks if isinstance(block, Text)]
@@ -409,3 +412,24 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
         # `mapped` meets the texts in the order in which `strings` gave them.
         return block.model_copy(update={"input": mapped(block.input, lambda _: next(given))})
     return block
+
+
+@dataclass(frozen=True)
+class _OfTask:
+    redactor: Redactor
+    documents: DocumentStore
+    task: OfTask
+
+    async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
+        """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
+        documents = await self.documents.documents(self.task.task_id, self.task)
+        names = await document_names(documents, self.redactor, tenant, place=place)
+        return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
+
+
+def redactor_for(redactor: Redactor, documents: DocumentStore, task: OfTask) -> Redactor:
+    """That of one task, for places where more is replaced than where agents work: it knows the task's documents.
+
+    In a text the name of a file counts as code, where names of people are not looked for.
+    """
+    return _OfTask(redactor, documents, task)

@@ -1,18 +1,19 @@
-"""What tells the roles apart: a prompt and a set of tools.
+"""What a role works with: its prompt, and the tools of its row.
 
 Gives an agent's toolbox its projection: which tools it sees now, and within which limits.
 """
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
 from waystation.agents.archive import Recollection
 from waystation.agents.contract import EarlierTasks
-from waystation.agents.documents import NamingRedactor, RedactedDocuments, Tables
+from waystation.agents.documents import RedactedDocuments, Tables
+from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.box import Toolbox
 from waystation.agents.tools.delegate import Delegation
 from waystation.agents.tools.documents import ListDocuments, ReadDocument, ReadSkill, ReadStored, SearchDocuments
@@ -25,19 +26,8 @@ from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.delegation import may_delegate
 from waystation.domain.foreign import ForeignTools
 from waystation.domain.leg import AgentTerms, RunRef
-from waystation.domain.plan import AgentRole
-from waystation.domain.projection import (
-    PHASES,
-    Offered,
-    Phase,
-    Projection,
-    Rights,
-    ToolPolicy,
-    Weights,
-    project,
-    tool_phase,
-    unknown,
-)
+from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, Weights, project, tool_phase, unknown
+from waystation.domain.roles import PHASES, AgentRole, Phase, role_spec, step_roles
 from waystation.domain.transcript import Transcript
 from waystation.ports import (
     DocumentSearch,
@@ -107,6 +97,17 @@ def prompt(name: str) -> str:
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
 
+def role_prompt(role: AgentRole) -> str:
+    """The system prompt of a role."""
+    return prompt(role_spec(role).prompt)
+
+
+def planning_prompt() -> str:
+    """The system prompt of planning, which says what steps of each role are for."""
+    steps = "; ".join(f"{role} {role_spec(role).step}" for role in step_roles())
+    return role_prompt("planning").replace("{roles}", steps)
+
+
 @dataclass(frozen=True)
 class Desk:
     """Everything that the agents' tools work with."""
@@ -134,7 +135,7 @@ class Desk:
 
     def redactor_of(self, run: RunRef) -> Redactor:
         """For what is kept of a run: it knows the documents that the run's task is about."""
-        return NamingRedactor(self.redactor, self.documents, run.reader)
+        return redactor_for(self.redactor, self.documents, run.reader)
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
@@ -146,7 +147,7 @@ class Desk:
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
             own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])
-        system = estimate_text(prompt(run.role)) if own.tools else 0
+        system = estimate_text(role_prompt(run.role)) if own.tools else 0
         return projected(own, Seen(run, terms, transcript, system), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
@@ -157,8 +158,10 @@ class Desk:
 
     def toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """All tools of a role, in a fixed order. `tables`: there are some among the task's documents."""
+        known = self._tools(tables)
+        wanted = [name for name in role_spec(role).tools if delegates or name != Delegation.name]
         return Toolbox(
-            tools=[*self._tools(role, tables), *([Delegation(self.work)] if delegates and role != "planning" else [])],
+            tools=[tool for name in wanted for tool in known.get(name, ())],
             transcripts=self.transcripts,
             texts=self.documents,
             redactor=self.redactor,
@@ -166,8 +169,9 @@ class Desk:
             audits=self.tasks,
         )
 
-    def _tools(self, role: AgentRole, tables: bool) -> Sequence[Tool]:
-        shared: list[Tool] = [
+    def _tools(self, tables: bool) -> Mapping[str, Sequence[Tool]]:
+        """All there are, by the names that rows of roles have."""
+        tools: list[Tool] = [
             ListDocuments(self.documents),
             SearchDocuments(self.search, self.documents, self.redactor, self.redacted),
             ReadDocument(self.documents, self.redacted),
@@ -175,20 +179,16 @@ class Desk:
             Expand(self.transcripts, self.redacted, self.work, EarlierTasks(self.tasks, self.documents)),
             ReadStored(self.redacted),
             PinMessage(),
+            TakeNote(self.documents, self.redacted, self.work),
+            ReadNotes(self.work),
+            ReadFindings(self.tasks, self.work),
+            SubmitFindings(self.work),
+            SubmitAnalysis(self.work),
+            WriteSection(self.work),
+            SubmitReport(self.work),
+            Delegation(self.work),
         ]
-        notes: list[Tool] = [TakeNote(self.documents, self.redacted, self.work), ReadNotes(self.work)]
-        findings = ReadFindings(self.tasks, self.work)
         if self.tables is not None:
-            notes += [
-                Calculate(self.tables.engine),
-                QueryTable(self.documents, self.redacted, self.tables, wanted=tables),
-            ]
-        match role:
-            case "planning" | "reviewing":
-                return []
-            case "research":
-                return [*shared, *notes, *self.web, SubmitFindings(self.work)]
-            case "analysis":
-                return [findings, *shared, *notes, SubmitAnalysis(self.work)]
-            case "writing":
-                return [findings, *shared, WriteSection(self.work), SubmitReport(self.work)]
+            query = QueryTable(self.documents, self.redacted, self.tables, wanted=tables)
+            tools += [Calculate(self.tables.engine), query]
+        return {"web": self.web, **{tool.name: (tool,) for tool in tools}}

@@ -2,8 +2,6 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +9,10 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import load_documents, write_installed
-from waystation.adapters.temporal.connect import named_in_environment, read_run_file
 from waystation.cli.console import ask, can_ask, print_json, print_text, say
 from waystation.cli.follow import ApproveItself, ask_at_terminal, follow, keep_report, outcome_code
 from waystation.cli.options import JsonOption
-from waystation.cli.platform import running_locally, stop_on_signals
+from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
 from waystation.cli.submit import hand_in, tell_terms
 from waystation.cli.task_json import task_json
@@ -24,7 +21,7 @@ from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput
 from waystation.domain.models import PRICES, price_of
-from waystation.domain.plan import ROLES
+from waystation.domain.roles import step_roles
 from waystation.domain.task import TaskRequest
 from waystation.settings import Settings
 from waystation.task_view import TaskView
@@ -68,7 +65,7 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
-        async with _something_running(settings):
+        async with something_running(settings, "the demo"):
             room = LIVE_CAP.less(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)
     except asyncio.CancelledError:
@@ -80,7 +77,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     """Raise BadInput unless the cap can be held, and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
-    agents = dict.fromkeys(settings.working(role).model for role in ROLES)
+    agents = dict.fromkeys(settings.working(role).model for role in step_roles())
     models = (
         *agents,
         settings.condense_model,
@@ -108,17 +105,6 @@ def _request(settings: Settings, *, live: bool) -> TaskRequest:
         ceiling=Limit(micro_usd=LIVE_CAP.micro_usd) if live else Limit(),
         window=_WINDOW,
     )
-
-
-@asynccontextmanager
-async def _something_running(settings: Settings) -> AsyncGenerator[None]:
-    run = read_run_file(settings.run_file)
-    if named_in_environment() or (run is not None and run.alive):
-        yield
-        return
-    async with running_locally(settings) as started:
-        say(f"Temporal UI while the demo runs: {started.ui_url}")
-        yield
 
 
 async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *, as_json: bool) -> int:

@@ -35,7 +35,7 @@ from waystation.client import Client
 from waystation.domain.details import counted
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.names import QUEUES
-from waystation.domain.plan import ROLES
+from waystation.domain.roles import step_roles
 from waystation.domain.value import Value
 from waystation.files import open_to_others
 from waystation.settings import Settings, unknown_variables
@@ -292,7 +292,7 @@ def _model(settings: Settings) -> Check:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return Check(name="model", ok=False, finding=finding, needed=False)
     there = settings.anthropic_api_key is not None
-    models = ", ".join(dict.fromkeys(settings.working(role).model for role in ROLES))
+    models = ", ".join(dict.fromkeys(settings.working(role).model for role in step_roles()))
     finding = models if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
     return Check(name="model", ok=there, finding=finding)
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "show": Command("show", "Show a task."),
     "watch": Command("show", "Follow a task until it is over."),
     "report": Command("show", "Print a task's report."),
+    "diff": Command("show", "Print what changed between the reports of two tasks."),
     "cost": Command("show", "Print a task's bill."),
     "transcript": Command("show", "Print what an agent said and was told."),
     "compact": Command("edits", "Summarise a running agent's context now."),
@@ -65,6 +66,7 @@ COMMANDS = {
     "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
     "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
     "store": Command("store", "Look at the store's database, and upgrade it."),
+    "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),
     "doctor": Command("doctor", "Check what is needed, and say what to do about what is missing."),
 }
 

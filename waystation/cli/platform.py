@@ -84,6 +84,18 @@ async def running_locally(settings: Settings) -> AsyncGenerator[RunFile]:
 
 
 @asynccontextmanager
+async def something_running(settings: Settings, who: str) -> AsyncGenerator[None]:
+    """The platform that runs here already, or is named; else one of our own, until the block ends. Raises as above."""
+    run = read_run_file(settings.run_file)
+    if named_in_environment() or (run is not None and run.alive):
+        yield
+        return
+    async with running_locally(settings) as started:
+        say(f"Temporal UI while {who} runs: {started.ui_url}")
+        yield
+
+
+@asynccontextmanager
 async def _only_run(settings: Settings) -> AsyncGenerator[None]:
     """Hold the lock of the home folder; the kernel releases it when this process ends, however it ends."""
     path = _lock_path(settings)

@@ -9,12 +9,12 @@ What is said of a restored text, beside it: numbers only.
 
 from collections.abc import Iterator, Sequence
 
-from waystation.agents.redaction import WithOriginals
 from waystation.cli.render import SHORT_ID, message_text
 from waystation.client.context import AgentContext
 from waystation.domain.compaction.audit import ShownCompaction, ShownMessage, ShownTranscript
 from waystation.domain.compaction.summary import ID_PREFIX, MARKER_PREFIX
 from waystation.domain.layers import RULES, Row
+from waystation.domain.privacy import WithOriginals
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}

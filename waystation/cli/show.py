@@ -1,4 +1,4 @@
-"""`waystation show`, `list`, `watch`, `report`, `cost` and `transcript`: a task as people see it.
+"""`waystation show`, `list`, `watch`, `report`, `diff`, `cost` and `transcript`: a task as people see it.
 
 `waystation show`: a task as it is now.
 
@@ -8,12 +8,15 @@
 
 `waystation report`: what a task has written.
 
+`waystation diff`: what changed between two reports.
+
 `waystation transcript`: what an agent said and was told.
 
 `waystation watch`: a task until it is over.
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,12 +25,14 @@ from waystation.adapters.clock import utc_now
 from waystation.cli.console import print_json, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import bill_text, message_text, task_screen, tasks_table
+from waystation.cli.render import bill_text, counted, message_text, task_screen, tasks_table
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.task_json import task_json
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
 from waystation.client.lookups import require_words, restored_for_owner
+from waystation.domain.changes import ReportChanges, report_changes
+from waystation.domain.citations import Claim
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
@@ -184,6 +189,45 @@ async def _report(task: str, *, draft: bool, restore: bool) -> ReportJson:
         say(said_of(restored))
         report = restored.text
     return ReportJson(task_id=task_id, phase=phase, version=version, report=report)
+
+
+@app.command()
+def diff(
+    before: Annotated[str, typer.Argument(metavar="TASK", help="Id of the earlier task; its beginning is enough.")],
+    after: Annotated[str, typer.Argument(metavar="TASK", help="Id of the later task.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Print what changed between two tasks' reports: claims that are new, gone or said otherwise, with citations."""
+    found = asyncio.run(_diff(before, after))
+    if as_json:
+        print_json(found)
+    else:
+        print_text(changes_text(found))
+
+
+async def _diff(before: str, after: str) -> ReportChanges:
+    async with await Client.connect(Settings()) as client:
+        old, new = [await client.report(await client.resolve(task)) for task in (before, after)]
+    return report_changes(old, new)
+
+
+def changes_text(found: ReportChanges) -> str:
+    """The changes, by kind, a claim a line; both ways where it is said otherwise."""
+    parts = [
+        _claim_list("New", [f"+ {_cited(claim)}" for claim in found.new]),
+        _claim_list("Gone", [f"- {_cited(claim)}" for claim in found.gone]),
+        _claim_list("Changed", [f"- {_cited(pair.before)}\n+ {_cited(pair.after)}" for pair in found.changed]),
+        f"{counted(found.same, 'claim')} the same" + ("; nothing changed" if found.nothing else ""),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _claim_list(head: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{head} ({len(lines)})", *lines]) if lines else ""
+
+
+def _cited(claim: Claim) -> str:
+    return " ".join([claim.text, *map(str, claim.citations)])
 
 
 class AgentJson(Value):

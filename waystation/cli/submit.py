@@ -25,9 +25,9 @@ from waystation.domain.decisions import Unattended
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.leg import AgentTerms
 from waystation.domain.memory import MemoryScope
-from waystation.domain.plan import ROLES
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.procedures import is_named_like_one
+from waystation.domain.roles import step_roles
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms, own_session
 from waystation.settings import Settings, unknown_variables
 from waystation.task_view import Submitted
@@ -156,7 +156,7 @@ def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None
         f"{_agent_budget(terms, chosen)} an agent; "
         f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
     )
-    for role in ROLES:
+    for role in step_roles():
         if (own := terms.by_role.get(role)) is not None:
             by = choices(request, settings, role)
             say(f"Other for {role}: {_models(own, by)}; {_window(own, by)}.")

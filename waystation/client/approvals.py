@@ -16,7 +16,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TaskRun, TemporalTasks
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.publisher import CitationCheck, Publisher
-from waystation.agents.redaction import TitlingRedactor
+from waystation.agents.redaction import TextRedactor
 from waystation.client.lookups import own_task
 from waystation.domain.approvals import SIGNALS, Origin, origin_of
 from waystation.domain.errors import BadInput, UnknownTask
@@ -69,7 +69,7 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
 
     key = await key_of(store, settings)
     opened = redactor_of(settings, key)
-    redactor = TitlingRedactor(opened, settings.titles)
+    redactor = TextRedactor(opened, titles=settings.titles)
     try:
         redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
         check = CitationCheck(store, store, store, redactor, redacted)

@@ -20,8 +20,9 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.archive import Recollection
 from waystation.agents.auditor import Auditor
-from waystation.agents.documents import NamingRedactor, RedactedDocuments
-from waystation.agents.roles import Desk, prompt
+from waystation.agents.documents import RedactedDocuments
+from waystation.agents.redaction import redactor_for
+from waystation.agents.roles import Desk, role_prompt
 from waystation.agents.tools.documents import ReadSkill
 from waystation.agents.tools.notes import ReadNotes, TakeNote
 from waystation.agents.tools.recall import Expand, Recall
@@ -131,7 +132,7 @@ async def _own_tools(desk: Desk, row: TaskRow, step: StepProgress, transcript: T
     """Estimated tokens of system prompt and tools, as far as they are ours."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
     toolbox = await desk.toolbox_of(run, row.terms.agent_of(run.role), transcript)
-    return toolbox.fixed_tokens(prompt(run.role))
+    return toolbox.fixed_tokens(role_prompt(run.role))
 
 
 def _context(
@@ -205,7 +206,7 @@ async def compaction_audits(
     redactor = redactor_of(settings, await key_of(store, settings))
     try:
         recollection = Recollection(memory.memory, memory.embedder, redactor) if memory else None
-        naming = NamingRedactor(redactor, store, task.reader)
+        naming = redactor_for(redactor, store, task.reader)
         auditor = Auditor(naming, await store.passages_of(task.task_id, task.reader), recollection)
         found = [AgentAudits(agent=one, compactions=await auditor.audit(task, log)) for one, log in compacted.items()]
     finally:

@@ -10,10 +10,11 @@ Texts as their owner may read them: whose they are, and with which key.
 from contextlib import aclosing
 
 from waystation.adapters.store import SqlStore
-from waystation.agents.redaction import WithOriginals, restored
+from waystation.agents.redaction import restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
 from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID
+from waystation.domain.privacy import WithOriginals
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
 from waystation.settings import Settings

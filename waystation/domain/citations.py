@@ -1,7 +1,11 @@
-"""Citations `[document:first-last]`: found in Markdown, and checked by code against the documents."""
+"""Citations `[document:first-last]`: found in Markdown, and checked by code against the documents.
 
+Claims: the sentences of a Markdown text, each with the citations that stand behind it.
+"""
+
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple, final
 
@@ -105,16 +109,16 @@ def _marking_line(marked: tuple[int, str]) -> int:
 
 def citations_in(markdown: str) -> tuple[Citation, ...]:
     """Every citation, in order, each combination of place and quotation once."""
-    found = (
-        Citation(
-            document=match["document"],
-            first_line=_line(match["first"]),
-            last_line=_line(match["last"]),
-            quotation=_quotation_before(match.start(), markdown),
-        )
-        for match in CITATION.finditer(markdown)
+    return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION.finditer(markdown)))
+
+
+def _citation(match: re.Match[str], markdown: str) -> Citation:
+    return Citation(
+        document=match["document"],
+        first_line=_line(match["first"]),
+        last_line=_line(match["last"]),
+        quotation=_quotation_before(match.start(), markdown),
     )
-    return tuple(dict.fromkeys(found))
 
 
 def _line(digits: str) -> int:
@@ -221,3 +225,60 @@ def _spread(places: int, placeholders: int) -> int:
         spread |= spread << step
         reached += step
     return spread << placeholders
+
+
+_BULLET = proven(r"\A\s*+(?:[-*+•]|\d{1,4}[.)])\s++")
+_SENTENCE_END = proven(r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])")
+_NOT_SAID = " .,;:()[]*_-–—|>"
+"""Around a claim, or between two citations of one."""
+
+
+class Claim(Value):
+    """One sentence of a text, or a quotation of several; on one line, without its citations."""
+
+    text: str
+    citations: tuple[Citation, ...] = ()
+
+    @property
+    def only_points(self) -> bool:
+        """Whether it has a citation and only names its document: a list of places to look at claims nothing of them."""
+        if not self.citations:
+            return False
+        name = self.citations[0].document
+        rest = self.text.strip("*`_ ").removesuffix(name).removesuffix(name.rpartition("/")[2].partition(".")[0])
+        return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
+
+
+def claims_in(markdown: str) -> tuple[Claim, ...]:
+    """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;
+    headings, rules and lines of nothing but signs are no claims.
+    """
+    return tuple(claim for line in markdown.splitlines() if not line.startswith("#") for claim in _claims_of(line))
+
+
+def _claims_of(line: str) -> Iterator[Claim]:
+    bullet = _BULLET.match(line)
+    said, end, behind = "", bullet.end() if bullet else 0, list[Citation]()
+    for match in CITATION.finditer(line):
+        between = line[end : match.start()]
+        if behind and between.strip(_NOT_SAID):
+            yield from _sentences(said, tuple(behind))
+            said, behind = "", []
+        if not behind:
+            said = between
+        behind.append(_citation(match, line))
+        end = match.end()
+    yield from _sentences(said, tuple(behind))
+    yield from _sentences(line[end:], ())
+
+
+def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
+    """The last of them has the citations; what ends with a quotation is one claim, since words of others have ends of
+    sentences, too.
+    """
+    text = " ".join(text.split()).lstrip(" .,;:)]–—|")
+    whole = text.endswith(('"', "”"))
+    *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
+    yield from (Claim(text=part) for part in before if part.strip(_NOT_SAID))
+    if last.strip(_NOT_SAID):
+        yield Claim(text=last.strip(), citations=citations)

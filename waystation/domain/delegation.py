@@ -11,7 +11,7 @@ from typing import Protocol
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import RunTotals
-from waystation.domain.plan import Role
+from waystation.domain.roles import Role
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 

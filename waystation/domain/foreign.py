@@ -24,8 +24,8 @@ from typing import Literal, NamedTuple, final
 from pydantic import JsonValue
 
 from waystation.domain.lookalikes import CLOSING, OPENING, READINGS, SEPARATORS
-from waystation.domain.plan import AgentRole
 from waystation.domain.privacy import PLACEHOLDER, Redacted, beginning
+from waystation.domain.roles import AgentRole
 from waystation.domain.value import Value
 from waystation.patterns import proven
 

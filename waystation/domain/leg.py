@@ -17,7 +17,7 @@ from waystation.domain.delegation import DelegationTerms, HandedBack, SubagentOr
 from waystation.domain.memory import MemoryScope
 from waystation.domain.models import LEAST_THINKING, PRICES, Effort, Price, ThinkingSetting, budgeted
 from waystation.domain.ownership import OfTask
-from waystation.domain.plan import ROLES, AgentRole
+from waystation.domain.roles import AgentRole, step_roles
 from waystation.domain.value import Value
 from waystation.domain.work import Made
 
@@ -252,5 +252,5 @@ class RoleTerms(Value):
     @property
     def models(self) -> dict[str, str]:
         """The agents' models by role; empty where all work with the same."""
-        named = {role: self.agent_of(role).model for role in ROLES}
+        named = {role: self.agent_of(role).model for role in step_roles()}
         return named if len({*named.values()}) > 1 else {}

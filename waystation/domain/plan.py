@@ -8,19 +8,15 @@ What looks over the work of a task: revisions of its plan, reviews of its report
 from collections.abc import Collection
 from graphlib import CycleError, TopologicalSorter
 from itertools import count
-from typing import Literal
 
 from pydantic import Field
 
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
+from waystation.domain.roles import Role
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-Role = Literal["research", "analysis", "writing"]
-ROLES: tuple[Role, ...] = ("research", "analysis", "writing")
-AgentRole = Literal["planning", "research", "analysis", "writing", "reviewing"]
-"""A step's role, or the planning before the steps and after the research, or the review after them."""
 MAX_STEPS = 12
 PLANNING_ID = "plan"
 """In the place of a step's id: the agent run that makes the plan."""

@@ -4,7 +4,8 @@ What a redaction gives back.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from typing import Literal, NamedTuple
 
@@ -367,4 +368,29 @@ def shown_text(text: str, redacted: Redacted) -> ShownText:
         languages_without_names=redacted.languages_without_names,
         withheld=redacted.unredacted,
         put_aside=redacted.text if redacted.put_aside else "",
+    )
+
+
+TRUSTED_FOR = timedelta(minutes=10)
+"""What was forgotten meanwhile is kept anew when it comes again after this."""
+
+
+class WithOriginals(Value):
+    """A text with its placeholders replaced by their originals."""
+
+    text: str
+    replaced: int
+    """Placeholders, one that comes twice counted twice."""
+    unknown: int
+    """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
+
+
+def with_originals(text: str, originals: Mapping[str, str]) -> WithOriginals:
+    """With these originals, by placeholder."""
+    found = PLACEHOLDER.findall(text)
+    unknown = sum(placeholder not in originals for placeholder in found)
+    return WithOriginals(
+        text=PLACEHOLDER.sub(lambda placeholder: originals.get(placeholder[0], placeholder[0]), text),
+        replaced=len(found) - unknown,
+        unknown=unknown,
     )

@@ -20,14 +20,14 @@ Permissions do not wait for the cache: what is denied is hidden from the next le
 
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, JsonValue, model_validator
 
 from waystation.domain.compaction.history import current, recorded_at, view
 from waystation.domain.compaction.tokens import request_tokens
 from waystation.domain.errors import WebRefused
-from waystation.domain.plan import AgentRole
+from waystation.domain.roles import AgentRole, Permission, Phase, role_spec
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Input, Value
 from waystation.domain.web import Domains, web_address
@@ -161,10 +161,6 @@ def _whole(value: float) -> JsonValue:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Permission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
-Phase = Literal["planning", "executing", "reflecting", "verifying"]
-"""What a run is about now: see `domain.tool_phase`."""
-PHASES: tuple[Phase, ...] = ("planning", "executing", "reflecting", "verifying")
 Urgency = Mapping[Phase, int]
 """In which phases a tool is of use, and how urgent it is there: the smaller, the more."""
 
@@ -173,15 +169,6 @@ FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 TOOL_TOKENS = 2_000
 MORE_PART = 4
 """Tools that somebody added may bring what is shown to this part of the window, at most to twice `TOOL_TOKENS`."""
-
-PERMISSIONS: Mapping[AgentRole, frozenset[Permission]] = {
-    "planning": frozenset(),
-    "research": frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
-    "analysis": frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
-    "writing": frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
-    "reviewing": frozenset(),
-}
-"""Those who plan and review answer one form and see no tools."""
 
 
 def urgent(executing: int, reflecting: int | None = None, verifying: int | None = None) -> Urgency:
@@ -268,7 +255,7 @@ class Rights(Value):
 
     def refusal(self, tool: Offered) -> str | None:
         """Why it may not have this tool; None where it may."""
-        if tool.permission not in PERMISSIONS[self.role]:
+        if tool.permission not in role_spec(self.role).permissions:
             return f"the role {self.role} has no permission {tool.permission}"
         if tool.permission == "hand_in":
             return None
@@ -341,13 +328,7 @@ def tool_phase(role: AgentRole, transcript: Transcript, ending: Collection[str],
     A compaction breaks most of the cache in any case, so at each one the tools follow the phase. Between two they do
     only where the change pays for itself.
     """
-    match role:
-        case "planning":
-            return "planning"
-        case "reviewing":
-            return "verifying"
-        case "research" | "analysis" | "writing":
-            return _phase_of_step(transcript, ending, weights)
+    return role_spec(role).phase or _phase_of_step(transcript, ending, weights)
 
 
 def _phase_of_step(transcript: Transcript, ending: Collection[str], weights: Weights) -> Phase:

@@ -30,6 +30,10 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
+_QUESTION = "**Question.**"
+_APPARATUS = "## Sources\n", "## Citations", "## How this report came about\n"
+"""How sections begin that code adds behind what agents wrote."""
+
 MOST_EARLY = 4
 """Agents that are named on top; all of them stand in the account."""
 MOST_LEFT_OUT = 50
@@ -87,7 +91,7 @@ def written_part(parts: ReportParts) -> str:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
     elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
         lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
-    lines += [f"**Question.** {parts.question}", draft.summary]
+    lines += [f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
         lines += _stand_in(parts)
@@ -105,6 +109,13 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
+
+
+def answer_part(report: str) -> str:
+    """What agents wrote of a whole report: without warnings and the question on top, and what code wrote behind it."""
+    end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
+    blocks = report[:end].split("\n\n")
+    return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
 
 
 def sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from waystation.domain.errors import BadInput
-from waystation.domain.plan import AgentRole
+from waystation.domain.roles import AgentRole
 from waystation.domain.value import Input, Value, malformed
 from waystation.patterns import proven
 

@@ -23,9 +23,9 @@ from waystation.domain.delegation import (
 from waystation.domain.errors import StoreError
 from waystation.domain.foreign import tagged
 from waystation.domain.leg import LegRequest
-from waystation.domain.plan import Role
 from waystation.domain.privacy import Place, cut
 from waystation.domain.projection import FIRST, SOON
+from waystation.domain.roles import Role
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.domain.transcript import ToolResult, ToolUse, Transcript, refused_call
 from waystation.ports import Redactor, WorkStore

@@ -23,7 +23,8 @@ from waystation.domain.leg import RunRef
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfTenant
 from waystation.domain.privacy import Place, ShownText, redaction_notes, whole_until
-from waystation.domain.projection import LATER, SOON, Permission, Urgency, urgent
+from waystation.domain.projection import LATER, SOON, Urgency, urgent
+from waystation.domain.roles import Permission
 from waystation.domain.transcript import Fence, Record, Transcript
 from waystation.ports import Redactor, ToolServers, ToolSpec
 

@@ -1,0 +1,84 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.cli.show import changes_text
+from waystation.domain.changes import ReportChanges, report_changes
+
+BEFORE = """# Harbours
+
+**Question.** What of the harbours?
+
+- The harbour was dug in 1811 [harbour.md:1-1].
+- The lamp is lit at dusk by the keeper [keeper.md:1-1].
+- Fees are 12 crowns a ship [fees.md:4-4].
+- Nobody says why.
+
+## Sources
+
+- harbour.md: line 1
+"""
+AFTER = """# Harbours
+
+**Question.** What of the harbours?
+
+- The harbour was dug in 1811 [harbour.md:7-7].
+- Fees are 14 crowns a ship [fees.md:5-5].
+- A second mole is planned for the north [harbour.md:9-9].
+- Quoted above already: fees [fees.md:5-5].
+
+## Sources
+
+- harbour.md: lines 7, 9
+"""
+
+
+def texts(found: ReportChanges) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+    return (
+        [claim.text for claim in found.new],
+        [claim.text for claim in found.gone],
+        [(pair.before.text, pair.after.text) for pair in found.changed],
+    )
+
+
+def test_claims_are_new_gone_or_said_otherwise_and_lines_that_move_change_nothing() -> None:
+    found = report_changes(BEFORE, AFTER)
+    assert texts(found) == (
+        ["A second mole is planned for the north"],
+        ["The lamp is lit at dusk by the keeper"],
+        [("Fees are 12 crowns a ship", "Fees are 14 crowns a ship")],
+    )
+    assert found.same == 1
+
+
+def test_the_same_words_of_another_document_are_a_change() -> None:
+    (pair,) = report_changes("It was dug in 1811 [a.md:1-1].", "It was dug in 1811 [b.md:1-1].").changed
+    assert (str(pair.before.citations[0]), str(pair.after.citations[0])) == ("[a.md:1-1]", "[b.md:1-1]")
+
+
+def test_changes_are_read_line_by_line() -> None:
+    assert changes_text(report_changes(BEFORE, AFTER)) == (
+        "New (1)\n+ A second mole is planned for the north [harbour.md:9-9]\n\n"
+        "Gone (1)\n- The lamp is lit at dusk by the keeper [keeper.md:1-1]\n\n"
+        "Changed (1)\n- Fees are 12 crowns a ship [fees.md:4-4]\n+ Fees are 14 crowns a ship [fees.md:5-5]\n\n"
+        "1 claim the same"
+    )
+    assert changes_text(report_changes(BEFORE, BEFORE)) == "3 claims the same; nothing changed"
+
+
+REPORTS = st.lists(
+    st.tuples(st.sampled_from(["dug", "lit", "paid", "built"]), st.integers(1, 3), st.sampled_from(["a.md", "b.md"]))
+).map(lambda said: "\n".join(f"- It was {verb} in {year} [{name}:1-1]." for verb, year, name in said))
+
+
+@given(REPORTS)
+def test_a_report_does_not_change_against_itself(report: str) -> None:
+    assert report_changes(report, report).nothing
+
+
+@given(REPORTS, REPORTS)
+def test_every_claim_is_in_one_kind_alone_and_the_other_way_round_new_is_gone(before: str, after: str) -> None:
+    there, back = report_changes(before, after), report_changes(after, before)
+    old, new = set(before.splitlines()), set(after.splitlines())
+    assert there.same + len(there.gone) + len(there.changed) == len(old)
+    assert there.same + len(there.new) + len(there.changed) == len(new)
+    assert (there.same, len(there.changed)) == (back.same, len(back.changed))

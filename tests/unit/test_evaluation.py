@@ -1,0 +1,241 @@
+from collections.abc import Mapping, Sequence
+from datetime import date
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from waystation.domain.citations import Claim, citations_in, claims_in
+from waystation.domain.errors import BadInput
+from waystation.domain.evaluation import (
+    MEASURES,
+    Evaluation,
+    GoldQuestion,
+    QuestionSet,
+    ScoredAnswer,
+    Scores,
+    compared,
+    holds,
+    normal_words,
+    nothing_scored,
+    says,
+    scored,
+    sign_test,
+)
+
+DOCUMENTS: Mapping[str, Sequence[str]] = {
+    "harbour.md": ["The harbour was dug in 1811.", "It cost 1,500,000 crowns, 12 percent of the city's revenue."],
+    "keeper.md": ["The keeper lights the lamp at dusk."],
+}
+GOLD = GoldQuestion(
+    id="harbour",
+    question="When was it dug, and what did it cost?",
+    facts=(("1811",), ("1.5 million crowns", "a million and a half")),
+    cites=("harbour.md", "keeper.md"),
+    never=("dug in 1911",),
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1,234,567", "1234567"),
+        ("1.5 million", "1,500,000"),
+        ("2 thousand", "2000"),
+        ("three", "3"),
+        ("12 percent", "12 %"),
+        ("12 per cent", "12%"),
+        ("$5", "5 dollars"),
+        ("$1.5 million", "1500000 USD"),
+        ("22 November 2026", "2026-11-22"),
+        ("Nov 22nd, 2026", "2026/11/22"),
+        ("the 1st of March 2024", "the 2024-03-01"),
+        ("**Bold** `code`", "bold code"),
+        ("\uff11\uff12", "12"),
+    ],
+)
+def test_the_same_figure_in_two_writings_is_the_same(one: str, other: str) -> None:
+    assert normal_words(one) == normal_words(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("3.10", "3.1"), ("1,23", "123"), ("1234,567", "1234567"), ("10", "100"), ("2026-13-40", "2026")]
+)
+def test_what_is_not_the_same_stays_apart(one: str, other: str) -> None:
+    assert normal_words(one) != normal_words(other)
+
+
+@given(st.integers(0, 10**15))
+def test_thousands_may_be_written_with_commas(number: int) -> None:
+    assert normal_words(f"{number:,}") == normal_words(str(number))
+
+
+@given(st.dates(min_value=date(1000, 1, 1)))
+def test_a_date_is_the_same_in_every_writing(day: date) -> None:
+    written = [f"{day.day} {day:%B %Y}", f"{day:%B} {day.day}, {day.year}", f"{day:%b} {day.day} {day.year}"]
+    assert {normal_words(text) for text in written} == {(day.isoformat(),)}
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_phrase_is_found_wherever_it_stands_between_other_lines(before: str, phrase: str, behind: str) -> None:
+    """A figure may join with what stands next to it, so that words of marks alone stand between."""
+    text = (*normal_words(before), *normal_words(phrase), *normal_words(behind))
+    assert says(text, phrase) or not normal_words(phrase)
+
+
+@given(st.text())
+def test_one_writing_is_its_own_writing(text: str) -> None:
+    once = normal_words(text)
+    assert normal_words(" ; ".join(once)) == once
+
+
+def test_a_word_is_not_found_inside_another() -> None:
+    assert not says(normal_words("the harbourmaster of 18110"), "harbour")
+    assert not says(normal_words("in 18110"), "1811")
+
+
+def report(body: str) -> str:
+    return (
+        "> **No LLM wrote this.** It says dug in 1911.\n\n# Title\n\n**Question.** What of 1811?\n\n"
+        f"{body}\n\n## Sources\n\n- harbour.md: lines 1\n\n## How this report came about\n\n- 1.5 million crowns\n"
+    )
+
+
+def test_facts_count_in_what_agents_wrote_alone() -> None:
+    """Not in the question, not in warnings, and not in what code says of the work."""
+    empty = scored(GOLD, report("Nothing."), DOCUMENTS)
+    assert (empty.facts, empty.evidence, empty.clean, empty.citations) == (0, 0, 1, None)
+    assert empty.missed == ("1811", "1.5 million crowns")
+
+
+def test_a_fact_counts_in_any_of_its_wordings_and_writings() -> None:
+    found = scored(GOLD, report("Dug in 1811 [harbour.md:1-1]. It cost 1,500,000 crowns [harbour.md:2-2]."), DOCUMENTS)
+    assert (found.facts, found.citations, found.evidence, found.uncited) == (1, 1, 0.5, ("keeper.md",))
+
+
+def test_a_fact_in_the_name_of_a_document_is_not_said() -> None:
+    assert scored(GOLD, report("See [1811:1-1]."), DOCUMENTS).facts == 0
+
+
+def test_what_must_not_be_said_is_named() -> None:
+    found = scored(GOLD, report("It was dug in 1911."), DOCUMENTS)
+    assert (found.clean, found.contradictions) == (0, ("dug in 1911",))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "held"),
+    [
+        ("The harbour was dug in 1811 [harbour.md:1-1].", True),
+        ("The harbour was dug in 1911 [harbour.md:1-1].", False),
+        ("The harbour was dug in 1811 [harbour.md:1-9].", False),
+        ("The harbour was dug in 1811 [elsewhere.md:1-1].", False),
+        ("Ships sink near cliffs during storms [harbour.md:1-1].", False),
+        ("The harbour, dug in 1811, cost 1.5 million crowns [harbour.md:1-1] [harbour.md:2-2].", True),
+        ('2 of 7 documents agree: "The harbour was dug in 1811." [harbour.md:1-1]', True),
+        ("One of them: the harbour was dug in 1811 [harbour.md:1-1].", True),
+    ],
+)
+def test_a_citation_holds_where_its_lines_have_the_figures_and_most_words(sentence: str, *, held: bool) -> None:
+    found = scored(GOLD, report(sentence), DOCUMENTS)
+    assert found.citations == float(held)
+    assert bool(found.unheld) != held
+
+
+def test_a_list_of_places_claims_nothing() -> None:
+    pointers = "- Quoted above already: harbour [harbour.md:1-1], keeper [keeper.md:1-1]"
+    found = scored(GOLD, report(pointers), DOCUMENTS)
+    assert (found.citations, found.evidence) == (None, 1)
+
+
+def test_a_judge_finds_only_what_code_missed() -> None:
+    found = scored(GOLD, report("Dug in 1811."), DOCUMENTS, judged=["1.5 million crowns", "1811"])
+    assert (found.facts, found.judged, found.missed) == (1, ("1.5 million crowns",), ())
+
+
+def test_a_task_that_failed_is_scored_nothing() -> None:
+    scores = nothing_scored(GOLD)
+    assert [scores.of(measure) for measure in MEASURES] == [0, 0, 0, 0]
+
+
+@given(
+    st.lists(st.sampled_from(["1811", "a million and a half", "[harbour.md:1-1]", "dug in 1911", ". ", "\n\n", "x"]))
+)
+def test_scores_are_shares_and_more_text_never_loses_a_fact(parts: list[str]) -> None:
+    texts = [" ".join(parts[:end]) for end in range(len(parts) + 1)]
+    every = [scored(GOLD, report(f"Said. {text}"), DOCUMENTS) for text in texts]
+    assert all(0 <= score <= 1 for one in every for measure in MEASURES if (score := one.of(measure)) is not None)
+    facts = [one.facts or 0 for one in every]
+    assert facts == sorted(facts)
+
+
+def test_claims_are_sentences_with_what_stands_behind_them() -> None:
+    text = "# Head\n\n- First said. Then dug [harbour.md:1-1] [keeper.md:1-1]. Last.\n\n> ---\n"
+    first, second = citations_in(text)
+    assert (
+        claims_in(text)
+        == (
+            Claim(text="First said."),
+            Claim(text="Then dug", citations=(first, second)),
+            Claim(text="Last."),
+            Claim(text="> ---"),
+        )[:3]
+    )
+
+
+@given(st.text(alphabet='ab. \n[]:1-"#*'))
+def test_every_citation_belongs_to_a_claim_with_words(text: str) -> None:
+    assert all(claim.text.strip() for claim in claims_in(text))
+    known = [citation for line in text.splitlines() for citation in citations_in(line)]
+    assert all(citation in known for claim in claims_in(text) for citation in claim.citations)
+
+
+def test_a_claim_with_no_words_to_look_for_holds() -> None:
+    (claim,) = claims_in("So it is [harbour.md:1-1]")
+    assert holds(claim, DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says_what"),
+    [
+        ({"facts": ["dug"]}, "stands in the question itself"),
+        ({"facts": ["—"]}, "no word and no figure"),
+        ({}, "nothing is known"),
+    ],
+)
+def test_a_question_that_measures_nothing_is_refused(fields: dict[str, object], says_what: str) -> None:
+    with pytest.raises(ValidationError, match=says_what):
+        GoldQuestion.model_validate({"id": "a", "question": "When was it dug?", **fields})
+
+
+def test_two_questions_of_one_id_are_refused() -> None:
+    with pytest.raises(ValidationError, match="'harbour'"):
+        QuestionSet(name="twice", questions=(GOLD, GOLD))
+
+
+def evaluation(facts: Sequence[float], label: str = "one") -> Evaluation:
+    answers = [ScoredAnswer(id=f"q{number}", scores=Scores(facts=share)) for number, share in enumerate(facts)]
+    return Evaluation(set="s", label=label, version="0", model="m", answers=tuple(answers))
+
+
+def test_two_ways_are_compared_question_by_question() -> None:
+    (pair,) = compared(evaluation([0, 0, 0.5, 1, 0]), evaluation([1, 1, 1, 1, 1], "other"))
+    assert (pair.measure, pair.better, pair.worse, pair.questions) == ("facts", 4, 0, 5)
+    assert (pair.first, pair.second, pair.p) == (0.3, 1.0, 2 / 2**4)
+
+
+def test_other_questions_cannot_be_compared() -> None:
+    with pytest.raises(BadInput, match="q1"):
+        compared(evaluation([1]), evaluation([1, 1], "other"))
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_the_sign_test_is_the_exact_binomial_of_two_sides(better: int, worse: int) -> None:
+    tosses, weight = better + worse, Fraction(1)
+    below = Fraction(0)
+    for heads in range(min(better, worse) + 1):
+        below += weight / 2**tosses
+        weight = weight * (tosses - heads) / (heads + 1)
+    assert sign_test(better, worse) == pytest.approx(float(min(Fraction(1), 2 * below)))
+    assert sign_test(better, worse) == sign_test(worse, better)

@@ -1,0 +1,332 @@
+"""`waystation eval`: how good reports are, measured on questions whose answers are known."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+from pydantic import ValidationError
+
+from waystation import __version__
+from waystation.adapters.documents.question_sets import Posed, find_set, load_set, posed
+from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
+from waystation.cli.options import JsonOption, parse_budget, parse_tokens
+from waystation.cli.platform import something_running, stop_on_signals
+from waystation.cli.render import counted
+from waystation.cli.render_requests import pending
+from waystation.client import Client
+from waystation.domain.amount import Limit, dollars
+from waystation.domain.errors import BadInput, Unreachable, WaystationError
+from waystation.domain.evaluation import (
+    MEANS,
+    MEASURES,
+    Compared,
+    Evaluation,
+    Metric,
+    ScoredAnswer,
+    compared,
+    nothing_scored,
+    scored,
+)
+from waystation.domain.models import OFFLINE_MODEL
+from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
+from waystation.domain.value import Value
+from waystation.evaluation_page import evaluation_page
+from waystation.settings import Settings
+from waystation.task_view import TaskView
+from workers.shutdown import INTERRUPTED
+
+QUESTION_BUDGET = "1M"
+_SETTINGS_SUFFIX = ".toml"
+_RESULT_SUFFIX = ".json"
+_MEASURES: dict[str, Metric] = {measure: measure for measure in MEASURES}
+_NOBODY = "an evaluation grants nothing"
+
+app = typer.Typer()
+
+
+class Variant(NamedTuple):
+    """One way to answer a set: settings, and what each request asks for beyond them."""
+
+    label: str
+    settings: Settings
+    budget: Limit
+    window: int | None
+
+    def request(self, one: Posed) -> TaskRequest:
+        """In a session of its own: what one question found must not help the next."""
+        identity = secrets.token_hex(8)
+        return TaskRequest(
+            question=" ".join(one.gold.question.split()),
+            accept=one.gold.criteria,
+            tenant=self.settings.tenant,
+            session=own_session(identity),
+            request_id=identity,
+            budget=self.budget,
+            window=self.window,
+        )
+
+
+class EvaluationsJson(Value):
+    """What `--json` prints: each way with its answers, and their comparison where there are two."""
+
+    evaluations: tuple[Evaluation, ...]
+    means: tuple[dict[str, float | None], ...]
+    compared: tuple[Compared, ...]
+    test: str
+    under: tuple[str, ...]
+    """What `--least` asked for and was not reached."""
+
+
+@app.command("eval")
+def evaluate_reports(
+    questions: Annotated[
+        str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages`, which ships.")
+    ] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Only the question of this id; repeatable.")] = None,
+    budget: Annotated[
+        str, typer.Option(help="For each question, like 600k or $0.50; more is never granted.")
+    ] = QUESTION_BUDGET,
+    window: Annotated[str | None, typer.Option(help="Working window of each agent, like 8k.")] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="A B", help="Two ways: a result (.json), settings (.toml), or a model's name each."),
+    ] = None,
+    least: Annotated[list[str] | None, typer.Option(help="Exit 1 under this mean, like facts=0.9; repeatable.")] = None,
+    at_once: Annotated[int, typer.Option(min=1, max=32, help="Questions at work at the same time.")] = 2,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the result as JSON, to compare later.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask questions whose answers are known, and score each report by code.
+
+    Uses a platform that runs here, or starts its own meanwhile. Pauses are counted, and nothing is granted in them.
+    """
+    floors = [_floor(text) for text in least or ()]
+    given = compare or ("",)
+    if keep is not None and compare is not None:
+        raise BadInput("--keep writes the result of one way: leave out --compare, and compare the files later")
+    done = {text: _read_result(Path(text)) for text in given if text.endswith(_RESULT_SUFFIX)}
+    limit = parse_budget(budget, "--budget")
+    room = None if window is None else parse_tokens(window, "--window", SMALLEST_WINDOW, LARGEST_WINDOW)
+    ways = [_way(text, limit, room) for text in given if text not in done]
+    if ways and questions is None:
+        raise BadInput("give a SET of questions, or two results: --compare A.json B.json")
+    made = asyncio.run(_evaluated(questions, ways, only or (), at_once)) if ways and questions else []
+    if made is None:
+        raise typer.Exit(INTERRUPTED)
+    found = tuple(done[text] if text in done else made.pop(0) for text in given)
+    if keep is not None:
+        keep.write_text(found[0].model_dump_json(indent=2) + "\n", encoding="utf-8")
+    if html is not None:
+        html.write_text(evaluation_page(found, _pairs(found)), encoding="utf-8")
+    _tell(found, floors, as_json=as_json)
+
+
+def _pairs(found: Sequence[Evaluation]) -> tuple[Compared, ...]:
+    return compared(found[0], found[1]) if len(found) > 1 else ()
+
+
+def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *, as_json: bool) -> None:
+    """Print it all. Raises Exit with 1 where a floor is not reached."""
+    pairs = _pairs(found)
+    under = [text for one in found for text in _under(one, floors)]
+    if as_json:
+        means = tuple({measure: one.mean(measure) for measure in MEASURES} for one in found)
+        test = "exact sign test, two sides, ties left out" if pairs else ""
+        print_json(
+            EvaluationsJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under))
+        )
+    else:
+        print_text("\n\n".join([*map(evaluation_text, found), *([compared_text(pairs)] if pairs else [])]))
+    for text in under:
+        say(text)
+    raise typer.Exit(WORK_FAILED if under else OK)
+
+
+def _floor(text: str) -> tuple[Metric, float]:
+    name, _, number = text.partition("=")
+    measure = _MEASURES.get(name.strip())
+    try:
+        floor = float(number)
+    except ValueError:
+        floor = -1.0
+    if measure is None or not 0 <= floor <= 1:
+        raise BadInput(f"--least takes one of {', '.join(MEASURES)} and a share, like facts=0.9; {text!r} is none")
+    return measure, floor
+
+
+def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[str]:
+    """What was asked for and not reached. What no question asks for is not reached either."""
+    means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
+    return [
+        f"{found.label}: {measure} {'nothing to measure' if mean is None else f'{mean:.3f}'}, under {floor}"
+        for measure, floor, mean in means
+        if mean is None or mean < floor
+    ]
+
+
+def _read_result(path: Path) -> Evaluation:
+    try:
+        return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
+    except (ValidationError, UnicodeDecodeError):
+        raise BadInput(
+            f"{path} is no result of an evaluation: `waystation eval SET --keep {path}` writes one"
+        ) from None
+
+
+def _way(text: str, budget: Limit, window: int | None) -> Variant:
+    """Settings of a file, a model's name, or the settings as they are."""
+    if not text:
+        settings = Settings()
+        return Variant(_model(settings), settings, budget, window)
+    if text.endswith(_SETTINGS_SUFFIX):
+        return Variant(text, Settings(config=Path(text)), budget, window)
+    if text == OFFLINE_MODEL:
+        return Variant(text, Settings(offline=True), budget, window)
+    return Variant(text, Settings(offline=False, agent_model=text), budget, window)
+
+
+def _model(settings: Settings) -> str:
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.agent_model
+
+
+async def _evaluated(
+    questions: str, ways: Sequence[Variant], only: Sequence[str], at_once: int
+) -> list[Evaluation] | None:
+    """Each way in turn; None where somebody stopped it."""
+    stop_on_signals()
+    path = find_set(questions)
+    asked = load_set(path)
+    here = ways[0].settings.home
+    asked_for = _chosen(posed(asked, path.parent, here / "eval" / "packages"), only)
+    try:
+        async with something_running(ways[0].settings, "the evaluation"):
+            return [await _answered_in(way, asked.name, asked_for, at_once) for way in ways]
+    except asyncio.CancelledError:
+        say("stopped")
+        return None
+
+
+def _chosen(asked: Sequence[Posed], only: Sequence[str]) -> Sequence[Posed]:
+    known = {one.gold.id for one in asked}
+    if unknown := next((name for name in only if name not in known), None):
+        raise BadInput(f"--only {unknown}: the set has no such question ({', '.join(sorted(known)[:5])}, …)")
+    return [one for one in asked if one.gold.id in only or not only]
+
+
+async def _answered_in(way: Variant, name: str, asked: Sequence[Posed], at_once: int) -> Evaluation:
+    say(f"{counted(len(asked), 'question')} of {name}, {way.label}")
+    room = asyncio.Semaphore(at_once)
+    async with await Client.connect(way.settings) as client:
+
+        async def answered(one: Posed) -> ScoredAnswer:
+            async with room:
+                found = await _answered(client, way, one)
+                say(scored_text(found))
+                return found
+
+        answers = await asyncio.gather(*map(answered, asked))
+    return Evaluation(
+        set=name, label=way.label, version=__version__, model=_model(way.settings), answers=tuple(answers)
+    )
+
+
+async def _answered(client: Client, way: Variant, one: Posed) -> ScoredAnswer:
+    """The question asked and its report scored; what fails is scored 0. Raises Unreachable."""
+    begun, task_id = time.perf_counter(), ""
+    failed = ScoredAnswer(id=one.gold.id, question=one.gold.question, scores=nothing_scored(one.gold))
+    try:
+        submitted = await client.submit(way.request(one), one.documents)
+        task_id = submitted.task_id
+        progress = (await _followed(client, task_id)).progress
+        report = await client.report(task_id) if progress.readable else None
+    except Unreachable:
+        raise
+    except WaystationError as error:
+        return failed.model_copy(update={"task_id": task_id, "fault": str(error)})
+    return failed.model_copy(
+        update={
+            **_cost(progress),
+            "seconds": round(time.perf_counter() - begun, 1),
+            "scores": failed.scores if report is None else scored(one.gold, report, one.lines),
+            "fault": _fault(progress) if report is None else "",
+        }
+    )
+
+
+def _fault(progress: TaskProgress) -> str:
+    return "; ".join([f"the task is {progress.phase} and has no report", *progress.notes])
+
+
+def _cost(progress: TaskProgress) -> dict[str, object]:
+    return {
+        "task_id": progress.task_id,
+        "phase": progress.phase,
+        "tokens": progress.budget.spent.tokens,
+        "micro_usd": progress.totals.cost_micro_usd,
+        "compactions": sum(compaction.status.made_room for compaction in progress.compactions),
+        "pauses": len(progress.approvals),
+    }
+
+
+async def _followed(client: Client, task_id: str) -> TaskView:
+    """The task at its end. Whatever it asks for is refused at once, so that it delivers what it has."""
+    refused: set[str] = set()
+    view = await client.progress(task_id)
+    async for view in client.watch(task_id):
+        for request in (one.approval.request_id for one in pending(view.progress)):
+            if request not in refused:
+                refused.add(request)
+                await client.deny(task_id, request_id=request, by="eval", note=_NOBODY)
+    return view
+
+
+def scored_text(answer: ScoredAnswer) -> str:
+    """One question on a line."""
+    scores = " ".join(f"{measure} {_number(answer.scores.of(measure))}" for measure in MEASURES)
+    cost = "unpriced" if answer.micro_usd is None else dollars(answer.micro_usd)
+    told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
+    room = f"{counted(answer.compactions, 'compaction')}, {counted(answer.pauses, 'pause')}"
+    lacks = f"; misses {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
+    said = f"; says {'; '.join(answer.scores.contradictions)}" if answer.scores.contradictions else ""
+    return f"{answer.id}: {scores}; {told}, {room}{lacks}{said}{f'; failed: {answer.fault}' if answer.fault else ''}"
+
+
+def _number(score: float | None) -> str:
+    return "-" if score is None else f"{score:.2f}"
+
+
+def evaluation_text(found: Evaluation) -> str:
+    """The means of a set, and what it cost."""
+    answers = found.answers
+    lines = [f"{found.set}, {found.label}: {counted(len(answers), 'question')}, {len(found.failed)} failed"]
+    lines += [f"  {measure:<10}{_number(found.mean(measure))}  {MEANS[measure]}" for measure in MEASURES]
+    cost = "unpriced" if found.micro_usd is None else dollars(found.micro_usd)
+    fewest = min(answer.compactions for answer in answers)
+    lines.append(
+        f"  {sum(answer.tokens for answer in answers):,} tokens, {cost}, "
+        f"{sum(answer.seconds for answer in answers):,.0f} s; "
+        f"{counted(sum(answer.compactions for answer in answers), 'compaction')} ({fewest} or more in each), "
+        f"{counted(sum(answer.pauses for answer in answers), 'pause')}"
+    )
+    lines += [f"  failed: {answer.id} ({answer.fault})" for answer in found.failed]
+    return "\n".join(lines)
+
+
+def compared_text(pairs: Sequence[Compared]) -> str:
+    """Two ways, measure by measure."""
+    lines = ["second against first, question by question (exact sign test, two sides, ties left out):"]
+    lines += [
+        f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
+        f"better in {pair.better}, worse in {pair.worse} of {pair.questions}; p = {pair.p:.3f}"
+        for pair in pairs
+    ]
+    return "\n".join(lines)
