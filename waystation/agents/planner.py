@@ -239,7 +239,7 @@ class Planner:
         versions = await self.tasks.plan_versions(ref.task_id, ref.reader)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
         if known is None:
-            redactor = NamingRedactor(self.redactor, self.documents, ref.reader)
+            redactor = redactor_for(self.redactor, self.documents, ref.reader)
             known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
             number = versions[-1].number + 1
             version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason="A person sent it.")

@@ -64,8 +64,7 @@ def submit(
 
     A budget that is spent pauses the task: it asks here, or waits for `waystation approve`.
     """
-    settings = Settings()
-    identity = request_id or secrets.token_hex(8)
+    settings, identity = Settings(), request_id or secrets.token_hex(8)
     request = TaskRequest(
         question=question,
         instructions=text_of(instructions) if instructions else "",
@@ -75,14 +74,11 @@ def submit(
         request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         preset=preset,
-        mode=mode,
-        strategy=strategy,
-        memory=memory,
-        review_plan=review_plan or None,
         procedures=load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else [])),
     )
-    request = _with_amounts(request, budget, agent_budget, ceiling, window)
-    raise typer.Exit(asyncio.run(_submit(settings, request, _load(docs or []), detach=detach, as_json=as_json)))
+    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "review_plan": review_plan or None}
+    whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
+    raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
 
 
 def _with_amounts(

@@ -14,10 +14,14 @@
 """
 
 import asyncio
+import os
 import secrets
+import shlex
+import subprocess
 from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -35,7 +39,7 @@ from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.plan import Plan, plan_errors
+from waystation.domain.plan import Plan, Step, plan_errors
 from waystation.domain.signals import Answer
 from waystation.domain.value import Value
 from waystation.settings import Settings
@@ -182,15 +186,27 @@ def plan(
     if not edit and file is None:
         print_json(now) if as_json else print_text(as_yaml(now))
         return
-    written = _plan_text(file) if file is not None else _edited(as_yaml(now))
+    written = _plan_text(file) if file is not None else edited(as_yaml(now))
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
     conclude(asyncio.run(_replanned(task, read_plan(written), by or getuser(), note)), "refused", as_json=as_json)
 
 
-def _edited(text: str) -> str | None:
-    """As it was saved in the person's editor; None where it was not."""
-    return typer.edit(text, extension=".yaml")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+def edited(text: str) -> str | None:
+    """As it was left in the person's editor; None where nothing was changed. Raises BadInput without an editor."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with TemporaryDirectory(prefix="waystation-plan-") as folder:
+        file = Path(folder) / "plan.yaml"
+        file.write_text(f"{text}\n", encoding="utf-8")
+        try:
+            subprocess.run([*editor, str(file)], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise BadInput(
+                f"the editor {editor[0]} did not end well, and nothing was sent: set EDITOR to another, or give a plan "
+                "with --file"
+            ) from error
+        written = _plan_text(file)
+    return written if written.strip() != text.strip() else None
 
 
 def as_yaml(plan: Plan) -> str:
@@ -205,15 +221,25 @@ _CONTENT = TypeAdapter[JsonValue](JsonValue)
 def read_plan(written: str) -> Plan:
     """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
     try:
-        plan = Plan.model_validate_json(_CONTENT.dump_json(_CONTENT.validate_python(yaml.safe_load(written))))
+        content = _CONTENT.validate_python(yaml.safe_load(written))
+        plan = Plan.model_validate_json(_CONTENT.dump_json(content))
     except yaml.YAMLError as error:
         raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, fault['loc'])) or 'the plan'}: {fault['msg']}" for fault in error.errors())
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
+    if unknown := _unknown(content):
+        raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
     if faults := plan_errors(plan):
         raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
     return plan
+
+
+def _unknown(content: JsonValue) -> str:
+    """Fields of steps that are none, by their names."""
+    steps = content.get("steps") if isinstance(content, dict) else None
+    given = {name for step in steps or () if isinstance(step, dict) for name in step} if isinstance(steps, list) else ()
+    return ", ".join(sorted(set(given) - Step.model_fields.keys()))
 
 
 def _plan_text(file: Path) -> str:
