@@ -79,7 +79,7 @@ AGAIN = "research-again"
 AGAIN_TITLE = "Look again with the whole question"
 KEPT = "No step reported that nothing matched, so the plan is kept. No LLM judged this."
 HOPELESS = "Nothing matched, and there are no other words or no budget to look with. No LLM judged this."
-_STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) (.*?): (.*)$", re.MULTILINE)
+_STEP = proven(r"^- (\S+) \((\w+), (begun|not begun)(?: needs ([^)\n]*+))?\) ((?:(?!: ).)*+): (.*)$", re.MULTILINE)
 _FOUND = Enclosed(r'<found step="([^"]{1,200}+)"', r"</found>")
 _ROOM = proven(r"budget for (\d{1,9}) new steps")
 

@@ -305,4 +305,4 @@ class WorkersMemory:
         finally:
             with suppress(RPCError):
                 gone = DeleteActivityExecutionRequest(namespace=self._client.namespace, activity_id=activity_id)
-                await self._client.workflow_service.delete_activity_execution(gone, timeout=RPC_TIMEOUT)
+                await self._client.workflow_service.delete_activity_execution(gone, retry=True, timeout=RPC_TIMEOUT)
