@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from tests.crew import CREW_PLAN
-from waystation.cli.tasks import as_yaml, edited, read_plan
+from waystation.cli.plans import as_yaml, edited, read_plan
 from waystation.domain.errors import BadInput
 
 

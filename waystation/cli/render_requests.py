@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from waystation.cli.options import written
 from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import amount_text, used_text
+from waystation.domain.amount import amount_text, limit_text, used_text
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, made_text
 from waystation.domain.task import Approval, BudgetProgress, TaskProgress
@@ -62,7 +62,13 @@ def deny_command(task_id: str, approval: Approval) -> str:
 def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
     """A task's requests that can still be answered."""
     return tuple(
-        PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval, task_budget=progress.budget)
+        PendingApproval(
+            task_id=progress.task_id,
+            title=progress.title,
+            approval=approval,
+            task_budget=progress.budget,
+            steps=progress.steps if approval.about_plan else (),
+        )
         for approval in progress.approvals
         if approval.decision == "pending" and not progress.phase.over
     )
@@ -98,7 +104,8 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
     if approval.about_plan:
-        facts = [("approved", "its steps begin"), ("if denied", "the task ends; planning stays paid")]
+        facts = [(step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps]
+        facts += [("approved", "its steps begin"), ("if denied", "the task ends; planning stays paid")]
     elif approval.action is not None:
         facts = action_facts(one)
     else:

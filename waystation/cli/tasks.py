@@ -6,40 +6,31 @@
 
 `waystation fork`: a new task that reuses finished steps of one that is over.
 
-`waystation plan`: what a task is about to do; changed before a person agrees to it.
-
 `waystation session`: what a session may spend.
 
 `waystation tell`: all agents of a running task hear something at their next turns.
 """
 
 import asyncio
-import os
 import secrets
-import shlex
-import subprocess
 from collections.abc import Sequence
 from getpass import getuser
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-import yaml
-from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from waystation.cli.approvals import conclude, tell_answer
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
-from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument, parse_budget
+from waystation.cli.options import ByOption, JsonOption, TaskArgument, parse_budget
 from waystation.cli.render import counted
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.documents import REMOVED_NAME, Document
-from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.plan import Plan, Step, plan_errors
+from waystation.domain.errors import Unreachable
 from waystation.domain.signals import Answer
 from waystation.domain.value import Value
 from waystation.settings import Settings
@@ -168,95 +159,6 @@ async def _fork(settings: Settings, task: str, wish: ForkWish, *, detach: bool, 
             raise Unreachable(f"{error}: --request-id {wish.request_id}") from error
         tell_of(submitted)
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
-
-
-@app.command()
-def plan(
-    task: TaskArgument,
-    edit: Annotated[bool, typer.Option("--edit", help="Open it in $EDITOR, and send what you make of it.")] = False,
-    file: Annotated[Path | None, typer.Option(help="A plan in YAML, as this prints it, to work by instead.")] = None,
-    note: NoteOption = "",
-    by: ByOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Print a task's plan; or, while it waits to be agreed to, have the task work by another one."""
-    if edit and file is not None:
-        raise BadInput("--edit and --file exclude each other: change the plan in an editor, or give a file")
-    now = asyncio.run(_planned(task))
-    if not edit and file is None:
-        print_json(now) if as_json else print_text(as_yaml(now))
-        return
-    written = _plan_text(file) if file is not None else edited(as_yaml(now))
-    if written is None:
-        raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
-    conclude(asyncio.run(_replanned(task, read_plan(written), by or getuser(), note)), "refused", as_json=as_json)
-
-
-def edited(text: str) -> str | None:
-    """As it was left in the person's editor; None where nothing was changed. Raises BadInput without an editor."""
-    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
-    with TemporaryDirectory(prefix="waystation-plan-") as folder:
-        file = Path(folder) / "plan.yaml"
-        file.write_text(f"{text}\n", encoding="utf-8")
-        try:
-            subprocess.run([*editor, str(file)], check=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            raise BadInput(
-                f"the editor {editor[0]} did not end well, and nothing was sent: set EDITOR to another, or give a plan "
-                "with --file"
-            ) from error
-        written = _plan_text(file)
-    return written if written.strip() != text.strip() else None
-
-
-def as_yaml(plan: Plan) -> str:
-    """A plan as a person edits it."""
-    steps = plan.model_dump(mode="json")
-    return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=100).rstrip()
-
-
-_CONTENT = TypeAdapter[JsonValue](JsonValue)
-
-
-def read_plan(written: str) -> Plan:
-    """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
-    try:
-        content = _CONTENT.validate_python(yaml.safe_load(written))
-        plan = Plan.model_validate_json(_CONTENT.dump_json(content))
-    except yaml.YAMLError as error:
-        raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
-    except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc'])) or 'the plan'}: {fault['msg']}" for fault in error.errors())
-        raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
-    if unknown := _unknown(content):
-        raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
-    if faults := plan_errors(plan):
-        raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
-    return plan
-
-
-def _unknown(content: JsonValue) -> str:
-    """Fields of steps that are none, by their names."""
-    steps = content.get("steps") if isinstance(content, dict) else None
-    given = {name for step in steps or () if isinstance(step, dict) for name in step} if isinstance(steps, list) else ()
-    return ", ".join(sorted(set(given) - Step.model_fields.keys()))
-
-
-def _plan_text(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--file {file} cannot be read: give a plan in YAML, in UTF-8, that you may read") from error
-
-
-async def _planned(task: str) -> Plan:
-    async with await Client.connect(Settings()) as client:
-        return await client.plan(await client.resolve(task))
-
-
-async def _replanned(task: str, plan: Plan, by: str, note: str) -> Answer:
-    async with await Client.connect(Settings()) as client:
-        return await client.review_plan(await client.resolve(task), plan, by, note)
 
 
 UNLIMITED = "unlimited"

@@ -75,7 +75,17 @@ from waystation.domain.transcript import Transcript
 from waystation.files import private_folder
 from waystation.settings import Settings
 from waystation.stores import data_converter, opened_store, require_key_of
-from waystation.task_view import Draft, PendingApproval, Submitted, TaskView, as_stored, given
+from waystation.task_view import (
+    EARLIER,
+    Draft,
+    PendingApproval,
+    PlannedTask,
+    Submitted,
+    TaskView,
+    as_stored,
+    given,
+    usual,
+)
 
 WATCH_SECONDS = 0.5
 _Finish = Literal["partial", "cancel"]
@@ -296,6 +306,17 @@ class Client:
         if plan is None:
             raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
         return plan
+
+    async def planned(self, task_id: str) -> PlannedTask:
+        """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
+        row = await self._own(task_id)
+        documents = await self._store.documents(task_id, row.ref.reader)
+        return PlannedTask(
+            plan=await self.plan(task_id),
+            progress=(await self._view_or_stored(row)).progress,
+            documents=tuple(sorted(document.name for document in documents)),
+            usual=usual(await self._store.tasks(self._reader, EARLIER)),
+        )
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
         """Have a task whose plan waits work by this one instead. Raises BadInput, Unreachable."""
