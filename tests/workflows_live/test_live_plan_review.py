@@ -12,9 +12,9 @@ from temporalio.client import Client, WorkflowFailureError
 from tests.crew import CREW_PLAN, Crew, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
+from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.main import run
-from waystation.adapters.clock import utc_now
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.decisions import Unattended
 from waystation.domain.plan import Plan

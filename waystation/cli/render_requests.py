@@ -55,7 +55,7 @@ def approve_command(task_id: str, approval: Approval) -> str:
 
 def deny_command(task_id: str, approval: Approval) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
-    finish = " --finish partial" if approval.action is None else ""
+    finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
