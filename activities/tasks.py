@@ -22,6 +22,7 @@ from waystation.domain.amount import Limit
 from waystation.domain.errors import WebhookUnavailable, WrongStore
 from waystation.domain.models import PRICES, Price
 from waystation.domain.notices import Notice
+from waystation.domain.plan import EditedPlan, PlanEdit
 from waystation.domain.privacy import Place, cut
 from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
 from waystation.domain.session import Admitted, Equipment
@@ -40,6 +41,13 @@ class PlanRequest(Value):
     model: str
     limit: Limit
     prices: tuple[Price, ...] = PRICES
+
+
+class EditedPlanRequest(Value):
+    """Which plan a person sent to which task."""
+
+    ref: TaskRef
+    edit: PlanEdit
 
 
 class PlanningActivities:
@@ -84,6 +92,12 @@ class PlanningActivities:
         async with beating():
             with reported():
                 return await self._planner.plan(request.ref, request.model, request.limit, request.prices)
+
+    @activity.defn(name="TakePlanEdit")
+    async def take_edit(self, request: EditedPlanRequest) -> EditedPlan:
+        """The plan that a person sent, kept and without its goals; or why it cannot be run, without its words."""
+        with reported():
+            return await self._planner.take_edit(request.ref, request.edit)
 
     async def _title(self, question: str, tenant: str) -> str:
         (redacted,) = await self._redactor.redact([question], Place.TITLE, tenant)

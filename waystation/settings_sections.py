@@ -61,6 +61,9 @@ class AgentSettings(BaseSettings):
         default="session",
         description="What agents recall of: earlier work of their session, or of all sessions of the tenant (team).",
     )
+    review_plan: bool = Field(
+        default=False, description="Whether a task waits with its plan until a person agrees to it."
+    )
     revisions: int = Field(
         default=1, ge=0, le=5, description="How often a plan may be revised after its research: 0 for never."
     )

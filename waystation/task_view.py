@@ -2,16 +2,26 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from statistics import quantiles
 from typing import Literal
 
 from pydantic import JsonValue
 
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Origin
-from waystation.domain.plan import PlanVersion
+from waystation.domain.plan import Plan, PlanVersion
 from waystation.domain.procedures import GivenProcedure
 from waystation.domain.progress import Doing
-from waystation.domain.task import Approval, AuditEntry, BudgetProgress, Resolution, TaskPhase, TaskProgress, TaskRow
+from waystation.domain.task import (
+    Approval,
+    AuditEntry,
+    BudgetProgress,
+    Resolution,
+    StepProgress,
+    TaskPhase,
+    TaskProgress,
+    TaskRow,
+)
 from waystation.domain.value import Value
 
 
@@ -88,6 +98,8 @@ class PendingApproval(Value):
     """The task's account as it is now; None where no worker answers for the task."""
     then: Literal["partial", "wait"] | None = None
     """What happens at its deadline; None where it is not known here."""
+    steps: tuple[StepProgress, ...] = ()
+    """Of the plan that a request is about, each with its share."""
 
     @property
     def urgency(self) -> tuple[datetime, datetime, str, str]:
@@ -95,6 +107,42 @@ class PendingApproval(Value):
         asked = self.approval.requested_at or datetime.min.replace(tzinfo=UTC)
         deadline = self.approval.answer_by or datetime.max.replace(tzinfo=UTC)
         return deadline, asked, self.task_id, self.approval.request_id
+
+
+FEW, EARLIER = 5, 50
+"""Tasks: fewer tell nothing of what is usual; of more, the newest count."""
+
+
+class Usual(Value):
+    """What a step of a tenant's earlier tasks has spent, in tokens: every tenth task spent less than the least, every
+    tenth more than the most.
+    """
+
+    tasks: int
+    least: int
+    middle: int
+    most: int
+
+
+def usual(rows: Iterable[TaskRow]) -> Usual | None:
+    """None where there are too few tasks that ended as they should."""
+    ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
+    each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
+    if len(each) < FEW:
+        return None
+    tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
+    return Usual(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
+
+
+class PlannedTask(Value):
+    """A plan, and what a person wants to know who is to agree to it."""
+
+    plan: Plan
+    """With its goals."""
+    progress: TaskProgress
+    documents: tuple[str, ...]
+    """Names of what the task may read."""
+    usual: Usual | None
 
 
 def still_open(trail: Iterable[AuditEntry]) -> tuple[Approval, ...]:

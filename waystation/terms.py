@@ -224,6 +224,7 @@ def task_terms(
         plan_model=_plan_model(settings),
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
+        review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,

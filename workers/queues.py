@@ -168,7 +168,7 @@ def agents_worker(shop: Workshop, parts: Parts) -> Worker:
 def context_worker(shop: Workshop, parts: Parts) -> Worker:
     """Compaction, memory, admission and reports: what redacts and embeds."""
     taken_on = tuning(shop.settings, shop.settings.contexts_at_once)
-    context = ContextActivities(parts.condenser, parts.meter)
+    context, planning = ContextActivities(parts.condenser, parts.meter), shop.planning(parts)
     forgetting = ForgettingActivities(shop.store, parts.archive, shop.outside)
     memory = MemoryActivities(parts.archive)
     return Worker(
@@ -188,7 +188,8 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             forgetting.forget_passages,
             forgetting.tidy_up,
             *_persons(shop, parts),
-            shop.planning(parts).admit,
+            planning.admit,
+            planning.take_edit,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,

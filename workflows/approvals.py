@@ -20,6 +20,8 @@ from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
+from waystation.domain.plan import PLANNING_ID
+from waystation.domain.reviews import plan_request
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
 from waystation.domain.task_state import TaskState, decided, drawn, freed, merged, opened_actions, overtaken, withdrawn
@@ -55,6 +57,8 @@ def _requests(board: Board, step_id: str) -> tuple[Approval, ...]:
 
 
 def _is_over(board: Board, step_id: str) -> bool:
+    if step_id == PLANNING_ID:
+        return board.stopping or not _requests(board, step_id)
     run = board.run(step_id)
     return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.stopping
 
@@ -79,6 +83,8 @@ async def _expire(board: Board, step_id: str) -> bool:
 
 
 def _expired(state: TaskState, request: Approval, now: datetime) -> TaskState:
+    if request.about_plan:
+        return state.answered(_closed(request, now)).with_(cancelled=True)
     if request.action is None:
         return state.expired(request, now)
     return decided(state.answered(_closed(request, now)), _closed(request, now))
@@ -107,6 +113,23 @@ async def wait_for_money(board: Board, step_id: str) -> None:
     for request in requests:
         state = state.answered(request)
     await keep_and_tell(board, state, Event.WITHDRAWN, *requests)
+
+
+async def ask_about_plan(board: Board, planned: TaskState) -> None:
+    """A person is asked before any step of a plan that was just made begins."""
+    now = workflow.now()
+    request = plan_request(planned, now, board.start.terms.unattended.deadline(now))
+    await keep_and_tell(board, planned.asked(request), Event.ASKED, request)
+
+
+async def wait_for_agreement(board: Board) -> bool:
+    """Come back when the plan is answered, nobody did until the deadline, or the workflow shall continue as new: then
+    False, and the request is still open.
+    """
+    if _requests(board, PLANNING_ID):
+        suggested = workflow.info().is_continue_as_new_suggested
+        await wait_for_answer(board, PLANNING_ID, suggested)
+    return not _requests(board, PLANNING_ID)
 
 
 class BudgetGate:

@@ -90,6 +90,7 @@ class Board:
             limit=state.account.limit,
             ceiling=self.start.terms.ceiling,
             ending=state.ending,
+            editing=state.plan_edit is not None,
         )
 
     def takes(self, sent: tuple[JsonValue, ...]) -> bool:

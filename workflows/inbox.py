@@ -7,13 +7,16 @@ from pydantic import JsonValue
 from temporalio import workflow
 
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
+from activities.tasks import EditedPlanRequest, PlanningActivities
 from waystation.domain.approvals import refusal
 from waystation.domain.documents import DocumentsUpdate
+from waystation.domain.plan import PlanEdit
+from waystation.domain.reviews import replanned
 from waystation.domain.signals import UNSEALED, InputT, SentTo, Signal, Words, after_message, not_kept, whole
 from waystation.domain.task import Approval, Telling
 from workflows.approvals import BudgetGate
 from workflows.board import Board, record
-from workflows.options import SHORT, named
+from workflows.options import CONTEXT_SHORT, SHORT, named
 
 
 class Inbox:
@@ -42,9 +45,25 @@ class Inbox:
             wanted = UpdateRequest(task_id=board.task_id, update=answer)
             done = await workflow.execute_activity_method(SentActivities.update, wanted, **named(SHORT, summary))
             return await self._kept(signal.name, done.update, done.reason)
+        if isinstance(answer, PlanEdit):
+            return await self._replan(answer)
         await record(board, answer)
-        if isinstance(answer, Approval) and answer.action is None and answer.decision == "approved":
+        if not isinstance(answer, Approval) or answer.about_plan:
+            return
+        if answer.action is None and answer.decision == "approved":
             await self._gate.tell_granted(answer.granted)
+
+    async def _replan(self, edit: PlanEdit) -> None:
+        """The task works by this plan, where it can be run."""
+        start = self._board.start
+        wanted = EditedPlanRequest(ref=start.ref, edit=edit)
+        summary = "read the plan that a person sent"
+        made = await workflow.execute_activity_method(
+            PlanningActivities.take_edit, wanted, **named(CONTEXT_SHORT, summary)
+        )
+        state, answer = replanned(self._board.state, edit, made, start.terms, workflow.now())
+        self._board.change(state)
+        await record(self._board, answer)
 
     async def _kept(self, signal: str, sent: Telling | DocumentsUpdate, reason: str) -> None:
         """As the store has it now; or why it has not."""

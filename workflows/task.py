@@ -22,7 +22,7 @@ from waystation.domain.signals import read
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.task_state import TaskState, progressed
 from workflows.agent_runner import AgentRunner
-from workflows.approvals import BudgetGate
+from workflows.approvals import BudgetGate, ask_about_plan, wait_for_agreement
 from workflows.board import Board
 from workflows.delivery import Ending, despite_cancellation, revise_if_due, sent_back
 from workflows.inbox import Inbox
@@ -107,6 +107,8 @@ class TaskWorkflow:
         try:
             self._board.change(await taken_over(start) or self._board.state)
             await self._plan(start)
+            if not await wait_for_agreement(self._board):
+                await self._continue_as_new(start)
             await self._steps(start)
             while await sent_back(self._board):
                 await self._steps(start)
@@ -133,6 +135,11 @@ class TaskWorkflow:
     async def deny_budget(self, *sent: JsonValue) -> None:
         """Any JSON, or none, is taken and validated inside."""
         await self._inbox.take(signals.DENIAL, sent)
+
+    @workflow.signal(description=signals.PLAN.description)
+    async def review_plan(self, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated inside."""
+        await self._inbox.take(signals.PLAN, sent)
 
     @workflow.signal(description=signals.EDIT.description)
     async def edit_context(self, *sent: JsonValue) -> None:
@@ -172,7 +179,10 @@ class TaskWorkflow:
         )
         made = await workflow.execute_activity_method(PlanningActivities.plan, request, **named(LEG, "plan the work"))
         state = provided(self._board.state, made.totals, start.terms)
-        self._board.change(state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget))
+        state = state.planned(made.plan, made.totals, made.notes, start.terms.agent_budget)
+        if start.terms.review_plan:
+            return await ask_about_plan(self._board, state)
+        self._board.change(state)
 
     async def _steps(self, start: TaskStart) -> None:
         """Every step as soon as what it needs is done. Continues as new when the server suggests it."""
@@ -185,8 +195,11 @@ class TaskWorkflow:
             await self._crew.welcome_back()
             self._board.parking = self._board.parking or workflow.info().is_continue_as_new_suggested()
             if self._board.parking and self._crew.empty and not self._board.state.all_done:
-                await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(start.model_copy(update={"state": self._board.state}))
+                await self._continue_as_new(start)
+
+    async def _continue_as_new(self, start: TaskStart) -> None:
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        workflow.continue_as_new(start.model_copy(update={"state": self._board.state}))
 
     def _start_ready(self, start: TaskStart) -> None:
         state = self._board.state

@@ -19,10 +19,21 @@ from waystation.agents.tools.tool import ToolInput
 from waystation.domain.amount import Limit
 from waystation.domain.budget import RunTotals
 from waystation.domain.compaction.history import view
+from waystation.domain.errors import TextMissing
 from waystation.domain.foreign import tagged
 from waystation.domain.leg import RunRef
 from waystation.domain.models import Price
-from waystation.domain.plan import PLANNING_ID, Plan, Step, numbered, plan_errors, standard_plan
+from waystation.domain.plan import (
+    PLANNING_ID,
+    EditedPlan,
+    Plan,
+    PlanEdit,
+    PlanVersion,
+    Step,
+    numbered,
+    plan_errors,
+    standard_plan,
+)
 from waystation.domain.privacy import Place, cut
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Fence, Message, Transcript, refused_call, user_text
@@ -161,6 +172,10 @@ def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id
 _TITLE_CHARACTERS = 60
 
 
+SEND_AGAIN = "`waystation plan TASK --file PLAN` names what is wrong, and sends one that can be run"
+UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
+
+
 class SubmitPlanInput(ToolInput):
     """The plan."""
 
@@ -210,6 +225,26 @@ class Planner:
         await self.tasks.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
         kept = await self.tasks.plan(ref.task_id, ref.reader) or plan
         return PlanMade(plan=kept.without_goals(), totals=await self.transcripts.totals(run.run_id), notes=notes)
+
+    async def take_edit(self, ref: TaskRef, edit: PlanEdit) -> EditedPlan:
+        """The plan that a person sent, as the task's newest; kept twice, it stands once. Raises StoreError,
+        RedactionFailed.
+        """
+        try:
+            plan = Plan.model_validate_json(await self.documents.get_text(edit.given, ref.reader))
+        except (TextMissing, ValidationError):
+            return EditedPlan(reason=UNKNOWN_PLAN)
+        if faults := plan_errors(plan):
+            return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+        versions = await self.tasks.plan_versions(ref.task_id, ref.reader)
+        known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
+        if known is None:
+            redactor = redactor_for(self.redactor, self.documents, ref.reader)
+            known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
+            number = versions[-1].number + 1
+            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason="A person sent it.")
+            await self.tasks.save_revision(ref.task_id, version)
+        return EditedPlan(plan=known.without_goals())
 
     async def _made(self, run: RunRef, means: Means) -> tuple[Plan, tuple[str, ...]]:
         matter = Matter(

@@ -47,6 +47,7 @@ COMMANDS = {
     "rewind": Command("edits", "Take an agent back to a message; a finished task goes on from there."),
     "tell": Command("tasks", "Tell the agents of a running task something."),
     "documents": Command("tasks", "List a task's documents; give a running task what has changed of them."),
+    "plan": Command("plans", "Print a task's plan; change one that waits to be agreed to."),
     "fork": Command("tasks", "Start a new task with the finished steps of another one."),
     "cancel": Command("tasks", "Stop a task."),
     "forget": Command("memory", "The same as `memory forget`."),

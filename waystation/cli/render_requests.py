@@ -10,7 +10,7 @@ from textwrap import wrap
 
 from waystation.cli.options import written
 from waystation.domain.agent_run import Outlook
-from waystation.domain.amount import amount_text, used_text
+from waystation.domain.amount import amount_text, limit_text, used_text
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, made_text
 from waystation.domain.task import Approval, BudgetProgress, TaskProgress
@@ -55,14 +55,20 @@ def approve_command(task_id: str, approval: Approval) -> str:
 
 def deny_command(task_id: str, approval: Approval) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
-    finish = " --finish partial" if approval.action is None else ""
+    finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
 def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
     """A task's requests that can still be answered."""
     return tuple(
-        PendingApproval(task_id=progress.task_id, title=progress.title, approval=approval, task_budget=progress.budget)
+        PendingApproval(
+            task_id=progress.task_id,
+            title=progress.title,
+            approval=approval,
+            task_budget=progress.budget,
+            steps=progress.steps if approval.about_plan else (),
+        )
         for approval in progress.approvals
         if approval.decision == "pending" and not progress.phase.over
     )
@@ -79,7 +85,9 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
     """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
-    if approval.action is not None:
+    if approval.about_plan:
+        what = f"of {approval.steps_left} steps waits to be agreed to"
+    elif approval.action is not None:
         what = f"asks to call {approval.action.tool}"
     elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
@@ -95,7 +103,10 @@ def request_text(one: PendingApproval, now: datetime, width: int) -> str:
 
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.outlook
-    if approval.action is not None:
+    if approval.about_plan:
+        facts = [(step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps]
+        facts += [("approved", "its steps begin"), ("if denied", "the task ends; planning stays paid")]
+    elif approval.action is not None:
         facts = action_facts(one)
     else:
         facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
@@ -151,6 +162,8 @@ def _steps(approval: Approval) -> str:
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
+    if one.approval.about_plan:
+        delivers = "is not worked on: the task ends"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
@@ -175,6 +188,8 @@ def _commands(one: PendingApproval) -> list[str]:
     seen = one.approval.outlook
     readable = seen is not None and (seen.made != Made() or seen.finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
+    if one.approval.about_plan:
+        draft = [f"waystation plan {one.task_id}", f"waystation plan {one.task_id} --edit"]
     return [*draft, approve_command(one.task_id, one.approval), deny_command(one.task_id, one.approval)]
 
 

@@ -56,6 +56,7 @@ def submit(
     instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
     procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Wait with the plan for a person.")] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -63,8 +64,7 @@ def submit(
 
     A budget that is spent pauses the task: it asks here, or waits for `waystation approve`.
     """
-    settings = Settings()
-    identity = request_id or secrets.token_hex(8)
+    settings, identity = Settings(), request_id or secrets.token_hex(8)
     request = TaskRequest(
         question=question,
         instructions=text_of(instructions) if instructions else "",
@@ -74,13 +74,11 @@ def submit(
         request_id=identity,
         unattended=unattended(top_up, answer_by, then, utc_now().astimezone()),
         preset=preset,
-        mode=mode,
-        strategy=strategy,
-        memory=memory,
         procedures=load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else [])),
     )
-    request = _with_amounts(request, budget, agent_budget, ceiling, window)
-    raise typer.Exit(asyncio.run(_submit(settings, request, _load(docs or []), detach=detach, as_json=as_json)))
+    chosen = {"mode": mode, "strategy": strategy, "memory": memory, "review_plan": review_plan or None}
+    whole = _with_amounts(request.model_copy(update=chosen), budget, agent_budget, ceiling, window)
+    raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
 
 
 def _with_amounts(

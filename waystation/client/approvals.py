@@ -41,13 +41,21 @@ async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> l
     task_id = row.ref.task_id
     progress = await temporal.ask(task_id)
     if progress is not None:
-        budget, title = (await with_spending(store, progress)).budget, progress.title
+        budget, title, steps = (await with_spending(store, progress)).budget, progress.title, progress.steps
         asked = tuple(one for one in progress.approvals if one.decision == "pending")
     else:
-        budget, title, asked = None, row.title, still_open(await store.audit_trail(task_id, row.ref.reader))
+        budget, title, steps = None, row.title, ()
+        asked = still_open(await store.audit_trail(task_id, row.ref.reader))
     then = row.terms.unattended.then
     return [
-        PendingApproval(task_id=task_id, title=title, approval=approval, task_budget=budget, then=then)
+        PendingApproval(
+            task_id=task_id,
+            title=title,
+            approval=approval,
+            task_budget=budget,
+            then=then,
+            steps=steps if approval.about_plan else (),
+        )
         for approval in asked
     ]
 

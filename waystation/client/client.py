@@ -55,10 +55,11 @@ from waystation.client.sessions import (
     with_tellings,
 )
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
-from waystation.domain.errors import Unreachable
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.plan import Plan
 from waystation.domain.progress import Bill
 from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
 from waystation.domain.task import (
@@ -74,7 +75,17 @@ from waystation.domain.transcript import Transcript
 from waystation.files import private_folder
 from waystation.settings import Settings
 from waystation.stores import data_converter, opened_store, require_key_of
-from waystation.task_view import Draft, PendingApproval, Submitted, TaskView, as_stored, given
+from waystation.task_view import (
+    EARLIER,
+    Draft,
+    PendingApproval,
+    PlannedTask,
+    Submitted,
+    TaskView,
+    as_stored,
+    given,
+    usual,
+)
 
 WATCH_SECONDS = 0.5
 _Finish = Literal["partial", "cancel"]
@@ -288,6 +299,29 @@ class Client:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
         return await self._send(task_id, DENY_BUDGET, given(answer))
+
+    async def plan(self, task_id: str) -> Plan:
+        """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
+        plan = await self._store.plan((await self._own(task_id)).ref.task_id, self._reader)
+        if plan is None:
+            raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
+        return plan
+
+    async def planned(self, task_id: str) -> PlannedTask:
+        """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
+        row = await self._own(task_id)
+        documents = await self._store.documents(task_id, row.ref.reader)
+        return PlannedTask(
+            plan=await self.plan(task_id),
+            progress=(await self._view_or_stored(row)).progress,
+            documents=tuple(sorted(document.name for document in documents)),
+            usual=usual(await self._store.tasks(self._reader, EARLIER)),
+        )
+
+    async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
+        """Have a task whose plan waits work by this one instead. Raises BadInput, Unreachable."""
+        blob = await self._store.put_text(plan.model_dump_json(), (await self._own(task_id)).ref.reader)
+        return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 
     async def edit(self, task_id: str, edit: EditInput, instructions: str = "") -> Answer:
         """Change the context of an agent at work; or take an agent of a finished task back, which then goes on.

@@ -15,12 +15,13 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.decisions import IN_ADVANCE, TopUp
+from waystation.domain.plan import PlanEdit
 from waystation.domain.task import Approval, Refusal
 from waystation.domain.value import UNKNOWN_FIELD, Input, Value, malformed
 
 HIGHEST_GRANT, HIGHEST_GRANT_USD = 1_000_000_000, 1_000_000
 ANSWER_ID_CHARACTERS = 64
-APPROVE_BUDGET, DENY_BUDGET = "approve_budget", "deny_budget"
+APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN = "approve_budget", "deny_budget", "review_plan"
 
 
 def _a_name(by: str) -> str:
@@ -61,6 +62,18 @@ class DenyInput(Input):
     """Chosen by programs that want to see what became of this very answer."""
 
 
+class ReviewPlanInput(Input):
+    """JSON of the signal `review_plan`."""
+
+    plan: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
+    request_id: str | None = None
+    by: Name = ""
+    note: str = Field(default="", max_length=2_000)
+    answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
+    """Chosen by programs that want to see what became of this very plan."""
+
+
 class Circumstances(Value):
     """What an answer is held against."""
 
@@ -71,12 +84,17 @@ class Circumstances(Value):
     """What that may be raised to."""
     ending: bool = False
     """The task takes no answers any more."""
+    editing: bool = False
+    """A plan that a person sent is being read."""
 
 
 def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Approval:
     """The request that this grants, answered. Raises ValueError where it has no effect."""
     request = _open_request(standing, given.request_id)
-    granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
+    if request.about_plan:
+        granted = _agreement(given, standing)
+    else:
+        granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
     return request.model_copy(
         update={
             "decision": "approved",
@@ -116,6 +134,30 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
             "answered_at": now,
         }
     )
+
+
+def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
+    """The plan that is to be read. Raises ValueError where no plan waits for a person."""
+    request = _open_request(standing, given.request_id)
+    if not request.about_plan:
+        raise ValueError(f"{request.request_id} does not ask about a plan: answer it by approve or deny")
+    _none_being_read(standing)
+    return PlanEdit(
+        request_id=request.request_id, given=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
+    )
+
+
+def _agreement(given: ApproveInput, standing: Circumstances) -> Amount:
+    """No money. Raises ValueError where some is given, or another plan is about to take this one's place."""
+    if given.tokens is not None or given.usd is not None or given.action is not None:
+        raise ValueError("it asks whether its plan is right: approve it without an amount or an action")
+    _none_being_read(standing)
+    return Amount()
+
+
+def _none_being_read(standing: Circumstances) -> None:
+    if standing.editing:
+        raise ValueError("another edited plan came first and is being read: look at what became of it")
 
 
 def refusal(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> Refusal:
@@ -210,7 +252,7 @@ def _reason(error: ValueError) -> str:
     return "; ".join(dict.fromkeys(faults))
 
 
-SIGNALS = {"approved": APPROVE_BUDGET, "denied": DENY_BUDGET}
+SIGNALS = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
 IDENTITY_CHARACTERS = 200
 """Whoever sends chooses how long an identity is."""
 
@@ -263,4 +305,8 @@ def _settles(approval: Approval, answer: SentAnswer) -> bool:
         return False
     fields = answer.fields
     same = fields.answer_id == approval.answer_id and fields.by == approval.by
-    return same and SIGNALS.get(approval.decision) == answer.signal and fields.request_id in {None, approval.request_id}
+    return (
+        same
+        and answer.signal in SIGNALS.get(approval.decision, ())
+        and fields.request_id in {None, approval.request_id}
+    )

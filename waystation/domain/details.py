@@ -97,6 +97,17 @@ def made_text(made: Made) -> str:
     return _listed([counted(number, noun) for number, noun in counts if number]) or "nothing"
 
 
+def plan_details(task_id: str, approval: Approval) -> str:
+    """What the plan is, and what to send; Markdown."""
+    sent = json.dumps({"request_id": approval.request_id, "by": "name"})
+    deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
+    return (
+        f"**The plan waits to be agreed to**: its {counted(approval.steps_left, 'step')} are below, with what each may "
+        f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it.{deadline}\nTo work by "
+        f"it, send the signal `approve_budget`, to end the task `deny_budget`, with\n\n```json\n{sent}\n```"
+    )
+
+
 def denial_text(seen: Outlook, agent: str) -> str:
     """What a denial delivers that does not cancel the task: it follows on `if denied`."""
     has = made_text(seen.made)
@@ -132,6 +143,8 @@ def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
 
 
 def _asked(approval: Approval) -> str:
+    if approval.about_plan:
+        return f"the plan, of {counted(approval.steps_left, 'step')}, was to be agreed to"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {counted(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
@@ -190,7 +203,7 @@ def _pending(progress: TaskProgress) -> list[Approval]:
 
 def _phase(progress: TaskProgress) -> str:
     if progress.phase is TaskPhase.PAUSED:
-        only_money = all(asked.action is None for asked in _pending(progress))
+        only_money = all(asked.action is None and not asked.about_plan for asked in _pending(progress))
         return f"Paused: {'a budget is spent and ' if only_money else ''}a person has to answer"
     return progress.phase.value.capitalize()
 
@@ -198,6 +211,8 @@ def _phase(progress: TaskProgress) -> str:
 def _request(task_id: str, approval: Approval) -> str:
     if approval.action is not None:
         return action_details(task_id, approval, approval.action)
+    if approval.about_plan:
+        return plan_details(task_id, approval)
     yes = json.dumps({"request_id": approval.request_id, **grant_fields(approval.asked), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (

@@ -53,7 +53,11 @@ class Notice(Value):
 
     @property
     def name(self) -> str:
-        """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on."""
+        """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on, and
+        `plan_asked` where it is a plan.
+        """
+        if self.request is not None and self.request.about_plan:
+            return self.event.replace("budget_", "plan_")
         about_action = self.request is not None and self.request.action is not None
         return self.event.replace("budget_", "action_") if about_action else self.event.value
 
@@ -124,6 +128,8 @@ def _event(notice: Notice) -> str:
         return f"{_asking(request)} It works on {task}, which has spent {used_text(notice.spent, notice.limit)}."
     if notice.event is Event.WITHDRAWN:
         return f"*`{request.request_id}` needs no answer any more: {request.note}.* It is about {task}."
+    if request.about_plan and notice.event is Event.EXPIRED:
+        return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: the task ends.* It is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
     outcome = "it still waits" if notice.event is Event.OVERDUE else expired
     return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
@@ -135,6 +141,8 @@ def _asking(request: Approval) -> str:
     until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{escaped(request.action.tool)}`.*{until}"
+    if request.about_plan:
+        return f"*A plan of {request.steps_left} steps waits to be agreed to.*{until}"
     return f"*`{request.agent}` asks for {amount_text(request.asked)}.*{until}"
 
 

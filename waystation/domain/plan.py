@@ -189,6 +189,29 @@ class PlanChange(Value):
         return not (self.add or self.drop or self.change)
 
 
+class PlanEdit(Value):
+    """A plan that a person sent in the place of the one that they were asked about, and that is not read yet."""
+
+    request_id: str
+    given: str
+    """Content hash of a `Plan` in the store, goals included."""
+    by: str = ""
+    note: str = ""
+    answer_id: str = ""
+
+    @property
+    def made_by(self) -> str:
+        """Who made that version of the plan: the answer to a request, with these words."""
+        return f"{self.request_id}/{self.given}"
+
+
+class EditedPlan(Value):
+    """What became of it: the plan as the store has it, without goals; or why it cannot be run."""
+
+    plan: Plan | None = None
+    reason: str = ""
+
+
 class PlanVersion(Value):
     """One of a task's plans, as the store keeps it."""
 
@@ -197,7 +220,7 @@ class PlanVersion(Value):
     plan: Plan
     """With its goals."""
     made_by: str
-    """Id of the agent run: of the planning, or of a revision."""
+    """Id of the agent run: of the planning, or of a revision; or the request that a person answered with it."""
     reason: str = ""
     """Redacted. Why the plan was changed; empty for the first."""
 

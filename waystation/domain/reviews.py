@@ -4,16 +4,32 @@ What planning, revisions and reviews may spend together: a share of the task's b
 
 When a report is reviewed, whether its writer can mend it, and what becomes of the task by that.
 
+When a person is asked about a plan, and what becomes of the task by another one that they send.
+
 When a task's plan is revised, for how many new steps there is room, and what becomes of the task by it.
 """
 
+from datetime import datetime
+
 from waystation.domain.agent_run import AgentRun
 from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import REVIEW_PLAN
 from waystation.domain.budget import RunTotals
 from waystation.domain.leg import RunRef
 from waystation.domain.models import PRICES, Price
-from waystation.domain.plan import MAX_STEPS, Plan, PlanRevision, Review, review_id, revision_id, share_out
-from waystation.domain.task import TaskRef, TaskTerms
+from waystation.domain.plan import (
+    MAX_STEPS,
+    PLANNING_ID,
+    EditedPlan,
+    Plan,
+    PlanEdit,
+    PlanRevision,
+    Review,
+    review_id,
+    revision_id,
+    share_out,
+)
+from waystation.domain.task import Approval, Refusal, TaskRef, TaskTerms
 from waystation.domain.task_state import TaskState, merged
 from waystation.domain.value import Value
 
@@ -30,6 +46,41 @@ def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskSta
     state = state.with_planning(planning)
     left = state.account.limit.part(PLANNING_PART).after(planning.spent)
     return state.with_(account=state.account.reserve(HELD_FOR, left.amount.at_most(state.account.unreserved.amount)))
+
+
+def plan_request(state: TaskState, now: datetime, deadline: datetime | None) -> Approval:
+    """Whether the plan is right, before any of its steps begins."""
+    return Approval(
+        request_id=f"{PLANNING_ID}-{1 + sum(asked.about_plan for asked in state.approvals)}",
+        agent=PLANNING_ID,
+        asked=Amount(),
+        spent=state.planning.spent,
+        task_spent=state.totals.spent,
+        steps_left=len(state.plan.steps) if state.plan is not None else 0,
+        answer_by=deadline,
+        requested_at=now,
+    )
+
+
+def replanned(
+    state: TaskState, edit: PlanEdit, made: EditedPlan, terms: TaskTerms, now: datetime
+) -> tuple[TaskState, Approval | Refusal]:
+    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has its
+    share of what the steps of the plan before it had.
+    """
+    state = state.with_(plan_edit=None)
+    request = next((asked for asked in state.pending if asked.request_id == edit.request_id), None)
+    if request is None or made.plan is None:
+        reason = made.reason or f"{edit.request_id} was closed before the edited plan was read"
+        refused = Refusal(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
+        return state.answered(refused), refused
+    account = state.account
+    for step in state.plan.steps if state.plan is not None else ():
+        account = account.settle(step.id, Amount())
+    told = {"decision": "approved", "answered_at": now, **edit.model_dump(include={"by", "note", "answer_id"})}
+    answer = request.model_copy(update=told)
+    state = state.with_(account=account).planned(made.plan, state.planning, (), terms.agent_budget)
+    return state.answered(answer), answer
 
 
 def allowance(state: TaskState) -> Limit:

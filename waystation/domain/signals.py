@@ -23,16 +23,20 @@ from waystation.domain.approvals import (
     ANSWER_ID_CHARACTERS,
     APPROVE_BUDGET,
     DENY_BUDGET,
+    REVIEW_PLAN,
     ApproveInput,
     Circumstances,
     DenyInput,
     Name,
+    ReviewPlanInput,
     approve,
     deny,
+    edit_plan,
     refusal,
 )
 from waystation.domain.compaction.outcome import Action, ContextEdit
 from waystation.domain.documents import DocumentsUpdate, KeptUpdate
+from waystation.domain.plan import PlanEdit
 from waystation.domain.task import (
     MAX_TELLING,
     Approval,
@@ -188,6 +192,10 @@ def _deny(to: SentTo, given: DenyInput) -> Approval:
     return deny(to.standing, given, to.now)
 
 
+def _review_plan(to: SentTo, given: ReviewPlanInput) -> PlanEdit:
+    return edit_plan(to.standing, given)
+
+
 def _tell(to: SentTo, given: TellInput) -> Words:
     """The telling with the next number, whose words are not kept yet."""
     if to.state.ending:
@@ -226,7 +234,7 @@ def _edit(to: SentTo, given: EditInput) -> ContextEdit:
     )
 
 
-Sent = Approval | Words | DocumentsUpdate | ContextEdit
+Sent = Approval | Words | DocumentsUpdate | ContextEdit | PlanEdit
 """What a message is, once it was taken."""
 
 
@@ -265,6 +273,12 @@ DENIAL = Signal(
     'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
     '"note": "why"}.',
 )
+PLAN = Signal(
+    REVIEW_PLAN,
+    ReviewPlanInput,
+    _review_plan,
+    "Work by another plan than the one asked about, which `waystation plan` puts into the store before it sends this.",
+)
 EDIT = Signal(
     EDIT_CONTEXT,
     EditInput,
@@ -290,6 +304,8 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
             return _settled(state.answered(sent), sent)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
+        case PlanEdit():
+            return state.with_(plan_edit=sent)
         case Words():
             return after_message(state, sent.telling)
         case Telling():
@@ -299,6 +315,8 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
 
 
 def _settled(state: TaskState, answer: Approval) -> TaskState:
+    if answer.about_plan:
+        return state.with_(cancelled=state.cancelled or answer.decision != "approved")
     if answer.action is not None:
         return decided(state, answer)
     return state.granted(answer.agent, answer.granted) if answer.decision == "approved" else state.denied(answer.agent)

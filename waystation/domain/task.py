@@ -23,7 +23,7 @@ from waystation.domain.documents import DocumentsUpdate, KeptUpdate, LeftOut
 from waystation.domain.leg import RoleTerms
 from waystation.domain.memory import MemoryScope
 from waystation.domain.ownership import OfSession, OfTask, OfTenant
-from waystation.domain.plan import PlanRevision, Review
+from waystation.domain.plan import PLANNING_ID, PlanRevision, Review
 from waystation.domain.presets import Preset
 from waystation.domain.privacy import Policy
 from waystation.domain.procedures import GivenProcedure, checked
@@ -139,6 +139,7 @@ class TaskRequest(Input):
     """What happens to requests for money while nobody looks."""
     mode: Mode | None = None
     """By default `approval`."""
+    review_plan: bool | None = None
     window: int | None = Field(default=None, ge=SMALLEST_WINDOW, le=LARGEST_WINDOW)
     """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
     strategy: Strategy | None = None
@@ -235,6 +236,7 @@ class TaskTerms(RoleTerms):
     """By default the one that plans."""
     revisions: int = 0
     """How often the plan may be revised after the research."""
+    review_plan: bool = False
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
@@ -303,6 +305,11 @@ class Approval(Value):
     """The deadline, where one was set at submit."""
     requested_at: datetime | None = None
     answered_at: datetime | None = None
+
+    @property
+    def about_plan(self) -> bool:
+        """Whether it is the plan that a person agrees to, before anything is spent on it."""
+        return self.agent == PLANNING_ID
 
 
 class Refusal(Value):

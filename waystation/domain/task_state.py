@@ -19,7 +19,7 @@ from waystation.domain.delegation import HandedBack, SubagentNews, SubagentOrder
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.models import THINKING_PART
-from waystation.domain.plan import Oversight, Plan, Step, share_out
+from waystation.domain.plan import PLANNING_ID, Oversight, Plan, PlanEdit, Step, share_out
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, TaskPhase, TaskRef, TaskTerms, Telling
 from waystation.domain.value import Value
@@ -34,6 +34,7 @@ class TaskState(Value):
     account: Account
     plan: Plan | None = None
     """Without goals: those stay in the store."""
+    plan_edit: PlanEdit | None = None
     planning: RunTotals = RunTotals()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
@@ -215,7 +216,7 @@ class TaskState(Value):
             return self
         waiting = {approval.agent for approval in self.pending}
         active = {step_id for step_id, run in self.runs.items() if run.phase not in {"delivered", "delegating"}}
-        paused = bool(active) and active <= waiting
+        paused = PLANNING_ID in waiting or (bool(active) and active <= waiting)
         return self.with_(phase=TaskPhase.PAUSED if paused else TaskPhase.WORKING)
 
     def request_for(

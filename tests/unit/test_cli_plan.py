@@ -1,0 +1,53 @@
+import shlex
+import sys
+
+import pytest
+
+from tests.crew import CREW_PLAN
+from waystation.cli.plans import as_yaml, edited, read_plan
+from waystation.domain.errors import BadInput
+
+
+def test_a_plan_that_is_printed_is_read_as_the_same_plan() -> None:
+    assert read_plan(as_yaml(CREW_PLAN)) == CREW_PLAN
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ("needs: []", "needs: [write]", "steps need each other in a circle"),
+        ("role: analysis", "role: cooking", "steps.2.role"),
+        ("steps:", "steps: [", "no YAML"),
+        ("role: writing", "role: analysis", "the role writing"),
+        ("needs: []", "need: []", "and no need"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused_with_what_is_wrong(before: str, after: str, told: str) -> None:
+    with pytest.raises(BadInput, match=told):
+        read_plan(as_yaml(CREW_PLAN).replace(before, after))
+
+
+EDITORS = {
+    "changed": "import sys\nfrom pathlib import Path\n"
+    "file = Path(sys.argv[1]); file.write_text(file.read_text().replace('Tides', 'Waves'))",
+    "left as it was": "",
+    "failed": "raise SystemExit(3)",
+}
+
+
+def edited_by(editor: str, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", shlex.join([sys.executable, "-c", EDITORS.get(editor, editor)]))
+    return edited(as_yaml(CREW_PLAN))
+
+
+def test_a_plan_is_what_its_editor_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = edited_by("changed", monkeypatch)
+    assert written is not None
+    assert read_plan(written).step("tides").title == "Waves"
+    assert edited_by("left as it was", monkeypatch) is None
+
+
+def test_an_editor_that_fails_sends_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="did not end well, and nothing was sent"):
+        edited_by("failed", monkeypatch)

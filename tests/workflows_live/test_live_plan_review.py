@@ -1,0 +1,220 @@
+"""A plan that a person agrees to, or changes, before anything is spent on its steps."""
+
+import asyncio
+import json
+import shlex
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client, WorkflowFailureError
+
+from tests.crew import CREW_PLAN, Crew, terms
+from tests.readers import ANYONE
+from tests.running import Counter, at_work, dev_server, until
+from waystation.adapters.clock import utc_now
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.cli.main import run
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
+from waystation.domain.decisions import Unattended
+from waystation.domain.plan import Plan
+from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.settings import Settings
+from workflows.task import TaskWorkflow
+
+REVIEWED = terms().model_copy(update={"review_plan": True})
+GOAL = "Read about tides and nothing else."
+
+
+async def waiting(counter: Counter) -> TaskProgress:
+    async def paused() -> bool:
+        return (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+
+    await until(paused)
+    return await counter.task().query(TaskWorkflow.progress)
+
+
+async def kept(counter: Counter, plan: Plan) -> str:
+    task = (await counter.store.task(counter.task().id, ANYONE)).ref.reader
+    return await counter.store.put_text(plan.model_dump_json(), task)
+
+
+async def test_no_step_begins_until_a_person_has_agreed_to_the_plan(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    crew = Crew()
+    async with at_work(server, tmp_path, redactor, crew) as counter:
+        await counter.submit(under=REVIEWED)
+        progress = await waiting(counter)
+        assert [(asked.request_id, asked.decision) for asked in progress.approvals] == [("plan-1", "pending")]
+        assert {step.state for step in progress.steps} == {"waiting"}
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "tokens": 5_000})
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "by": "Ada"})
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert [asked.decision for asked in progress.approvals] == ["approved"]
+    assert ["without an amount" in refused.reason for refused in progress.refusals] == [True]
+
+
+async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    steps = {step.id: step for step in CREW_PLAN.steps}
+    fewer = (
+        steps["tides"].model_copy(update={"goal": GOAL}),
+        steps["weigh"].model_copy(update={"needs": ("tides",)}),
+        steps["write"],
+    )
+    circle = (steps["tides"].model_copy(update={"needs": ("write",)}), *fewer[1:])
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        wrong, right = await kept(counter, Plan(steps=circle)), await kept(counter, Plan(steps=fewer))
+
+        async def refused() -> bool:
+            return bool((await counter.task().query(TaskWorkflow.progress)).refusals)
+
+        await counter.task().signal(REVIEW_PLAN, {"plan": wrong})
+        await until(refused)
+        await counter.task().signal(REVIEW_PLAN, {"plan": right, "by": "Ada"})
+        await counter.task().signal(REVIEW_PLAN, {"plan": right, "by": "Bob"})
+        progress = await counter.task().result()
+        history = (await counter.task().fetch_history()).to_json()
+        versions = await counter.store.plan_versions(progress.task_id, ANYONE)
+    assert progress.phase is TaskPhase.DONE
+    assert [step.id for step in progress.steps] == ["tides", "weigh", "write"]
+    assert [(asked.decision, asked.by) for asked in progress.approvals] == [("approved", "Ada")]
+    assert [refusal.signal for refusal in progress.refusals] == [REVIEW_PLAN] * 2
+    assert [version.plan.steps[0].goal for version in versions] == [CREW_PLAN.steps[0].goal, GOAL]
+    assert GOAL not in history
+
+
+def not_worked_on(progress: TaskProgress, decision: str) -> None:
+    assert progress.phase is TaskPhase.CANCELLED
+    assert [asked.decision for asked in progress.approvals] == [decision]
+    assert {step.state for step in progress.steps} == {"skipped"}
+
+
+async def test_a_plan_that_is_denied_ends_the_task_before_its_steps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        await counter.task().signal(DENY_BUDGET, {})
+        not_worked_on(await counter.task().result(), "denied")
+
+
+async def test_a_plan_that_nobody_answers_until_the_deadline_ends_the_task_before_its_steps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    soon = {"unattended": Unattended(answer_within=timedelta(milliseconds=200))}
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED.model_copy(update=soon))
+        not_worked_on(await counter.task().result(), "expired")
+
+
+async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    patient = {"unattended": Unattended(answer_within=timedelta(milliseconds=200), then="wait")}
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED.model_copy(update=patient))
+        asked = (await waiting(counter)).approvals[0].answer_by
+        assert asked is not None
+
+        async def overdue() -> bool:
+            return utc_now() > asked
+
+        await until(overdue)
+        assert (await counter.task().query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
+        await counter.task().signal(APPROVE_BUDGET, {"by": "Ada"})
+        progress = await counter.task().result()
+    assert progress.phase is TaskPhase.DONE
+    assert [asked.decision for asked in progress.approvals] == ["approved"]
+
+
+async def test_a_task_that_is_cancelled_while_its_plan_waits_ends_without_its_steps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        await counter.task().cancel()
+        with pytest.raises(WorkflowFailureError):
+            await counter.task().result()
+        progress = await counter.task().query(TaskWorkflow.progress)
+    assert progress.phase is TaskPhase.CANCELLED
+    assert {step.state for step in progress.steps} == {"skipped"}
+    assert progress.report is not None
+
+
+async def test_a_plan_waits_through_the_end_of_its_workers_and_of_its_history(
+    tmp_path: Path, redactor: PresidioRedactor
+) -> None:
+    async with dev_server("limit.historyCount.suggestContinueAsNew=10") as server:
+        async with at_work(server, tmp_path, redactor, Crew()) as counter:
+            await counter.submit(under=REVIEWED)
+            await waiting(counter)
+
+            async def went_on() -> bool:
+                runs = [run async for run in server.list_workflows(f'WorkflowId = "{counter.task().id}"')]
+                return len(runs) > 1
+
+            await until(went_on)
+        async with at_work(server, tmp_path, redactor, Crew()) as counter:
+            fewer = Plan(steps=(CREW_PLAN.steps[0].model_copy(update={"goal": GOAL}), *CREW_PLAN.steps[1:]))
+            sent = await kept(counter, fewer)
+            await counter.task().signal(REVIEW_PLAN, {"plan": sent, "by": "Ada", "request_id": "plan-1"})
+            progress = await counter.task().result()
+            versions = await counter.store.plan_versions(progress.task_id, ANYONE)
+    assert progress.phase is TaskPhase.DONE
+    assert [(asked.request_id, asked.decision, asked.by) for asked in progress.approvals] == [
+        ("plan-1", "approved", "Ada")
+    ]
+    assert [version.plan.steps[0].goal for version in versions] == [CREW_PLAN.steps[0].goal, GOAL]
+
+
+async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_terminal(
+    server: Client,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
+    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
+    changed = tmp_path / "plan.yaml"
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        task_id = counter.task().id
+        code, shown, _ = await printed(capsys, "plan", task_id)
+        assert code == 0
+        code, inbox, _ = await printed(capsys, "approvals")
+        assert code == 0
+        changed.write_text(shown.replace(CREW_PLAN.steps[0].goal, GOAL))
+        monkeypatch.setenv("EDITOR", shlex.join(["cp", str(changed)]))
+        changed.write_text(shown.replace("role: analysis", "role: cooking"))
+        code, _, refused = await printed(capsys, "plan", task_id, "--edit")
+        mended = outside.home / f"plan-{task_id}.yaml"
+        assert code == 2
+        assert str(mended) in " ".join(refused.split()).replace(" ", "")
+        mended.write_text(shown.replace(CREW_PLAN.steps[0].goal, GOAL))
+        code, said, _ = await printed(capsys, "plan", task_id, "--file", str(mended), "--by", "Ada", "--json")
+        assert (code, json.loads(said)["outcome"]) == (0, "approved")
+        progress = await counter.task().result()
+        late = await printed(capsys, "plan", task_id, "--file", str(mended))
+    assert late == (2, "", f"waystation: {task_id} does not run: it has ended, or no worker has taken it up yet\n")
+    assert "# tides may spend " in shown
+    assert "# It may read pilot.md." in shown
+    assert f"waystation plan {task_id} --edit" in inbox
+    assert f"{CREW_PLAN.steps[0].title}, with " in inbox
+    assert progress.phase is TaskPhase.DONE
+
+
+async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = await asyncio.to_thread(run, list(arguments))
+    said = capsys.readouterr()
+    return code, said.out, said.err

@@ -1,0 +1,167 @@
+"""`waystation plan`: what a task is about to do, read and changed before a person agrees to it.
+
+Plans are printed as YAML, with what a person wants to know of them as comments.
+"""
+
+import asyncio
+import os
+import shlex
+import subprocess
+from getpass import getuser
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+import yaml
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from waystation.cli.approvals import conclude
+from waystation.cli.console import print_json, print_text
+from waystation.cli.options import ByOption, JsonOption, NoteOption, TaskArgument
+from waystation.cli.render import counted
+from waystation.client import Client
+from waystation.domain.amount import limit_text, used_text
+from waystation.domain.errors import BadInput
+from waystation.domain.plan import Plan, Step, plan_errors
+from waystation.domain.signals import Answer
+from waystation.settings import Settings
+from waystation.task_view import PlannedTask
+
+app = typer.Typer()
+NAMED_DOCUMENTS = 20
+"""Documents that are named: of more, the number is told."""
+
+
+@app.command()
+def plan(
+    task: TaskArgument,
+    edit: Annotated[bool, typer.Option("--edit", help="Open it in $EDITOR, and send what you make of it.")] = False,
+    file: Annotated[Path | None, typer.Option(help="A plan in YAML, as this prints it, to work by instead.")] = None,
+    note: NoteOption = "",
+    by: ByOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a task's plan; or, while it waits to be agreed to, have the task work by another one."""
+    if edit and file is not None:
+        raise BadInput("--edit and --file exclude each other: change the plan in an editor, or give a file")
+    settings = Settings()
+    planned = asyncio.run(_planned(settings, task))
+    if not edit and file is None:
+        print_json(planned) if as_json else print_text(printed(planned))
+        return
+    task_id, by = planned.progress.task_id, by or getuser()
+    if file is not None:
+        answer = asyncio.run(_replanned(settings, task_id, read_plan(text_in(file)), by, note))
+    else:
+        answer = _of_editor(settings, planned, by, note)
+    conclude(answer, "refused", as_json=as_json)
+
+
+def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> Answer:
+    """What became of the plan as a person left it. It is kept where it was not taken. Raises BadInput, Unreachable."""
+    task_id, before = planned.progress.task_id, printed(planned)
+    written = edited(before)
+    if written is None:
+        raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
+    kept = settings.home / f"plan-{task_id}.yaml"
+    kept.write_text(written, encoding="utf-8")
+    taken = False
+    try:
+        answer = asyncio.run(_replanned(settings, task_id, read_plan(written), by, note))
+        taken = answer.outcome != "refused"
+    except BadInput as refused:
+        raise BadInput(f"{refused}; what you wrote is in {kept}: mend it there, and give it with --file") from refused
+    finally:
+        if taken:
+            kept.unlink()
+    return answer
+
+
+def edited(text: str) -> str | None:
+    """As it was left in the person's editor; None where nothing was changed. Raises BadInput without an editor."""
+    editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+    with TemporaryDirectory(prefix="waystation-plan-") as folder:
+        file = Path(folder) / "plan.yaml"
+        file.write_text(f"{text}\n", encoding="utf-8")
+        try:
+            subprocess.run([*editor, str(file)], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise BadInput(
+                f"the editor {editor[0]} did not end well, and nothing was sent: set EDITOR to another, or give a plan "
+                "with --file"
+            ) from error
+        written = text_in(file)
+    return written if written.strip() != text.strip() else None
+
+
+def printed(planned: PlannedTask) -> str:
+    """The plan as a person reads and edits it."""
+    return "\n".join([*(f"# {remark}" for remark in _remarks(planned)), as_yaml(planned.plan)])
+
+
+def _remarks(planned: PlannedTask) -> list[str]:
+    """One line each; nothing of them is read again."""
+    budget, seen, names = planned.progress.budget, planned.usual, planned.documents
+    more = f" and {len(names) - NAMED_DOCUMENTS} more" if len(names) > NAMED_DOCUMENTS else ""
+    lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
+    lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
+    if seen is not None:
+        lines.append(
+            f"A step of {counted(seen.tasks, 'earlier task')} took {seen.middle:,} tokens, from {seen.least:,} to "
+            f"{seen.most:,} in eight of ten."
+        )
+    if names:
+        lines.append(f"It may read {', '.join(' '.join(name.split()) for name in names[:NAMED_DOCUMENTS])}{more}.")
+    return lines
+
+
+def as_yaml(plan: Plan) -> str:
+    """A plan alone, as it is read again."""
+    steps = plan.model_dump(mode="json")
+    return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=100).rstrip()
+
+
+_CONTENT = TypeAdapter[JsonValue](JsonValue)
+
+
+def read_plan(written: str) -> Plan:
+    """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
+    try:
+        content = _CONTENT.validate_python(yaml.safe_load(written))
+        plan = Plan.model_validate_json(_CONTENT.dump_json(content))
+    except yaml.YAMLError as error:
+        raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
+    except ValidationError as error:
+        faults = (f"{'.'.join(map(str, fault['loc'])) or 'the plan'}: {fault['msg']}" for fault in error.errors())
+        raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
+    if unknown := _unknown(content):
+        raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
+    if faults := plan_errors(plan):
+        raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
+    return plan
+
+
+def _unknown(content: JsonValue) -> str:
+    """Fields of steps that are none, by their names."""
+    steps = content.get("steps") if isinstance(content, dict) else None
+    given = {name for step in steps or () if isinstance(step, dict) for name in step} if isinstance(steps, list) else ()
+    return ", ".join(sorted(set(given) - Step.model_fields.keys()))
+
+
+def text_in(file: Path) -> str:
+    """What stands in it. Raises BadInput."""
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"--file {file} cannot be read: give a plan in YAML, in UTF-8, that you may read") from error
+
+
+async def _planned(settings: Settings, task: str) -> PlannedTask:
+    async with await Client.connect(settings) as client:
+        return await client.planned(await client.resolve(task))
+
+
+async def _replanned(settings: Settings, task_id: str, plan: Plan, by: str, note: str) -> Answer:
+    async with await Client.connect(settings) as client:
+        return await client.review_plan(task_id, plan, by, note)
