@@ -29,7 +29,7 @@ from waystation.settings import Settings
 from waystation.task_view import PlannedTask
 
 app = typer.Typer()
-NAMED_DOCUMENTS = 20
+MENTIONED = 20
 """Documents that are named: of more, the number is told."""
 
 
@@ -103,7 +103,7 @@ def printed(planned: PlannedTask) -> str:
 def _remarks(planned: PlannedTask) -> list[str]:
     """One line each; nothing of them is read again."""
     budget, seen, names = planned.progress.budget, planned.usual, planned.documents
-    more = f" and {len(names) - NAMED_DOCUMENTS} more" if len(names) > NAMED_DOCUMENTS else ""
+    more = f" and {len(names) - MENTIONED} more" if len(names) > NAMED_DOCUMENTS else ""
     lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
     lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
     if seen is not None:
@@ -112,7 +112,7 @@ def _remarks(planned: PlannedTask) -> list[str]:
             f"{seen.most:,} in eight of ten."
         )
     if names:
-        lines.append(f"It may read {', '.join(' '.join(name.split()) for name in names[:NAMED_DOCUMENTS])}{more}.")
+        lines.append(f"It may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")
     return lines
 
 
