@@ -103,7 +103,7 @@ def printed(planned: PlannedTask) -> str:
 def _remarks(planned: PlannedTask) -> list[str]:
     """One line each; nothing of them is read again."""
     budget, seen, names = planned.progress.budget, planned.usual, planned.documents
-    more = f" and {len(names) - MENTIONED} more" if len(names) > NAMED_DOCUMENTS else ""
+    more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.progress.task_id} has spent {used_text(budget.spent, budget.limit)}."]
     lines += [f"{step.id} may spend {limit_text(step.limit)}." for step in planned.progress.steps]
     if seen is not None:
