@@ -237,6 +237,8 @@ class TaskTerms(RoleTerms):
     revisions: int = 0
     """How often the plan may be revised after the research."""
     review_plan: bool = False
+    floor: Amount | None = None
+    """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False

@@ -25,6 +25,8 @@ from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, Tas
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
+HELD_FOR = "(oversight)"
+"""Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
 
 
 class TaskState(Value):
@@ -38,6 +40,8 @@ class TaskState(Value):
     planning: RunTotals = RunTotals()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
+    floor: Amount | None = None
+    """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
@@ -133,13 +137,25 @@ class TaskState(Value):
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
             return self.with_(shelved=rest).with_run(shelved)
         share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
+        state = self if self.floor is None else _made_good(self, step.id, share)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
             terms=terms.agent_of(step.role),
-            limit=share,
+            limit=state.starts_with(step.id) or share,
             share=share,
         )
-        return self.with_run(run)
+        return state.with_run(run)
+
+    def starts_with(self, step_id: str) -> Limit | None:
+        """What a step to come would start with now: its share, as far as nobody has borrowed of it."""
+        share = self.share_of(step_id)
+        if share is None or self.floor is None:
+            return share
+        held = self.account.reserved.get(step_id, Amount())
+        return Limit(
+            tokens=None if share.tokens is None else min(share.tokens, held.tokens),
+            micro_usd=None if share.micro_usd is None else min(share.micro_usd, held.micro_usd),
+        )
 
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
@@ -341,9 +357,52 @@ def drawn(state: TaskState, step_id: str) -> TaskState | None:
 
 
 def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
-    """What a task has left unreserved, held for a run that spent its own; nothing where that pays for no call."""
-    account, amount = state.account.draw(step_id, _taken(state.runs[step_id], state.account.unreserved.amount))
+    """What a task has left, held for a run that spent its own: what is unreserved and, where that pays for no call,
+    what steps to come can spare. Nothing where both together pay for none.
+    """
+    run, free = state.runs[step_id], state.account.unreserved.amount
+    amount, account = _taken(run, free), state.account
+    if amount.nothing and (spare := _spare(state)):
+        amount = _taken(run, free + sum(spare.values(), Amount()))
+        account = _borrowed(account, step_id, amount.less(free), spare)
+        free = free.at_most(amount)
+    account, _ = account.draw(step_id, free.at_most(amount))
     return state.with_(account=account), amount
+
+
+FLOOR_PART = 4
+"""A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
+
+
+def _spare(state: TaskState) -> dict[str, Amount]:
+    """By reservation, what steps to come can do without, and what is held for revisions and reviews."""
+    if state.floor is None or state.plan is None:
+        return {}
+    finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
+    cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
+    learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
+    begun = state.runs.keys() | state.shelved.keys()
+    keeps = {step.id: state.floor.at_least(learned) for step in state.plan.steps if step.id not in begun}
+    keeps[HELD_FOR] = state.planning.spent
+    spare = {name: state.account.reserved.get(name, Amount()).less(least) for name, least in keeps.items()}
+    return {name: amount for name, amount in spare.items() if not amount.nothing}
+
+
+def _borrowed(account: Account, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> Account:
+    """Held for the step instead: of each the same, as far as it can spare that."""
+    left = dict(sorted(spare.items(), key=lambda item: (item[1].tokens, item[1].micro_usd, item[0])))
+    while left:
+        name, lenders = next(iter(left)), len(left)
+        even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
+        part = left.pop(name).at_most(even)
+        account, wanted = account.carve(name, step_id, part), wanted.less(part)
+    return account
+
+
+def _made_good(state: TaskState, step_id: str, share: Limit) -> TaskState:
+    """What was borrowed from a step that begins is held for it again, as far as it is there."""
+    lacks = share.amount.less(state.account.reserved.get(step_id, Amount()))
+    return state.with_(account=state.account.draw(step_id, lacks)[0])
 
 
 def freed(state: TaskState, step_id: str) -> TaskState | None:
