@@ -358,45 +358,68 @@ def drawn(state: TaskState, step_id: str) -> TaskState | None:
 
 def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
     """What a task has left, held for a run that spent its own: what is unreserved and, where that pays for no call,
-    what steps to come can spare. Nothing where both together pay for none.
+    what others can spare. Nothing where both together pay for none.
     """
     run, free = state.runs[step_id], state.account.unreserved.amount
-    amount, account = _taken(run, free), state.account
-    if amount.nothing and (spare := _spare(state)):
+    amount = _taken(run, free)
+    if amount.nothing and (spare := _spare(state, step_id)):
         amount = _taken(run, free + sum(spare.values(), Amount()))
-        account = _borrowed(account, step_id, amount.less(free), spare)
-        free = free.at_most(amount)
-    account, _ = account.draw(step_id, free.at_most(amount))
+        state = _borrowed(state, step_id, amount.less(free), spare)
+    account, _ = state.account.draw(step_id, free.at_most(amount))
     return state.with_(account=account), amount
 
 
 FLOOR_PART = 4
 """A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
+AT_WORK = frozenset({"running", "full"})
+"""Phases of a run that goes on without anybody."""
 
 
-def _spare(state: TaskState) -> dict[str, Amount]:
-    """By reservation, what steps to come can do without, and what is held for revisions and reviews."""
+def may_be_handed_back(state: TaskState, step_id: str) -> bool:
+    """Whether a run that spent its own has enough for its next call in what others have not spent who are at work: it
+    waits for that before anybody is asked. Of those that all wait, the first by its id waits for none of the others.
+    """
+    if state.floor is None or state.runs[step_id].halted:
+        return False
+    spare = _spare(state, step_id)
+    at_work = [run for other, run in state.runs.items() if other != step_id and run.phase in AT_WORK]
+    rests = [state.account.reserved.get(run.run.step_id, Amount()).less(run.totals.spent) for run in at_work]
+    left = sum((*rests, *spare.values()), state.account.unreserved.amount)
+    before = any(other < step_id and other in state.runs for other in spare)
+    return (bool(at_work) or before) and state.runs[step_id].needed.less(left).nothing
+
+
+def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
+    """By reservation, what others can do without: steps to come, other runs that wait for money and nobody was asked
+    about, and what is held for revisions and reviews.
+    """
     if state.floor is None or state.plan is None:
         return {}
     finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
     learned = Amount(tokens=cheapest.tokens // FLOOR_PART, micro_usd=cheapest.micro_usd // FLOOR_PART)
-    begun = state.runs.keys() | state.shelved.keys()
+    begun, asked = state.runs.keys() | state.shelved.keys(), {request.agent for request in state.pending}
     keeps = {step.id: state.floor.at_least(learned) for step in state.plan.steps if step.id not in begun}
     keeps[HELD_FOR] = state.planning.spent
+    for name, run in state.runs.items():
+        if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
+            keeps[name] = run.totals.spent
     spare = {name: state.account.reserved.get(name, Amount()).less(least) for name, least in keeps.items()}
     return {name: amount for name, amount in spare.items() if not amount.nothing}
 
 
-def _borrowed(account: Account, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> Account:
-    """Held for the step instead: of each the same, as far as it can spare that."""
+def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> TaskState:
+    """Held for the run instead: of each the same, as far as it can spare that."""
     left = dict(sorted(spare.items(), key=lambda item: (item[1].tokens, item[1].micro_usd, item[0])))
+    account, runs = state.account, dict(state.runs)
     while left:
         name, lenders = next(iter(left)), len(left)
         even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
         part = left.pop(name).at_most(even)
         account, wanted = account.carve(name, step_id, part), wanted.less(part)
-    return account
+        if name in runs:
+            runs[name] = runs[name].lending(part)
+    return state.with_(account=account, runs=runs)
 
 
 def _made_good(state: TaskState, step_id: str, share: Limit) -> TaskState:
