@@ -14,7 +14,9 @@ from tests.readers import ANYONE
 from tests.running import Counter, at_work, dev_server, until
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.cli import follow
 from waystation.cli.main import run
+from waystation.client import Client as Waystation
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.decisions import Unattended
 from waystation.domain.plan import Plan
@@ -218,3 +220,33 @@ async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[
     code = await asyncio.to_thread(run, list(arguments))
     said = capsys.readouterr()
     return code, said.out, said.err
+
+
+async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
+    server: Client,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    outside: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = asyncio.Event()
+
+    async def nobody_types(question: str) -> str:
+        assert question.startswith("Work by this plan?")
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(follow, "can_ask", lambda: True)
+    monkeypatch.setattr(follow, "ask", nobody_types)
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, await Waystation.connect(outside) as client:
+        await counter.submit(under=REVIEWED)
+        await waiting(counter)
+        following = asyncio.create_task(follow.follow(client, counter.task().id, follow.ask_at_terminal))
+        await asked.wait()
+        await counter.task().signal(APPROVE_BUDGET, {"request_id": "plan-1", "by": "Ada"})
+        view = await following
+    assert view.progress.phase is TaskPhase.DONE
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("plan-1 needs no answer here"))
+    assert "Ada" in line

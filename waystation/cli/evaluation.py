@@ -278,14 +278,15 @@ def _cost(progress: TaskProgress) -> dict[str, object]:
 
 
 async def _followed(client: Client, task_id: str) -> TaskView:
-    """The task at its end. Whatever it asks for is refused at once, so that it delivers what it has."""
+    """The task at its end. Its plan is agreed to; what else it asks for is refused, so that it delivers what it has."""
     refused: set[str] = set()
     view = await client.progress(task_id)
     async for view in client.watch(task_id):
-        for request in (one.approval.request_id for one in pending(view.progress)):
-            if request not in refused:
-                refused.add(request)
-                await client.deny(task_id, request_id=request, by="eval", note=_NOBODY)
+        for asked in (one.approval for one in pending(view.progress)):
+            if asked.request_id not in refused:
+                refused.add(asked.request_id)
+                answer = client.approve if asked.about_plan else client.deny
+                await answer(task_id, request_id=asked.request_id, by="eval", note=_NOBODY)
     return view
 
 

@@ -17,7 +17,7 @@ from rich.live import Live
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.temporal.connect import named_in_environment, read_run_file
-from waystation.cli.approvals import tell_answer, too_little
+from waystation.cli.approvals import answered_before, tell_answer, too_little
 from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, print_text, progress, say
 from waystation.cli.options import parse_amount
 from waystation.cli.platform import serves_itself
@@ -26,7 +26,6 @@ from waystation.cli.render_requests import pending
 from waystation.cli.task_json import task_json
 from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
-from waystation.domain.decisions import ActionQuestion
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from waystation.files import own_folder, report_file, write_private
@@ -139,13 +138,23 @@ async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> N
     """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
-    if approval.action is not None:
-        await _ask_for_action(client, task_id, approval, approval.action)
-        return
+    if approval.about_plan:
+        await _ask_yes_or_no(client, task_id, approval, "Work by this plan? [y]es, [d]eny and end the task, [l]ater:")
+    elif approval.action is not None:
+        asks = f"Let {approval.agent} call {approval.action.tool}?"
+        await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and go on without it, [l]ater:")
+    else:
+        await _ask_for_money(client, task_id, approval)
+
+
+async def _ask_for_money(client: Client, task_id: str, approval: Approval) -> None:
     while True:
-        typed = await ask(
+        typed = await _typed(
+            client,
+            task_id,
+            approval,
             f"Grant {approval.agent} {amount_text(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
-            "[l]ater:"
+            "[l]ater:",
         )
         match typed.lower():
             case "l" | "later" | "":
@@ -167,9 +176,35 @@ async def ask_at_terminal(client: Client, task_id: str, approval: Approval) -> N
                 return
 
 
-async def _ask_for_action(client: Client, task_id: str, approval: Approval, question: ActionQuestion) -> None:
+async def _typed(client: Client, task_id: str, approval: Approval, question: str) -> str:
+    """What a person typed; nothing where the request was settled meanwhile without that, which is said."""
+    typing = asyncio.create_task(ask(question))
+    watching = asyncio.create_task(_settled(client, task_id, approval.request_id))
+    try:
+        await asyncio.wait({typing, watching}, return_when=asyncio.FIRST_COMPLETED)
+        if typing.done():
+            return typing.result()
+        say("")
+        say(f"{approval.request_id} needs no answer here any more: {watching.result()}")
+        return ""
+    finally:
+        typing.cancel()
+        watching.cancel()
+        await asyncio.gather(typing, watching, return_exceptions=True)
+
+
+async def _settled(client: Client, task_id: str, request_id: str) -> str:
+    """Comes back when a request cannot be answered any more, with how that came. Raises Unreachable."""
+    view = await client.progress(task_id)
+    async for view in client.watch(task_id):
+        if all(one.approval.request_id != request_id for one in pending(view.progress)):
+            break
+    return answered_before(view, request_id) or f"{task_id} is {view.progress.phase}"
+
+
+async def _ask_yes_or_no(client: Client, task_id: str, approval: Approval, question: str) -> None:
     while True:
-        typed = await ask(f"Let {approval.agent} call {question.tool}? [y]es, [d]eny and go on without it, [l]ater:")
+        typed = await _typed(client, task_id, approval, question)
         match typed.lower():
             case "l" | "later" | "":
                 return
@@ -192,6 +227,10 @@ class ApproveItself:
 
     async def __call__(self, client: Client, task_id: str, approval: Approval) -> None:
         """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
+        if approval.about_plan:
+            say("Nobody to ask here: the demo works by its plan.")
+            tell_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
+            return
         if approval.action is not None:
             say(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
             tell_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
