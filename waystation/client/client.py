@@ -302,7 +302,11 @@ class Client:
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        plan = await self._store.plan((await self._own(task_id)).ref.task_id, self._reader)
+        return await self._plan_of(await self._own(task_id))
+
+    async def _plan_of(self, row: TaskRow) -> Plan:
+        task_id = row.ref.task_id
+        plan = await self._store.plan(task_id, self._reader)
         if plan is None:
             raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
         return plan
@@ -312,15 +316,19 @@ class Client:
         row = await self._own(task_id)
         documents = await self._store.documents(task_id, row.ref.reader)
         return PlannedTask(
-            plan=await self.plan(task_id),
+            plan=await self._plan_of(row),
             progress=(await self._view_or_stored(row)).progress,
             documents=tuple(sorted(document.name for document in documents)),
             usual=usual(await self._store.tasks(self._reader, EARLIER)),
         )
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
-        """Have a task whose plan waits work by this one instead. Raises BadInput, Unreachable."""
-        blob = await self._store.put_text(plan.model_dump_json(), (await self._own(task_id)).ref.reader)
+        """Have a task whose plan waits work by this one instead. Raises BadInput, also where there is no plan yet;
+        Unreachable.
+        """
+        row = await self._own(task_id)
+        await self._plan_of(row)
+        blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 
     async def edit(self, task_id: str, edit: EditInput, instructions: str = "") -> Answer:
