@@ -29,6 +29,7 @@ COUNT_PASSAGES = "CountPassages"
 FORGET_WORKFLOW = "Forget"
 RETENTION_WORKFLOW = "Retention"
 ERASE_WORKFLOW = "ErasePerson"
+SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
 
 
 def retention_id(store_id: str) -> str:

@@ -186,6 +186,11 @@ class SqlTexts(StorePart):
         await add_texts(connection, owner, [(blob, text)])
         return blob
 
+    @writing
+    async def drop_text(self, connection: AsyncConnection, blob: str, owner: OfTask) -> None:
+        """The owner has this text no more; it goes where nobody else has it."""
+        await drop_owned(connection, [blob], owned(text_owners, owner))
+
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
         """The text of a content hash. Raises TextMissing where no task that the reader may see has it; StoreError for
