@@ -18,8 +18,8 @@ from waystation.domain.schedules import (
     RunOrder,
     ScheduledOutcome,
     ScheduleWish,
-    compared_with,
     in_month,
+    last_told,
     over_month,
     own_rows,
     pause_note,
@@ -56,14 +56,14 @@ class ScheduleActivities:
             await self.intake.admit(known)
             return Begun(how=known.ref)
         read = await asyncio.to_thread(self.intake.read, wish.paths)
-        asked = {
-            "request_id": order.request_id,
-            "left_out": read.left_out,
-            "since": compared_with(own, wish.request.question),
-        }
+        last = last_told(own, wish.request.question)
+        since = last.ref.task_id if last is not None else None
+        asked = {"request_id": order.request_id, "left_out": read.left_out, "since": since}
         row = await self.intake.row(wish.request.model_copy(update=asked))
-        if own and would_repeat(own[0], row, await self.texts.documents(own[0].ref.task_id, session), read.documents):
-            return _without_task("unchanged", "the same question, terms and documents", own[0].ref.task_id)
+        if last is not None and would_repeat(
+            last, row, await self.texts.documents(last.ref.task_id, session), read.documents
+        ):
+            return _without_task("unchanged", "the same question, terms and documents", last.ref.task_id)
         if reason := over_month(wish.monthly, await self._spent(own, session), row.terms.budget):
             return _without_task("over the month", reason)
         await self.tasks.register(row, read.documents)

@@ -26,7 +26,7 @@ from temporalio.client import Client
 from activities.tasks import NoticeActivities
 from waystation import __version__
 from waystation.adapters.clock import utc_now
-from waystation.adapters.documents.sources import load_documents
+from waystation.adapters.documents.sources import Loaded, load_documents
 from waystation.adapters.hooks import CommandHook, PostedHook, Webhook
 from waystation.adapters.prices import load_prices
 from waystation.adapters.store.sql_store import SqlStore
@@ -91,18 +91,20 @@ class FrontDesk:
 
     def read(self, paths: Sequence[str]) -> ReadAnew:
         """See `Intake`."""
-        if gone := sum(not Path(path).exists() for path in paths):
-            raise BadInput(
-                f"{gone} of the {len(paths)} places of its documents are not there any more on this worker's machine: "
-                "`waystation schedule list` names them"
-            )
+        places = [Path(path) for path in paths]
         try:
-            loaded = load_documents([Path(path) for path in paths])
-        except BadInput:  # it names files, and what fails a workflow stands on the server in plain text
+            gone = sum(not place.exists() for place in places)
+            loaded = load_documents(places) if not gone else Loaded(documents=())
+        except (BadInput, OSError):  # it names files, and what fails a workflow stands on the server in plain text
             raise BadInput(
                 "its documents cannot be read: `waystation schedule list` names their places, and `waystation submit` "
                 "with those tells why"
             ) from None
+        if gone:
+            raise BadInput(
+                f"{gone} of the places of its documents cannot be found any more on this worker's machine: `waystation "
+                "schedule list` names them"
+            )
         return ReadAnew(documents=loaded.documents, left_out=loaded.left_out)
 
     async def row(self, request: TaskRequest) -> TaskRow:

@@ -4,6 +4,7 @@ A dev server does not skip time: the Mondays are past ones, run by `backfill` on
 changed between the second and the third.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,10 +16,12 @@ from temporalio.client import Client as TemporalClient
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
 
 from tests.adapters.offline_team import offline_model
+from tests.crew import Crew
 from tests.running import TENANT, opened_parts, until, working
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule, Schedules
 from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput
 from waystation.domain.schedules import ScheduleWish, Timing
 from waystation.domain.task import TaskRequest
 from waystation.ports import ChatModel
@@ -132,3 +135,138 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
     assert was in head
     assert head.index(was) < head.index("**is now**") < head.index(now)
     assert head.count("[bar.md:3") == 2
+
+
+async def told_by_server(platform: Office, name: str) -> bytes:
+    """All that the server has of a schedule and of its runs, payloads as they lie there."""
+    schedule_id = (await platform.known(name)).seen.schedule_id
+    described = await platform.server.get_schedule_handle(schedule_id).describe()
+    parts = [described.raw_description.SerializeToString()]
+    async for run in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
+        parts += [
+            event.SerializeToString()
+            for event in (await platform.server.get_workflow_handle(run.id).fetch_history()).events
+        ]
+    return b"\n".join(parts)
+
+
+@pytest.mark.timeout(240)
+async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_has_no_word_of_what_it_asks(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings, Crew()) as platform:
+        await platform.schedules.add(platform.wish())
+        await platform.client.set_session_limit("S", Limit(tokens=10_000))
+        refused = await platform.week(0)
+        platform.docs.rename(platform.docs.with_name("moved"))
+        gone = await platform.week(1)
+        paused = await platform.week(2)
+        told = await told_by_server(platform, "weekly")
+        await platform.schedules.resume("weekly", "the folder is back")
+        resumed = await platform.known("weekly")
+    assert "BadInput: the session refused the task" in refused.seen.last
+    assert refused.seen.last.endswith("(failure 1 in a row)")
+    assert "BadInput: 1 of the places of its documents cannot be found" in gone.seen.last
+    assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
+    assert paused.seen.note == (
+        "paused itself after 3 failures in a row, the last of them BadInput: see its last run, then resume it"
+    )
+    assert paused.seen.last.endswith("(failure 3 in a row)")
+    assert b"ScheduledRunFailed" in told
+    assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings: Settings) -> None:
+    async with office(server, settings) as platform:
+        await platform.schedules.add(platform.wish(failures=2))
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        first = await platform.week(0)
+        moved.rename(platform.docs)
+        second = await platform.week(1)
+        platform.docs.rename(moved)
+        third = await platform.week(2)
+    assert [one.seen.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
+    assert second.seen.last.startswith("done, task-")
+    assert not third.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and_says_so(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings) as platform:
+        with pytest.raises(BadInput, match="no run would ever start"):
+            await platform.schedules.add(platform.wish(monthly=Limit(tokens=10_000)))
+        await platform.schedules.add(platform.wish(monthly=BUDGET))
+        first = await platform.week(0)
+        platform.write("three")
+        second = await platform.week(1)
+        tasks = await platform.client.tasks("S")
+    spent = tasks[0].progress.budget.spent.tokens
+    assert first.seen.last.startswith("done, task-")
+    assert second.seen.last == (
+        f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
+        "the ceiling of 300,000 tokens a month"
+    )
+    assert not second.seen.paused
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_run_that_is_under_way(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew_goes_on = asyncio.Event()
+
+    async def hold(_: object) -> None:
+        await crew_goes_on.wait()
+
+    async with office(server, settings, Crew(before=hold)) as platform:
+        added = await platform.schedules.add(platform.wish())
+        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        await handle.backfill(ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1)))
+
+        async def skipped() -> bool:
+            seen = (await platform.known("weekly")).seen
+            return seen.running and seen.skipped == 4
+
+        await until(skipped)
+        assert not await platform.schedules.run("weekly")
+        policy = (await handle.describe()).schedule.policy
+        wish = (await platform.known("weekly")).seen.order
+        await platform.schedules.remove("weekly")
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.remove("weekly")
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.run("weekly")
+        crew_goes_on.set()
+        (run,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
+        outcome = await server.get_workflow_handle(run.id).result()
+        (task,) = await platform.client.tasks("S")
+        again = await platform.schedules.add(platform.wish())
+    assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
+    assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
+    assert again.seen.order.wish == wish.wish
+    assert again.wish is not None
+
+
+async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings, Crew()) as platform:
+        for timing in (
+            Timing(cron="at seven"),
+            Timing(cron="0 7 * * 9"),
+            Timing(cron="0 7 * * 1", zone="Europe/Nowhere"),
+        ):
+            with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
+                await platform.schedules.add(platform.wish(timing=timing))
+        assert await platform.schedules.list() == ()
+        wishes = [platform.wish(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
+        added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
+        (kept,) = await platform.listed()
+    won = [one for one in added if isinstance(one, KnownSchedule)]
+    assert ["there is a schedule of this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
+    assert [kept.wish] == [one.wish for one in won]
+    assert not kept.seen.paused

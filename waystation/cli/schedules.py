@@ -104,8 +104,9 @@ def add(
         "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
         "failures": failures,
     }
+    wish = _wish(given, request)
     say(f"{counted(len(load_documents(docs).documents), 'document')} now")
-    _show([asyncio.run(_add(settings, _wish(given, request)))], as_json=as_json)
+    _show([asyncio.run(_add(settings, wish))], as_json=as_json)
 
 
 def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
@@ -114,7 +115,8 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
     try:
         return ScheduleWish.model_validate({**given, "request": request.model_copy(update={"session": session})})
     except ValidationError as error:
-        raise BadInput("; ".join(f"--{fault.place[-1]}: {fault.words}" for fault in malformed(error))) from None
+        faults = [f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in malformed(error)]
+        raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None
 
 
 async def _add(settings: Settings, wish: ScheduleWish) -> KnownSchedule:
@@ -149,15 +151,15 @@ async def _paused(name: str, note: str) -> None:
 
 
 @schedule.command("resume")
-def resume(name: NameArgument) -> None:
+def resume(name: NameArgument, by: ByOption = None) -> None:
     """Let a paused schedule run again."""
-    asyncio.run(_resumed(name))
+    asyncio.run(_resumed(name, f"resumed by {by or getuser()}"))
     say(f"{name} runs again")
 
 
-async def _resumed(name: str) -> None:
+async def _resumed(name: str, note: str) -> None:
     async with await Client.connect(Settings()) as client:
-        await (await client.schedules()).resume(name)
+        await (await client.schedules()).resume(name, note)
 
 
 @schedule.command("run")

@@ -52,21 +52,23 @@ class Schedules:
         order = RunOrder(own=own, wish=content_hash(text))
         await self._temporal.create(ScheduledStart(order=order, failures=wish.failures), wish.timing)
         await self._store.put_text(text, own.reader)
-        await self._temporal.resume(wish.schedule_id)
-        return await self._known(wish.schedule_id)
+        await self._temporal.resume(wish.schedule_id, "added")
+        return await self._known(await self._temporal.look(wish.schedule_id))
 
     async def list(self) -> tuple[KnownSchedule, ...]:
-        """All of the tenant, by name."""
-        found = await self._temporal.named_like(ids_begin(self._settings.tenant))
-        return tuple([await self._known(one) for one in found])
+        """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""
+        listed = await self._temporal.named_like(ids_begin(self._settings.tenant))
+        found = [seen for one in listed if (seen := await self._temporal.find(one)) is not None]
+        store_id = await self._store.store_id()
+        return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
 
     async def pause(self, name: str, note: str) -> None:
         """No run until somebody resumes it; one that is under way goes on. Raises BadInput for an unknown name."""
         await self._temporal.pause(self._id(name), note)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, note: str) -> None:
         """Raises BadInput for an unknown name."""
-        await self._temporal.resume(self._id(name))
+        await self._temporal.resume(self._id(name), note)
 
     async def run(self, name: str) -> bool:
         """Ask for a run now. False: one is under way already. Raises BadInput for an unknown name."""
@@ -81,9 +83,8 @@ class Schedules:
     def _id(self, name: str) -> str:
         return schedule_id(self._settings.tenant, name)
 
-    async def _known(self, found: str) -> KnownSchedule:
-        seen = await self._temporal.look(found)
-        name = found.removeprefix(ids_begin(self._settings.tenant))
+    async def _known(self, seen: SeenSchedule) -> KnownSchedule:
+        name = seen.schedule_id.removeprefix(ids_begin(self._settings.tenant))
         try:
             text = await self._store.get_text(seen.order.wish, self._reader)
         except TextMissing:

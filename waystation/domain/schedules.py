@@ -188,17 +188,15 @@ def over_month(monthly: Limit, spent: Amount, budget: Limit) -> str:
     )
 
 
-def compared_with(rows: Sequence[TaskRow], question: str) -> str | None:
-    """The newest of these whose report the next one is compared with."""
-    told = (row for row in rows if _readable(row) and row.request.question == question)
-    return next((row.ref.task_id for row in told), None)
+def last_told(rows: Sequence[TaskRow], question: str) -> TaskRow | None:
+    """The newest of these, newest first, whose report the next one is compared with: it is about the same question."""
+    return next((row for row in rows if _readable(row) and row.request.question == question), None)
 
 
 def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given: Sequence[SourceDocument]) -> bool:
     """Whether a new task would do what the last one did: same request, terms and documents, and that one is done."""
     return (
-        _readable(last)
-        and last.progress is not None
+        last.progress is not None
         and last.progress.phase is TaskPhase.DONE
         and _asked(last.request) == _asked(new.request)
         and last.terms == new.terms

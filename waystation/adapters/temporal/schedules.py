@@ -87,10 +87,10 @@ class TemporalSchedules:
         async with self._answering(schedule_id):
             await self._handle(schedule_id).pause(note=note, rpc_timeout=RPC_TIMEOUT)
 
-    async def resume(self, schedule_id: str, note: str = "") -> None:
+    async def resume(self, schedule_id: str, note: str) -> None:
         """Raises BadInput where there is none."""
         async with self._answering(schedule_id):
-            await self._handle(schedule_id).unpause(note=note or " ", rpc_timeout=RPC_TIMEOUT)
+            await self._handle(schedule_id).unpause(note=note, rpc_timeout=RPC_TIMEOUT)
 
     async def run(self, schedule_id: str) -> bool:
         """Ask for a run now. False: one is under way, and what the schedule does then holds. Raises BadInput."""
@@ -110,6 +110,12 @@ class TemporalSchedules:
         async with self._answering(schedule_id):
             return await self._seen(await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
 
+    async def find(self, schedule_id: str) -> SeenSchedule | None:
+        """The same; None where there is none."""
+        with suppress(BadInput):
+            return await self.look(schedule_id)
+        return None
+
     async def named_like(self, beginning: str) -> tuple[str, ...]:
         """Ids that begin so. A list lags a moment behind the server."""
         async with self._answering():
@@ -128,7 +134,7 @@ class TemporalSchedules:
             schedule_id=described.id,
             order=start.order,
             paused=described.schedule.state.paused,
-            note=(described.schedule.state.note or "").strip(),
+            note=described.schedule.state.note or "",
             next_run=next(iter(info.next_action_times), None),
             last_run=last.scheduled_at if last is not None else None,
             last=await self._last(info),
