@@ -7,25 +7,30 @@ changed between the second and the third.
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from temporalio.client import Client as TemporalClient
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
 
 from tests.adapters.offline_team import offline_model
-from tests.crew import Crew
-from tests.running import TENANT, opened_parts, until, working
+from tests.crew import Call, Crew
+from tests.running import KEY, TENANT, Watched, dev_server, opened_parts, until, working
+from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.orders import running
 from waystation.client import Client
 from waystation.client.schedules import KnownSchedule, Schedules
 from waystation.domain.amount import Limit
-from waystation.domain.errors import BadInput
+from waystation.domain.errors import BadInput, ModelRejected, TextMissing
 from waystation.domain.schedules import ScheduleWish, Timing
-from waystation.domain.task import TaskRequest
+from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.ports import ChatModel
 from waystation.settings import Settings
+from waystation.stores import data_converter
 from waystation.testing import PlainRedactor
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
@@ -36,12 +41,26 @@ LIGHT = "# The light\n\nThe keeper Solveig keeps the light of Nordvik since 1871
 
 
 @dataclass
+class Held:
+    """Every call of the crew waits."""
+
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    refuses: bool = False
+
+    async def __call__(self, call: Call) -> None:
+        await self.goes_on.wait()
+        if self.refuses:
+            raise ModelRejected("the key is not known")
+
+
+@dataclass
 class Office:
     """A platform with a folder of documents, and who has questions come back on it."""
 
     server: TemporalClient
     client: Client
     schedules: Schedules
+    store: SqlStore
     docs: Path
 
     def write(self, depth: str = "two") -> None:
@@ -105,7 +124,7 @@ async def office(server: TemporalClient, settings: Settings, model: ChatModel | 
         working(server, parts, settings=settings),
         await Client.connect(settings) as client,
     ):
-        found = Office(server, client, await client.schedules(), settings.home / "docs")
+        found = Office(server, client, await client.schedules(), parts.store, settings.home / "docs")
         found.write()
         yield found
 
@@ -217,12 +236,8 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
 async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_run_that_is_under_way(
     server: TemporalClient, settings: Settings
 ) -> None:
-    crew_goes_on = asyncio.Event()
-
-    async def hold(_: object) -> None:
-        await crew_goes_on.wait()
-
-    async with office(server, settings, Crew(before=hold)) as platform:
+    crew = Held()
+    async with office(server, settings, Crew(before=crew)) as platform:
         added = await platform.schedules.add(platform.wish())
         handle = platform.server.get_schedule_handle(added.seen.schedule_id)
         await handle.backfill(ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1)))
@@ -236,11 +251,13 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         policy = (await handle.describe()).schedule.policy
         wish = (await platform.known("weekly")).seen.order
         await platform.schedules.remove("weekly")
+        with pytest.raises(TextMissing):
+            await platform.store.get_text(wish.wish, wish.own.reader)
         with pytest.raises(BadInput, match="there is no schedule of this name"):
             await platform.schedules.remove("weekly")
         with pytest.raises(BadInput, match="there is no schedule of this name"):
             await platform.schedules.run("weekly")
-        crew_goes_on.set()
+        crew.goes_on.set()
         (run,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
         outcome = await server.get_workflow_handle(run.id).result()
         (task,) = await platform.client.tasks("S")
@@ -270,3 +287,85 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
     assert ["there is a schedule of this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
     assert [kept.wish] == [one.wish for one in won]
     assert not kept.seen.paused
+
+
+async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with office(server, settings, Crew(before=crew)) as platform:
+        await platform.schedules.add(platform.wish(failures=2))
+        assert await platform.schedules.run("weekly")
+
+        async def at_work() -> bool:
+            return len(await platform.client.tasks("S")) == 1
+
+        await until(at_work)
+        ended = (await platform.client.tasks("S"))[0].progress.task_id
+        await until(partial(running, server, ended))
+        await server.get_workflow_handle(ended).terminate("by a person")
+        first = await platform.settled(1)
+        crew.refuses = True
+        crew.goes_on.set()
+        second = await platform.week(0)
+        failed = (await platform.client.tasks("S"))[0].progress
+    assert f"TaskFailed: {ended} was ended in Temporal, without a report (failure 1 in a row)" in first.seen.last
+    assert failed.phase is TaskPhase.FAILED
+    assert f"TaskFailed: {failed.task_id} failed (failure 2 in a row)" in second.seen.last
+    assert second.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_and_knows_the_failures_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    crew = Held()
+    async with dev_server("limit.historyCount.suggestContinueAsNew=20") as server:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+        async with office(server, Settings(home=tmp_path, tenant=TENANT), Crew(before=crew)) as platform:
+            await platform.schedules.add(platform.wish(failures=2))
+            moved = platform.docs.rename(platform.docs.with_name("moved"))
+            first = await platform.week(0)
+            moved.rename(platform.docs)
+            assert await platform.schedules.run("weekly")
+
+            async def went_on() -> bool:
+                query = 'WorkflowType = "ScheduledRun" AND ExecutionStatus = "ContinuedAsNew"'
+                return bool([one async for one in server.list_workflows(query)])
+
+            await until(went_on)
+            crew.refuses = True
+            crew.goes_on.set()
+
+            async def paused() -> bool:
+                return (await platform.known("weekly")).seen.paused
+
+            await until(paused)
+            second, tasks = await platform.known("weekly"), await platform.client.tasks("S")
+    assert first.seen.last.endswith("(failure 1 in a row)")
+    assert "after 2 failures in a row" in second.seen.note
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_where_payloads_are_encrypted_a_schedule_runs_and_is_listed_by_who_has_the_key(
+    server: TemporalClient, settings: Settings
+) -> None:
+    key = SecretStr(KEY.hex())
+    with_key = Settings(home=settings.home, tenant=TENANT, key=key, encrypt_at_rest=False)
+    plugged = await TemporalClient.connect(
+        server.service_client.config.target_host,
+        data_converter=data_converter(with_key),
+        plugins=[Watched(cached=False)],
+    )
+    async with office(plugged, with_key, Crew()) as platform:
+        await platform.schedules.add(platform.wish())
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        failed = [await platform.week(0), await platform.week(1)]
+        moved.rename(platform.docs)
+        ran = await platform.week(2)
+        raw = (await server.get_schedule_handle(ran.seen.schedule_id).describe()).raw_description
+    assert [one.seen.last.rpartition("(")[2] for one in failed] == ["failure 1 in a row)", "failure 2 in a row)"]
+    assert ran.seen.last.startswith("done, task-")
+    assert ran.wish is not None
+    assert ran.seen.order.wish.encode() not in raw.SerializeToString()

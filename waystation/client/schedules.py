@@ -78,7 +78,7 @@ class Schedules:
         """And what it asks. Tasks stay, and a run that is under way goes on. Raises BadInput for an unknown name."""
         seen = await self._temporal.look(self._id(name))
         await self._temporal.remove(seen.schedule_id)
-        await self._store.drop_text(seen.order.wish, seen.order.own.reader)
+        await self._store.drop_texts(seen.order.own.reader)
 
     def _id(self, name: str) -> str:
         return schedule_id(self._settings.tenant, name)

@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints
 
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.documents import Document, LeftOut
+from waystation.domain.names import SCHEDULE
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRef, TaskRequest, TaskRow, short_hash, tenant_hash
 from waystation.domain.value import Input, Value
@@ -59,7 +60,7 @@ class ScheduleWish(Input):
 
 def ids_begin(tenant: str) -> str:
     """What the ids of all schedules of a tenant begin with."""
-    return f"schedule-{tenant_hash(tenant)}-"
+    return f"{SCHEDULE}{tenant_hash(tenant)}-"
 
 
 def schedule_id(tenant: str, name: str) -> str:

@@ -187,9 +187,11 @@ class SqlTexts(StorePart):
         return blob
 
     @writing
-    async def drop_text(self, connection: AsyncConnection, blob: str, owner: OfTask) -> None:
-        """The owner has this text no more; it goes where nobody else has it."""
-        await drop_owned(connection, [blob], owned(text_owners, owner))
+    async def drop_texts(self, connection: AsyncConnection, owner: OfTask) -> None:
+        """The owner has no text any more; those go that nobody else has."""
+        own = owned(text_owners, owner)
+        blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
+        await drop_owned(connection, blobs, own)
 
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
