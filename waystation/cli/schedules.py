@@ -104,9 +104,7 @@ def add(
         "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
         "failures": failures,
     }
-    wish = _wish(given, request)
-    say(f"{counted(len(load_documents(docs).documents), 'document')} now")
-    _show([asyncio.run(_add(settings, wish))], as_json=as_json)
+    _show([asyncio.run(_add(settings, _wish(given, request)))], as_json=as_json)
 
 
 def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
@@ -120,6 +118,8 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
 
 
 async def _add(settings: Settings, wish: ScheduleWish) -> KnownSchedule:
+    loaded = load_documents([Path(path) for path in wish.paths])
+    say(f"{counted(len(loaded.documents), 'document')} now")
     async with await Client.connect(settings) as client:
         return await (await client.schedules()).add(wish)
 
