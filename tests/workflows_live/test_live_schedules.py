@@ -16,10 +16,11 @@ import pytest
 from pydantic import SecretStr
 from temporalio.client import Client as TemporalClient
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
+from temporalio.worker import WorkflowRunner
 
 from tests.adapters.offline_team import offline_model
 from tests.crew import Call, Crew
-from tests.running import KEY, TENANT, Watched, dev_server, opened_parts, until, working
+from tests.running import KEY, TENANT, Watched, dev_server, opened_parts, strict, until, working
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.orders import running
 from waystation.client import Client
@@ -116,12 +117,14 @@ class Office:
 
 
 @asynccontextmanager
-async def office(server: TemporalClient, settings: Settings, model: ChatModel | None = None) -> AsyncGenerator[Office]:
+async def office(
+    server: TemporalClient, settings: Settings, model: ChatModel | None = None, runner: WorkflowRunner | None = None
+) -> AsyncGenerator[Office]:
     """At work."""
     settings = settings.model_copy(update={"offline": True, "revisions": 0, "reviews": 0})
     async with (
         opened_parts(settings.home, PlainRedactor({}), model or offline_model()) as parts,
-        working(server, parts, settings=settings),
+        working(server, parts, runner=runner, settings=settings),
         await Client.connect(settings) as client,
     ):
         found = Office(server, client, await client.schedules(), parts.store, settings.home / "docs")
@@ -197,7 +200,7 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
 
 @pytest.mark.timeout(240)
 async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings: Settings) -> None:
-    async with office(server, settings) as platform:
+    async with office(server, settings, runner=strict()) as platform:
         await platform.schedules.add(platform.wish(failures=2))
         moved = platform.docs.rename(platform.docs.with_name("moved"))
         first = await platform.week(0)
