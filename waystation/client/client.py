@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
+from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client.approvals import draft, inbox, origins, send, stored_view, with_spending, without_answer
 from waystation.client.context import (
@@ -37,6 +38,7 @@ from waystation.client.lookups import (
     with_stored,
     without_report,
 )
+from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
     START_TIMEOUT,
     UNCHANGED,
@@ -146,6 +148,13 @@ class Client:
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
         return await handed_in(self._settings, self._store, temporal, row, start_timeout)
+
+    async def schedules(self) -> Schedules:
+        """The tenant's questions that come back. Raises Unreachable."""
+        await require_key_of(self._store, self._settings)
+        target = find_target(self._settings.run_file, self._settings.temporal_ui)
+        temporal = await TemporalSchedules.connect(target, data_converter(self._settings))
+        return Schedules(self._settings, self._store, temporal)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
