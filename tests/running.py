@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile
@@ -29,6 +30,7 @@ from waystation.adapters.temporal.connect import Target, ensure_search_attribute
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.documents import RedactedDocuments
+from waystation.cli.main import run
 from waystation.client.context import edit_finished
 from waystation.domain.amount import Limit
 from waystation.domain.session import Admission, SessionStart
@@ -77,6 +79,13 @@ async def until(met: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not await met():
             await asyncio.sleep(POLL)
+
+
+async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """A command of the CLI, beside the loop that serves it: its exit code, and what it printed on both streams."""
+    code = await asyncio.to_thread(run, list(arguments))
+    said = capsys.readouterr()
+    return code, said.out, said.err
 
 
 Task = WorkflowHandle[TaskWorkflow, TaskProgress]

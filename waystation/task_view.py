@@ -109,6 +109,22 @@ class PendingApproval(Value):
         return deadline, asked, self.task_id, self.approval.request_id
 
 
+def pending(progress: TaskProgress, then: Literal["partial", "wait"] | None = None) -> tuple[PendingApproval, ...]:
+    """A task's requests that can still be answered. `then`: what happens at their deadlines, where it is known."""
+    return tuple(
+        PendingApproval(
+            task_id=progress.task_id,
+            title=progress.title,
+            approval=approval,
+            task_budget=progress.budget,
+            then=then,
+            steps=progress.steps if approval.about_plan else (),
+        )
+        for approval in progress.approvals
+        if approval.decision == "pending" and not progress.phase.over
+    )
+
+
 FEW, EARLIER = 5, 50
 """Tasks: fewer tell nothing of what is usual; of more, the newest count."""
 

@@ -5,18 +5,18 @@ The terms of one role's agents: its model, how hard that works, and the numbers 
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import ROUND_CEILING
 from typing import TypedDict
 
-from waystation.agents.contract import WINDOW_SHARE
+from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
 from waystation.domain.leg import AgentTerms
 from waystation.domain.models import DEEP, OFFLINE_MODEL, Price, Working, budgeted, model_facts, prices_of, worst_rates
 from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
 from waystation.domain.roles import Role, step_roles
-from waystation.domain.task import TaskRequest, TaskTerms
+from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
 from waystation.impossible_terms import (
     first_turn,
     refuse_ceiling,
@@ -230,6 +230,25 @@ def task_terms(
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
         procedures_among_documents=False,
+    )
+
+
+async def task_row_of(
+    request: TaskRequest, settings: Settings, earlier: EarlierTasks, prices: Sequence[Price], now: datetime
+) -> TaskRow:
+    """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+    ref = TaskRef(
+        store_id=await earlier.tasks.store_id(),
+        tenant=tenant_hash(request.tenant),
+        session=session_hash(request.tenant, request.session),
+        task_id=task_id_of(request),
+    )
+    # The same request again works under the same terms, whatever the session has finished meanwhile.
+    in_session = await earlier.tasks.tasks(ref.reader.recalling("session"))
+    known = next((row for row in in_session if row.ref == ref), None)
+    told = await earlier.most_tokens(ref, now if known is None else known.submitted_at)
+    return TaskRow(
+        ref=ref, request=request, terms=task_terms(request, settings, prices, now.date(), told), submitted_at=now
     )
 
 

@@ -1,5 +1,7 @@
 """What this process reaches outside: tools, hooks, notices, and what is removed there.
 
+How scheduled runs hand their tasks in.
+
 What is removed outside the store: histories on the Temporal server, and reports in this home folder.
 
 What agents' tools reach beyond the store, as the settings want it: tables, the web, tool servers.
@@ -14,7 +16,9 @@ import shlex
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from pydantic import SecretStr
 from temporalio.client import Client
@@ -22,22 +26,31 @@ from temporalio.client import Client
 from activities.tasks import NoticeActivities
 from waystation import __version__
 from waystation.adapters.clock import utc_now
+from waystation.adapters.documents.sources import Loaded, load_documents
 from waystation.adapters.hooks import CommandHook, PostedHook, Webhook
 from waystation.adapters.prices import load_prices
-from waystation.adapters.temporal.connect import Target, workflow_link
-from waystation.adapters.temporal.orders import delete_histories, delete_seen
+from waystation.adapters.store.sql_store import SqlStore
+from waystation.adapters.temporal.connect import Target, find_target, workflow_link
+from waystation.adapters.temporal.orders import delete_histories, delete_seen, running
+from waystation.adapters.temporal.schedules import pause_schedule
+from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.agents.charges import MeteredSearch
 from waystation.agents.condenser import CompactionHooks
+from waystation.agents.contract import EarlierTasks
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPage, WebSearchTool
 from waystation.domain.errors import BadInput
 from waystation.domain.removal import SeenHistory, Sought
+from waystation.domain.schedules import ReadAnew
+from waystation.domain.session import SessionStart
+from waystation.domain.task import TaskRequest, TaskRow, session_workflow_id
 from waystation.domain.web import Domains
 from waystation.files import rewritten_reports, without_reports
 from waystation.ports import CompactionHook, DocumentStore, Meter, TableEngine, ToolServers, TranscriptStore
 from waystation.settings import Settings, config_file_given, variable_given
 from waystation.settings_text import is_address
+from waystation.terms import task_row_of
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,57 @@ class TemporalAndFiles:
     def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
         """See `Outside`."""
         return rewritten_reports(self.settings.reports_folder, task_ids, sought)
+
+
+ADMISSION_PATIENCE = timedelta(minutes=1)
+"""A session that does not answer within it is asked again by the next attempt."""
+
+
+@dataclass(frozen=True)
+class FrontDesk:
+    """Implements the port `Intake`."""
+
+    client: Client
+    store: SqlStore
+    settings: Settings
+
+    def read(self, paths: Sequence[str]) -> ReadAnew:
+        """See `Intake`."""
+        places = [Path(path) for path in paths]
+        try:
+            gone = sum(not place.exists() for place in places)
+            loaded = load_documents(places) if not gone else Loaded(documents=())
+        except (BadInput, OSError):  # it names files, and what fails a workflow stands on the server in plain text
+            raise BadInput(
+                "its documents cannot be read: `waystation schedule list` names their places, and `waystation submit` "
+                "with those tells why"
+            ) from None
+        if gone:
+            raise BadInput(
+                f"{gone} of the places of its documents cannot be found any more on this worker's machine: `waystation "
+                "schedule list` names them"
+            )
+        return ReadAnew(documents=loaded.documents, left_out=loaded.left_out)
+
+    async def row(self, request: TaskRequest) -> TaskRow:
+        """See `Intake`."""
+        earlier = EarlierTasks(self.store, self.store)
+        return await task_row_of(request, self.settings, earlier, load_prices(self.settings.prices), utc_now())
+
+    async def admit(self, row: TaskRow) -> None:
+        """See `Intake`."""
+        tasks = TemporalTasks(self.client, find_target(self.settings.run_file, self.settings.temporal_ui))
+        start = SessionStart(**row.ref.model_dump(exclude={"task_id"}))
+        session = session_workflow_id(row.request.tenant, row.request.session)
+        await tasks.admit(start, session, row.ref, ADMISSION_PATIENCE)
+
+    async def runs(self, task_id: str) -> bool:
+        """See `Intake`. Raises RPCError."""
+        return await running(self.client, task_id)
+
+    async def pause(self, schedule_id: str, note: str) -> None:
+        """See `Intake`. Raises RPCError."""
+        await pause_schedule(self.client, schedule_id, note)
 
 
 USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not say how they are reached)"

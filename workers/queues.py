@@ -25,6 +25,7 @@ from activities.attempts import INTERVAL
 from activities.bookkeeping import LedgerActivities, SentActivities
 from activities.memory import DocumentActivities, MemoryActivities
 from activities.removal import ForgettingActivities, PersonActivities, RetentionActivities
+from activities.schedules import ScheduleActivities
 from activities.sessions import ForkActivities, RewindActivities, SessionActivities
 from activities.tasks import NoticeActivities, OversightActivities, PlanningActivities, ReportActivities
 from waystation.adapters.clock import utc_now
@@ -35,11 +36,12 @@ from waystation.domain.errors import BadInput
 from waystation.domain.names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES, WORKFLOWS_QUEUE
 from waystation.domain.session import Equipment
 from waystation.settings import Settings
-from workers.outside import TemporalAndFiles
+from workers.outside import FrontDesk, TemporalAndFiles
 from workers.parts import Parts, SessionScope
 from workflows.board import NoticeWorkflow
 from workflows.delivery import RememberWorkflow
 from workflows.removal import ErasePersonWorkflow, ForgetWorkflow, RetentionWorkflow
+from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
@@ -89,6 +91,12 @@ class Workshop:
         """What lies outside the store."""
         return TemporalAndFiles(self.client, self.settings)
 
+    @property
+    def schedules(self) -> ScheduleActivities:
+        """What scheduled runs do."""
+        intake = FrontDesk(self.client, self.store, self.settings)
+        return ScheduleActivities(self.store, self.store, self.store, intake, utc_now)
+
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
         equipment = Equipment(
@@ -106,12 +114,7 @@ def workflows_worker(shop: Workshop) -> Worker:
     runs = partial(running, shop.client)
     ledger, sessions = LedgerActivities(store, store), SessionActivities(runs, store)
     sent = SentActivities(store, store)
-    retention = RetentionActivities(
-        days=shop.settings.retention_days,
-        tasks=store,
-        clock=utc_now,
-        runs=runs,
-    )
+    retention = RetentionActivities(days=shop.settings.retention_days, tasks=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
@@ -124,6 +127,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             ErasePersonWorkflow,
             RememberWorkflow,
             RetentionWorkflow,
+            ScheduledRunWorkflow,
         ],
         activities=[
             ledger.totals,
@@ -135,6 +139,8 @@ def workflows_worker(shop: Workshop) -> Worker:
             ForkActivities(store, store).take_over,
             sent.keep,
             sent.update,
+            shop.schedules.look,
+            shop.schedules.pause,
         ],
         workflow_runner=shop.runner,
         sticky_queue_schedule_to_start_timeout=STICKY,
@@ -190,6 +196,7 @@ def context_worker(shop: Workshop, parts: Parts) -> Worker:
             *_persons(shop, parts),
             planning.admit,
             planning.take_edit,
+            shop.schedules.begin,
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,

@@ -18,23 +18,14 @@ from temporalio.exceptions import ApplicationError
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
+from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.reviews import plan_request
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
-from waystation.domain.task_state import (
-    TaskState,
-    decided,
-    drawn,
-    freed,
-    may_be_handed_back,
-    merged,
-    opened_actions,
-    overtaken,
-    withdrawn,
-)
+from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
 from waystation.domain.value import Value
 from workflows.board import Board, keep_and_tell, record, tell_of_request
 from workflows.options import SESSION_ANSWER

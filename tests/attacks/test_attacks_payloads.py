@@ -65,3 +65,19 @@ async def test_what_an_activity_gets_is_bound_to_the_workflow_that_asks_for_it()
     assert sealed.metadata[WORKFLOW] == b"default\x00task-1"
     with pytest.raises(WrongKey):
         await CODEC.with_context(of("task-2")).decode([sealed])
+
+
+WEEKLY = "schedule-0123456789abcdef-weekly"
+
+
+async def test_runs_of_a_schedule_open_what_was_sealed_for_it_and_no_other_workflow_does() -> None:
+    runs = [f"{WEEKLY}-2026-11-{day}T07:00:00Z" for day in (16, 23)]
+    for sealed_for in (WEEKLY, *runs):
+        (sealed,) = await CODEC.with_context(of(sealed_for)).encode([PLAIN])
+        for opened_in in (WEEKLY, *runs):
+            assert await CODEC.with_context(of(opened_in)).decode([sealed]) == [PLAIN]
+        monthly = WEEKLY.replace("weekly", "monthly")
+        others = (f"{WEEKLY}-2-2026-11-16T07:00:00Z", f"{monthly}-2026-11-16T07:00:00Z", "task-1")
+        for other in others:
+            with pytest.raises(WrongKey):
+                await CODEC.with_context(of(other)).decode([sealed])

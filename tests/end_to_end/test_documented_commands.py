@@ -61,6 +61,13 @@ ON_A_PLATFORM = (
     "waystation memory forget --before 2026-11-01",
     "waystation memory forget --session S",
     "waystation memory forget --session S --everything",
+    "waystation schedule add \"…\" --docs contracts/ --cron '0 7 * * 1' --budget 200k --session weekly --name weekly "
+    "--monthly 1M",
+    "waystation schedule list",
+    "waystation schedule run weekly",
+    'waystation schedule pause weekly --note "on leave"',
+    "waystation schedule resume weekly",
+    "waystation schedule remove weekly",
 )
 """In an order in which each finds what it is about; TASK is over."""
 WHILE_IT_WAITS = (

@@ -19,6 +19,7 @@ from temporalio.client import WorkflowHistory
 
 from tests.replay.divided import answered, divided
 from tests.running import KEY, SESSION, TENANT, at_work, dev_server, until
+from tests.scheduled import office
 from waystation import __version__
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
@@ -32,6 +33,7 @@ from workers.models import model_switch
 from workflows.delivery import RememberWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
+STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')
 ASKED = TaskRequest(
     question="Which harbours can be entered at low water, and what guards their entrances?",
     tenant=TENANT,
@@ -54,9 +56,9 @@ def _document(coast: str) -> SourceDocument:
 
 
 def _written(history: WorkflowHistory) -> str:
-    """One event a line, without the name of the machine that recorded it."""
+    """One event a line, without the name of the machine that recorded it and its places."""
     events = [json.dumps(event) for event in history.to_json_dict()["events"]]
-    whole = '{"events": [\n' + ",\n".join(events) + "\n]}\n"
+    whole = STACK.sub('"stackTrace": ""', '{"events": [\n' + ",\n".join(events) + "\n]}\n")
     return re.sub(rf"\d+@{re.escape(gethostname())}", "recorder", whole)
 
 
@@ -94,6 +96,25 @@ async def record_divided(folder: Path) -> None:
     sys.stdout.write(f"{progress.phase}: {len(progress.steps)} agents, {len(progress.approvals)} approvals\n")
 
 
+async def record_scheduled(folder: Path) -> None:
+    """Runs of a schedule: one that failed, and one whose task it began and waited for."""
+    async with dev_server() as client:
+        os.environ["TEMPORAL_ADDRESS"] = client.service_client.config.target_host
+        async with office(client, Settings(home=folder, tenant=TENANT)) as platform:
+            await platform.schedules.add(platform.wish(failures=1))
+            moved = platform.docs.rename(platform.docs.with_name("moved"))
+            failed = await platform.week(0)
+            moved.rename(platform.docs)
+            await platform.schedules.resume("weekly", "the folder is back")
+            done = await platform.week(1)
+            first, second = sorted([one.id async for one in client.list_workflows('WorkflowType = "ScheduledRun"')])
+            _keep(
+                scheduled_failed=await client.get_workflow_handle(first).fetch_history(),
+                scheduled=await client.get_workflow_handle(second).fetch_history(),
+            )
+    sys.stdout.write(f"{failed.seen.last}; {done.seen.last}\n")
+
+
 def _keep(**histories: WorkflowHistory) -> None:
     folder = HISTORIES / __version__
     folder.mkdir(exist_ok=True)
@@ -103,7 +124,7 @@ def _keep(**histories: WorkflowHistory) -> None:
 
 async def record_all(folder: Path) -> None:
     """Every history of this version."""
-    for name, recorded in (("whole", record), ("divided", record_divided)):
+    for name, recorded in (("whole", record), ("divided", record_divided), ("scheduled", record_scheduled)):
         (folder / name).mkdir()
         await recorded(folder / name)
 

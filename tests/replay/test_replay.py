@@ -13,6 +13,7 @@ from waystation.domain.continuation import TaskStart
 from waystation.domain.task import TaskProgress
 from workers.sandbox import sandboxed
 from workflows.delivery import RememberWorkflow
+from workflows.schedules import ScheduledRunWorkflow
 from workflows.session import SessionWorkflow
 from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
@@ -52,7 +53,8 @@ class HastyTask(TaskWorkflow):
 
 @pytest.mark.parametrize("name", RELEASES)
 async def test_histories_of_every_release_replay(name: str) -> None:
-    await replayer(TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow).replay_workflow(recorded(name))
+    workflows = (TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow, ScheduledRunWorkflow)
+    await replayer(*workflows).replay_workflow(recorded(name))
 
 
 def test_the_recorded_task_compacted_paused_and_was_approved() -> None:
@@ -71,6 +73,17 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
     said = everything_written(recorded(f"{__version__}/divided").events)
     assert all(f'"decision":"{decision}"' in said for decision in ("pending", "approved", "withdrawn"))
+
+
+def test_the_recorded_runs_of_a_schedule_waited_for_a_task_and_paused_the_schedule() -> None:
+    waited, failed = (recorded(f"{__version__}/{name}") for name in ("scheduled", "scheduled_failed"))
+    assert {"BeginScheduledRun", "LookAtScheduledTask"} <= _activities(waited)
+    assert _activities(failed) == {"BeginScheduledRun", "PauseSchedule"}
+
+
+def _activities(history: WorkflowHistory) -> set[str]:
+    asked = (event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events)
+    return {name for name in asked if name}
 
 
 def _marked(history: WorkflowHistory) -> str:

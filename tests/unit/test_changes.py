@@ -1,8 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
+from inline_snapshot import snapshot
 
 from waystation.cli.show import changes_text
-from waystation.domain.changes import ReportChanges, report_changes
+from waystation.domain.changes import ReportChanges, changes_part, report_changes
+from waystation.domain.report import answer_part, opened_with
 
 BEFORE = """# Harbours
 
@@ -82,3 +84,29 @@ def test_every_claim_is_in_one_kind_alone_and_the_other_way_round_new_is_gone(be
     assert there.same + len(there.gone) + len(there.changed) == len(old)
     assert there.same + len(there.new) + len(there.changed) == len(new)
     assert (there.same, len(there.changed)) == (back.same, len(back.changed))
+
+
+def test_a_report_that_opens_with_its_changes_says_them_before_its_question_and_claims_none_of_them() -> None:
+    part = changes_part(report_changes(BEFORE, AFTER), "task-1", "task-2")
+    opened = opened_with(AFTER, part)
+    assert part == snapshot(
+        """\
+> **What changed since last time** (`task-1`): claims; 1 new, 1 gone, 1 changed, 1 the same.
+>
+> - New: A second mole is planned for the north [harbour.md:9-9]
+>
+> - Gone: The lamp is lit at dusk by the keeper [keeper.md:1-1]
+>
+> - Changed: Fees are 12 crowns a ship [fees.md:4-4] **is now** Fees are 14 crowns a ship [fees.md:5-5]\
+"""
+    )
+    assert opened.index("# Harbours") < opened.index(part) < opened.index("**Question.**")
+    assert answer_part(opened) == answer_part(AFTER)
+    assert report_changes(AFTER, opened).nothing
+
+
+def test_of_very_many_changes_a_report_opens_with_some_and_says_where_the_others_are() -> None:
+    many = "# R\n\n" + "\n".join(f"- Ship {number} came in [log.md:{number}-{number}]." for number in range(1, 101))
+    part = changes_part(report_changes("# R\n", many), "task-1", "task-2")
+    assert part.count("> - New: ") == 40
+    assert part.endswith("> - and 60 more such claims: `waystation diff task-1 task-2`")

@@ -10,9 +10,10 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.loans import from_task
 from waystation.domain.session import Ask, Raised, SessionState, Settlement
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState, from_task
+from waystation.domain.task_state import TaskState
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET = Limit(tokens=40_000, micro_usd=80_000)

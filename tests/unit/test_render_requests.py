@@ -5,11 +5,11 @@ from inline_snapshot import snapshot
 
 from tests.unit.render_values import ASKING, ASKING_OUTLOOK, DEAR, PAUSED
 from waystation.cli.options import parse_amount
-from waystation.cli.render_requests import approve_command, inbox_text, pending, request_text
+from waystation.cli.render_requests import approve_command, inbox_text, request_text
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.task import Approval, BudgetProgress
 from waystation.domain.work import Made
-from waystation.task_view import PendingApproval
+from waystation.task_view import PendingApproval, pending
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = 200

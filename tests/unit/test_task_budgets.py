@@ -9,9 +9,10 @@ from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.loans import drawn, from_task
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState, drawn, from_task
+from waystation.domain.task_state import TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)

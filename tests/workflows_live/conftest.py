@@ -35,3 +35,11 @@ def outside(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
     """The same with the store named by its address, as a client elsewhere names it."""
     monkeypatch.setenv("DATABASE_URL", f"sqlite+aiosqlite:///{settings.home / 'waystation.db'}")
     return Settings(home=settings.home, tenant=TENANT)
+
+
+@pytest.fixture
+def terminal(outside: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The same as commands have it that a person types."""
+    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
+    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
+    return outside

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client as TemporalClient
 
 from tests.crew import Crew, tight
-from tests.running import at_work, until_both_ask
+from tests.running import at_work, printed, until_both_ask
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli.approvals import Typed, answer_request
 from waystation.cli.main import run
@@ -74,28 +74,24 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
     assert second.reason.endswith(f" ({answered.answered_at:%Y-%m-%d %H:%M %Z})")
 
 
+@pytest.mark.usefixtures("terminal")
 async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     server: TemporalClient,
     tmp_path: Path,
     redactor: PresidioRedactor,
-    outside: Settings,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
-    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
     ceiling = Limit(tokens=(tight().budget.tokens or 0) + 1_500)  # what one leaves of it is too little for the other
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=tight().model_copy(update={"ceiling": ceiling}))
         asking = await until_both_ask(counter.task())
         task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
-        code = await asyncio.to_thread(run, ["approve", task, "--all", "--add", "1k", "--by", "Ada", "--json"])
-        told = capsys.readouterr()
+        code, out, told = await printed(capsys, "approve", task, "--all", "--add", "1k", "--by", "Ada", "--json")
         denied = await asyncio.to_thread(run, ["deny", task, "--request", first, "--request", second])
     assert (code, denied) == (1, 1), "one was refused for the ceiling, then one was answered before"
-    answers = [(one["request_id"], one["outcome"]) for one in json.loads(told.out)]
+    answers = [(one["request_id"], one["outcome"]) for one in json.loads(out)]
     assert answers == [(first, "approved"), (second, "refused")]
-    said = told.err.splitlines()
+    said = told.splitlines()
     assert said[0] == f"{task}: approving 2 requests, 1,000 tokens each: 2,000 tokens in all"
     assert said[1] == f"{first}: approved"
     assert said[2].startswith(f"{second}: refused: it would raise the task to ")

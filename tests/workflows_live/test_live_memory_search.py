@@ -1,6 +1,5 @@
 """Looks into embedded memory while workers have it open: they are asked, over the real server."""
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -11,9 +10,8 @@ from temporalio.api.workflowservice.v1 import DescribeActivityExecutionRequest, 
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.running import until
+from tests.running import printed, until
 from tests.store_contract.values import passage, summary
-from waystation.cli.main import run
 from waystation.domain.leg import RunRef
 from waystation.domain.task import tenant_hash
 from waystation.knowledge import opened_embedder
@@ -50,12 +48,6 @@ async def workers(kept: None) -> AsyncGenerator[None]:
         yield
 
 
-async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = await asyncio.to_thread(run, ["memory", *arguments])
-    said = capsys.readouterr()
-    return code, said.out, said.err
-
-
 async def kept_by(server: TemporalClient, activity_id: str) -> bool:
     """Whether a server has an activity itself: its list, an index, can show one for a while that is gone."""
     wanted = DescribeActivityExecutionRequest(namespace=server.namespace, activity_id=activity_id)
@@ -72,11 +64,11 @@ async def kept_by(server: TemporalClient, activity_id: str) -> bool:
 async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_server(
     server: TemporalClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = await printed(capsys, "search", "what does the bar carry?", "--json")
+    code, out, err = await printed(capsys, "memory", "search", "what does the bar carry?", "--json")
     assert (code, err) == (0, "")
     (found,) = json.loads(out)
     assert (found["text"], found["kind"]) == (SAID, "conversation")
-    code, out, _ = await printed(capsys, "search", "bar", "--since", "2999-01-01", "--json")
+    code, out, _ = await printed(capsys, "memory", "search", "bar", "--since", "2999-01-01", "--json")
     assert (code, json.loads(out)) == (0, [])
 
     async def none_kept() -> bool:
@@ -90,7 +82,7 @@ async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_se
 
 @pytest.mark.usefixtures("workers")
 async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = await printed(capsys, "status", "--json")
+    code, out, _ = await printed(capsys, "memory", "status", "--json")
     assert code == 0
     assert (json.loads(out)["points"], json.loads(out)["finding"]) == (1, "")
 
@@ -98,6 +90,6 @@ async def test_the_status_counts_the_points_that_the_workers_have(capsys: pytest
 async def test_another_process_that_is_no_worker_is_named_as_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings()
     async with opened_embedder(settings) as embedder, opened_memory(settings, embedder):
-        code, _, err = await printed(capsys, "search", "bar")
+        code, _, err = await printed(capsys, "memory", "search", "bar")
         assert code == 3
         assert "another process has the memory open, and it is no worker that answers" in err

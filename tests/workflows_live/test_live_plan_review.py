@@ -11,11 +11,10 @@ from temporalio.client import Client, WorkflowFailureError
 
 from tests.crew import CREW_PLAN, Crew, terms
 from tests.readers import ANYONE
-from tests.running import Counter, at_work, dev_server, until
+from tests.running import Counter, at_work, dev_server, printed, until
 from waystation.adapters.clock import utc_now
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.cli import follow
-from waystation.cli.main import run
 from waystation.client import Client as Waystation
 from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.decisions import Unattended
@@ -181,12 +180,10 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
     server: Client,
     tmp_path: Path,
     redactor: PresidioRedactor,
-    outside: Settings,
+    terminal: Settings,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("WAYSTATION_HOME", str(outside.home))
-    monkeypatch.setenv("WAYSTATION_TENANT", outside.tenant)
     changed = tmp_path / "plan.yaml"
     async with at_work(server, tmp_path, redactor, Crew()) as counter:
         await counter.submit(under=REVIEWED)
@@ -200,7 +197,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         monkeypatch.setenv("EDITOR", shlex.join(["cp", str(changed)]))
         changed.write_text(shown.replace("role: analysis", "role: cooking"))
         code, _, refused = await printed(capsys, "plan", task_id, "--edit")
-        mended = outside.home / f"plan-{task_id}.yaml"
+        mended = terminal.home / f"plan-{task_id}.yaml"
         assert code == 2
         assert str(mended) in " ".join(refused.split()).replace(" ", "")
         mended.write_text(shown.replace(CREW_PLAN.steps[0].goal, GOAL))
@@ -214,12 +211,6 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
     assert f"waystation plan {task_id} --edit" in inbox
     assert f"{CREW_PLAN.steps[0].title}, with " in inbox
     assert progress.phase is TaskPhase.DONE
-
-
-async def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = await asyncio.to_thread(run, list(arguments))
-    said = capsys.readouterr()
-    return code, said.out, said.err
 
 
 async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(

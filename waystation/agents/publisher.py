@@ -17,10 +17,11 @@ from waystation.agents.contract import given_procedures
 from waystation.agents.documents import DocumentNames, RedactedDocuments, document_names
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.work import claim_line
+from waystation.domain.changes import changes_part, report_changes
 from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in
 from waystation.domain.delegation import SEPARATOR, step_of
 from waystation.domain.documents import Document, DocumentFinder, earlier_versions
-from waystation.domain.errors import TextMissing
+from waystation.domain.errors import TextMissing, UnknownTask
 from waystation.domain.ownership import OfTask
 from waystation.domain.passages import Results, beyond, result_passages, results_run
 from waystation.domain.plan import Plan
@@ -33,6 +34,7 @@ from waystation.domain.report import (
     StepFindings,
     not_remembered_section,
     not_used_section,
+    opened_with,
     oversight_lines,
     procedure_lines,
     sources_section,
@@ -357,12 +359,32 @@ class Publisher:
             procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
         )
         return Composed(
-            markdown=await asyncio.to_thread(inert, whole_report(parts, written, apparatus)),
+            markdown=await self._opened(ref, whole_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
             written=written,
             nothing=parts.nothing,
         )
+
+    async def _opened(self, ref: TaskRef, composed: str) -> str:
+        """The report, inert; where its task is to tell what changed since an earlier one, opened with that."""
+        report = await asyncio.to_thread(inert, composed)
+        since = (await self.tasks.task(ref.task_id, ref.reader)).request.since
+        if since is None:
+            return report
+        session = ref.reader.recalling("session")
+        try:
+            last = (await self.tasks.task(since, session)).progress
+            version = last.readable if last is not None else None
+            before = await self.documents.get_text(version.report, session) if version is not None else None
+        except (UnknownTask, TextMissing):
+            before = None
+        if before is None:
+            return opened_with(
+                report, f"> **What changed since last time** is not known: {since} has no report any more."
+            )
+        found = await asyncio.to_thread(report_changes, before, report)
+        return opened_with(report, changes_part(found, since, ref.task_id))
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.tasks.task(ref.task_id, ref.reader)

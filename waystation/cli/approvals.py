@@ -32,7 +32,7 @@ from waystation.cli.options import (
     TaskArgument,
     parse_amount,
 )
-from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, pending, request_text
+from waystation.cli.render_requests import MOMENT, approve_command, deny_command, inbox_text, request_text
 from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.details import answer_text, counted
@@ -40,7 +40,7 @@ from waystation.domain.errors import BadInput
 from waystation.domain.signals import Answer, AnswerOutcome
 from waystation.domain.task import Approval, TaskProgress
 from waystation.settings import Settings
-from waystation.task_view import PendingApproval, TaskView
+from waystation.task_view import PendingApproval, TaskView, pending
 
 app = typer.Typer()
 

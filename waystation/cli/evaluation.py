@@ -16,7 +16,6 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_text, say
 from waystation.cli.options import JsonOption, parse_budget, parse_tokens
 from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
-from waystation.cli.render_requests import pending
 from waystation.client import Client
 from waystation.domain.amount import Limit, dollars
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
@@ -36,7 +35,7 @@ from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress
 from waystation.domain.value import Value
 from waystation.evaluation_page import evaluation_page
 from waystation.settings import Settings
-from waystation.task_view import TaskView
+from waystation.task_view import TaskView, pending
 from workers.shutdown import INTERRUPTED
 
 QUESTION_BUDGET = "1M"

@@ -22,7 +22,6 @@ from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, pr
 from waystation.cli.options import parse_amount
 from waystation.cli.platform import serves_itself
 from waystation.cli.render import doing_text, happened, task_screen
-from waystation.cli.render_requests import pending
 from waystation.cli.task_json import task_json
 from waystation.client import Client
 from waystation.domain.amount import Amount, amount_text
@@ -30,7 +29,7 @@ from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import Approval, TaskPhase, TaskProgress
 from waystation.files import own_folder, report_file, write_private
 from waystation.settings import Settings
-from waystation.task_view import Submitted, TaskView
+from waystation.task_view import Submitted, TaskView, pending
 
 AnswerPause = Callable[[Client, str, Approval], Awaitable[None]]
 

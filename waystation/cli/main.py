@@ -62,6 +62,7 @@ COMMANDS = {
         "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
     ),
     "tools": Command("tools", "List what tool servers offer, what asks a person first, and what is hidden and why."),
+    "schedule": Command("schedules", "Ask a question again and again, over its documents as they are then."),
     "session": Command("tasks", "Set what a session may spend."),
     "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
     "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),

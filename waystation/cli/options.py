@@ -142,6 +142,14 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 MOST_TIMES = 1_000
 
 
+def parse_span(text: str, name: str) -> timedelta:
+    """A while, like 90m, 12h or 7d. Raises BadInput with the option's name."""
+    span = _SPAN.fullmatch(text.strip())
+    if span is None:
+        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {text!r} is none")
+    return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
+
+
 Deadline = Literal["partial", "wait"]
 """What happens at a deadline."""
 
@@ -156,7 +164,7 @@ def unattended(top_up: str | None, answer_by: str | None, then: Deadline | None,
     then = then or "partial"
     span = _SPAN.fullmatch(answer_by.strip())
     if span is not None:
-        within = timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
+        within = parse_span(answer_by, "--answer-by")
         if not within:
             raise BadInput(f"--answer-by {answer_by} leaves no time to answer: give a minute (1m) or more")
         return Unattended(top_up=raises, answer_within=within, then=then)

@@ -25,6 +25,8 @@ from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
 from waystation.domain.plan import Plan, Step, plan_errors
 from waystation.domain.signals import Answer
+from waystation.domain.value import malformed
+from waystation.files import write_private
 from waystation.settings import Settings
 from waystation.task_view import PlannedTask
 
@@ -46,16 +48,13 @@ def plan(
     if edit and file is not None:
         raise BadInput("--edit and --file exclude each other: change the plan in an editor, or give a file")
     settings = Settings()
-    planned = asyncio.run(_planned(settings, task))
-    if not edit and file is None:
-        print_json(planned) if as_json else print_text(printed(planned))
-        return
-    task_id, by = planned.progress.task_id, by or getuser()
     if file is not None:
-        answer = asyncio.run(_replanned(settings, task_id, read_plan(text_in(file)), by, note))
-    else:
-        answer = _of_editor(settings, planned, by, note)
-    conclude(answer, "refused", as_json=as_json)
+        answer = asyncio.run(_replanned(settings, task, read_plan(text_in(file)), by or getuser(), note))
+        conclude(answer, "refused", as_json=as_json)
+    planned = asyncio.run(_planned(settings, task))
+    if edit:
+        conclude(_of_editor(settings, planned, by or getuser(), note), "refused", as_json=as_json)
+    print_json(planned) if as_json else print_text(printed(planned))
 
 
 def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> Answer:
@@ -65,7 +64,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
     kept = settings.home / f"plan-{task_id}.yaml"
-    kept.write_text(written, encoding="utf-8")
+    write_private(kept, written.encode())
     taken = False
     try:
         answer = asyncio.run(_replanned(settings, task_id, read_plan(written), by, note))
@@ -133,7 +132,7 @@ def read_plan(written: str) -> Plan:
     except yaml.YAMLError as error:
         raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
-        faults = (f"{'.'.join(map(str, fault['loc'])) or 'the plan'}: {fault['msg']}" for fault in error.errors())
+        faults = (f"{'.'.join(map(str, fault.place)) or 'the plan'}: {fault.words}" for fault in malformed(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     if unknown := _unknown(content):
         raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
@@ -162,6 +161,6 @@ async def _planned(settings: Settings, task: str) -> PlannedTask:
         return await client.planned(await client.resolve(task))
 
 
-async def _replanned(settings: Settings, task_id: str, plan: Plan, by: str, note: str) -> Answer:
+async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> Answer:
     async with await Client.connect(settings) as client:
-        return await client.review_plan(task_id, plan, by, note)
+        return await client.review_plan(await client.resolve(task), plan, by, note)

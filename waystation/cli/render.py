@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from waystation.cli.options import short_limit, short_spent
-from waystation.cli.render_requests import pending, request_text
+from waystation.cli.render_requests import request_text
 from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import answer_text, cost_text, counted, in_units, privacy_text, work_text
@@ -21,7 +21,7 @@ from waystation.domain.progress import Bill, BillLine
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.domain.transcript import Text as TextBlock
-from waystation.task_view import TaskView
+from waystation.task_view import TaskView, pending
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",

@@ -13,7 +13,7 @@ from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, limit_text, used_text
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, made_text
-from waystation.domain.task import Approval, BudgetProgress, TaskProgress
+from waystation.domain.task import Approval, BudgetProgress
 from waystation.domain.work import Made
 from waystation.task_view import PendingApproval
 
@@ -57,21 +57,6 @@ def deny_command(task_id: str, approval: Approval) -> str:
     """The command that refuses it and takes what there is, or goes on without the call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
-
-
-def pending(progress: TaskProgress) -> tuple[PendingApproval, ...]:
-    """A task's requests that can still be answered."""
-    return tuple(
-        PendingApproval(
-            task_id=progress.task_id,
-            title=progress.title,
-            approval=approval,
-            task_budget=progress.budget,
-            steps=progress.steps if approval.about_plan else (),
-        )
-        for approval in progress.approvals
-        if approval.decision == "pending" and not progress.phase.over
-    )
 
 
 def inbox_text(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:

@@ -31,8 +31,7 @@ from waystation.cli.task_json import task_json
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
 from waystation.client.lookups import require_words, restored_for_owner
-from waystation.domain.changes import ReportChanges, report_changes
-from waystation.domain.citations import Claim
+from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
@@ -214,9 +213,9 @@ async def _diff(before: str, after: str) -> ReportChanges:
 def changes_text(found: ReportChanges) -> str:
     """The changes, by kind, a claim a line; both ways where it is said otherwise."""
     parts = [
-        _claim_list("New", [f"+ {_cited(claim)}" for claim in found.new]),
-        _claim_list("Gone", [f"- {_cited(claim)}" for claim in found.gone]),
-        _claim_list("Changed", [f"- {_cited(pair.before)}\n+ {_cited(pair.after)}" for pair in found.changed]),
+        _claim_list("New", [f"+ {cited(claim)}" for claim in found.new]),
+        _claim_list("Gone", [f"- {cited(claim)}" for claim in found.gone]),
+        _claim_list("Changed", [f"- {cited(pair.before)}\n+ {cited(pair.after)}" for pair in found.changed]),
         f"{counted(found.same, 'claim')} the same" + ("; nothing changed" if found.nothing else ""),
     ]
     return "\n\n".join(filter(None, parts))
@@ -224,10 +223,6 @@ def changes_text(found: ReportChanges) -> str:
 
 def _claim_list(head: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{head} ({len(lines)})", *lines]) if lines else ""
-
-
-def _cited(claim: Claim) -> str:
-    return " ".join([claim.text, *map(str, claim.citations)])
 
 
 class AgentJson(Value):

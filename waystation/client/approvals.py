@@ -7,7 +7,7 @@ Sends a task what a person decided, and looks what became of it.
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from pydantic import JsonValue
@@ -26,7 +26,7 @@ from waystation.domain.signals import Answer, effect
 from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.settings import Settings
 from waystation.stores import key_of
-from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, still_open
+from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open
 
 
 async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> tuple[PendingApproval, ...]:
@@ -36,27 +36,15 @@ async def inbox(temporal: TemporalTasks, store: SqlStore, reader: OfTenant) -> t
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
-async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> list[PendingApproval]:
+async def _requests(temporal: TemporalTasks, store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
     """As the task says itself; where no worker answers for it, as this store's audit has it."""
-    task_id = row.ref.task_id
+    task_id, then = row.ref.task_id, row.terms.unattended.then
     progress = await temporal.ask(task_id)
     if progress is not None:
-        budget, title, steps = (await with_spending(store, progress)).budget, progress.title, progress.steps
-        asked = tuple(one for one in progress.approvals if one.decision == "pending")
-    else:
-        budget, title, steps = None, row.title, ()
-        asked = still_open(await store.audit_trail(task_id, row.ref.reader))
-    then = row.terms.unattended.then
+        return pending(await with_spending(store, progress), then)
     return [
-        PendingApproval(
-            task_id=task_id,
-            title=title,
-            approval=approval,
-            task_budget=budget,
-            then=then,
-            steps=steps if approval.about_plan else (),
-        )
-        for approval in asked
+        PendingApproval(task_id=task_id, title=row.title, approval=approval, then=then)
+        for approval in still_open(await store.audit_trail(task_id, row.ref.reader))
     ]
 
 

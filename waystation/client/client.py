@@ -17,6 +17,7 @@ from pydantic import JsonValue
 
 from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
+from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.client.approvals import draft, inbox, origins, send, stored_view, with_spending, without_answer
 from waystation.client.context import (
@@ -37,6 +38,7 @@ from waystation.client.lookups import (
     with_stored,
     without_report,
 )
+from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
     START_TIMEOUT,
     UNCHANGED,
@@ -146,6 +148,13 @@ class Client:
         row = await new_row(self._settings, self._store, request)
         await self._store.register(row, documents)
         return await handed_in(self._settings, self._store, temporal, row, start_timeout)
+
+    async def schedules(self) -> Schedules:
+        """The tenant's questions that come back. Raises Unreachable."""
+        await require_key_of(self._store, self._settings)
+        target = find_target(self._settings.run_file, self._settings.temporal_ui)
+        temporal = await TemporalSchedules.connect(target, data_converter(self._settings))
+        return Schedules(self._settings, self._store, temporal)
 
     async def fork(self, task_id: str, wish: ForkWish) -> Submitted:
         """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
@@ -302,7 +311,11 @@ class Client:
 
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
-        plan = await self._store.plan((await self._own(task_id)).ref.task_id, self._reader)
+        return await self._plan_of(await self._own(task_id))
+
+    async def _plan_of(self, row: TaskRow) -> Plan:
+        task_id = row.ref.task_id
+        plan = await self._store.plan(task_id, self._reader)
         if plan is None:
             raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
         return plan
@@ -312,15 +325,19 @@ class Client:
         row = await self._own(task_id)
         documents = await self._store.documents(task_id, row.ref.reader)
         return PlannedTask(
-            plan=await self.plan(task_id),
+            plan=await self._plan_of(row),
             progress=(await self._view_or_stored(row)).progress,
             documents=tuple(sorted(document.name for document in documents)),
             usual=usual(await self._store.tasks(self._reader, EARLIER)),
         )
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> Answer:
-        """Have a task whose plan waits work by this one instead. Raises BadInput, Unreachable."""
-        blob = await self._store.put_text(plan.model_dump_json(), (await self._own(task_id)).ref.reader)
+        """Have a task whose plan waits work by this one instead. Raises BadInput, also where there is no plan yet;
+        Unreachable.
+        """
+        row = await self._own(task_id)
+        await self._plan_of(row)
+        blob = await self._store.put_text(plan.model_dump_json(), row.ref.reader)
         return await self._send(task_id, REVIEW_PLAN, given({"plan": blob, "by": by, "note": note}))
 
     async def edit(self, task_id: str, edit: EditInput, instructions: str = "") -> Answer:

@@ -38,7 +38,6 @@ from waystation.domain.task import (
     TaskBudget,
     TaskPhase,
     TaskProgress,
-    TaskRef,
     TaskRequest,
     TaskRow,
     heard,
@@ -53,7 +52,7 @@ from waystation.domain.value import Input, Value
 from waystation.patterns import proven
 from waystation.settings import Settings
 from waystation.task_view import SeenTelling, Submitted, TaskView
-from waystation.terms import adjustments, task_terms, warnings_about
+from waystation.terms import adjustments, task_row_of, warnings_about
 
 CONTROL = proven(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 START_TIMEOUT = timedelta(seconds=20)
@@ -71,13 +70,7 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     for what, name in (("a session", request.session), ("a tenant", request.tenant)):
         if CONTROL.search(name):
             raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
-    start, now = await session_start(store, request.tenant, request.session), utc_now()
-    ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=task_id_of(request))
-    # The same request again works under the same terms, whatever the session has finished meanwhile.
-    known = next((row for row in await store.tasks(ref.reader.recalling("session")) if row.ref == ref), None)
-    earlier = await EarlierTasks(store, store).most_tokens(ref, now if known is None else known.submitted_at)
-    terms = task_terms(request, settings, load_prices(settings.prices), now.date(), earlier)
-    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=now)
+    return await task_row_of(request, settings, EarlierTasks(store, store), load_prices(settings.prices), utc_now())
 
 
 async def handed_in(

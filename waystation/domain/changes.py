@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from waystation.domain.citations import Claim, claims_in
+from waystation.domain.details import counted
 from waystation.domain.report import answer_part
 from waystation.domain.value import Value
 from waystation.patterns import proven
@@ -16,6 +17,8 @@ from waystation.patterns import proven
 _WORD = proven(r"\d[\d.,]*+|[^\W\d_]++")
 ALIKE = 0.5
 """Of the words of two claims together, how many both have at least, where one is the other said otherwise."""
+_MOST_TOLD = 40
+"""Changes of a kind that a report opens with; `waystation diff` tells them all."""
 _COMMON = 50
 """Claims that have a word: with more of them, it does not tell which are meant."""
 
@@ -40,6 +43,31 @@ class ReportChanges(Value):
     def nothing(self) -> bool:
         """Whether both say the same."""
         return not (self.new or self.gone or self.changed)
+
+
+def changes_part(found: ReportChanges, before: str, after: str) -> str:
+    """What a report opens with: all changes since the report of the task `before`, each with its citations.
+
+    One block of Markdown, which begins as warnings do: it is none of the report's own claims.
+    """
+    numbers = f"{len(found.new)} new, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} the same"
+    lines = [f"**What changed since last time** (`{before}`): {'nothing' if found.nothing else 'claims'}; {numbers}."]
+    lines += _told([f"New: {cited(claim)}" for claim in found.new], before, after)
+    lines += _told([f"Gone: {cited(claim)}" for claim in found.gone], before, after)
+    pairs = [f"Changed: {cited(pair.before)} **is now** {cited(pair.after)}" for pair in found.changed]
+    return "\n".join(f"> {line}".rstrip() for line in [*lines, *_told(pairs, before, after)])
+
+
+def cited(claim: Claim) -> str:
+    """The claim with its citations, on a line."""
+    return " ".join([claim.text, *map(str, claim.citations)])
+
+
+def _told(lines: Sequence[str], before: str, after: str) -> list[str]:
+    shown = [f"- {line}" for line in lines[:_MOST_TOLD]]
+    if more := len(lines) - len(shown):
+        shown.append(f"- and {counted(more, 'more such claim')}: `waystation diff {before} {after}`")
+    return ["", *shown] if shown else []
 
 
 class _Known(NamedTuple):

@@ -29,6 +29,21 @@ COUNT_PASSAGES = "CountPassages"
 FORGET_WORKFLOW = "Forget"
 RETENTION_WORKFLOW = "Retention"
 ERASE_WORKFLOW = "ErasePerson"
+SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
+
+
+SCHEDULE = "schedule-"
+"""What the ids of schedules begin with, and so those of their runs."""
+_RUN_TIME = len("-2026-11-23T07:00:00Z")
+
+
+def sealed_for(workflow_id: str) -> str:
+    """What a payload of this workflow is sealed for: its id; of a run of a schedule, that of the schedule. The name of
+    one has no capital.
+
+    The server hands the next run how the last one ended, and each of them what was sealed before any had an id.
+    """
+    return workflow_id[:-_RUN_TIME] if workflow_id.startswith(SCHEDULE) and workflow_id.endswith("Z") else workflow_id
 
 
 def retention_id(store_id: str) -> str:

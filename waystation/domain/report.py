@@ -80,6 +80,11 @@ class Apparatus(Value):
     """Lines of the account: what agents were told to follow."""
 
 
+def opened_with(report: str, part: str) -> str:
+    """The report with this part before its question. A part that begins as warnings do is no answer of the agents."""
+    return report.replace(f"\n\n{_QUESTION}", f"\n\n{part}\n\n{_QUESTION}", 1)
+
+
 def written_part(parts: ReportParts) -> str:
     """What the agents wrote; where the writing was not finished, the findings stand in for it."""
     draft = parts.draft

@@ -149,6 +149,8 @@ class TaskRequest(Input):
     left_out: tuple[LeftOut, ...] = ()
     """What was given with the documents and could not be used. The report names it."""
     forked_from: ForkedFrom | None = None
+    since: str | None = None
+    """An earlier task of the session: the report opens with what changed since its report."""
     procedures: Annotated[tuple[GivenProcedure, ...], AfterValidator(checked)] = ()
     """What agents are to follow, beside the instructions. Nothing among the documents is."""
 
@@ -242,9 +244,7 @@ class TaskTerms(RoleTerms):
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
-    """Files in folders `skills` among the documents are procedures: of tasks of before procedures were handed in apart,
-    whose terms say so since the store was upgraded.
-    """
+    """Files in folders `skills` among the documents are procedures: in tasks of before these were handed in apart."""
     offline: bool
     """No LLM: the built-in extractive model does the work, and every report says so."""
 
@@ -281,9 +281,7 @@ class Approval(Value):
     asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
     granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
-    """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has, or goes on
-    without the call. Withdrawn: its agent needs no answer any more; the note says why.
-    """
+    """Expired: nobody answered until the deadline. Withdrawn: its agent needs no answer any more; the note says why."""
     by: str = ""
     """The name that the answerer gave: a claim, not a proof."""
     note: str = ""

@@ -4,6 +4,8 @@ Every read of content names who asks; what is not theirs is answered as what is 
 
 Ports to the removal of what was said, in the store and outside: of whole tasks, and of one person.
 
+The port by which scheduled runs hand tasks in.
+
 The port to what agents hand over: notes, and what ends their work.
 """
 
@@ -21,7 +23,17 @@ from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, PlanVersion
 from waystation.domain.privacy import ShownKey, ShownText
 from waystation.domain.removal import ForgetOrder, Forgotten, PersonOrder, SeenHistory, Sought, Trace
-from waystation.domain.task import AuditEntry, Reused, SourceDocument, TaskProgress, TaskRef, TaskRow, Telling
+from waystation.domain.schedules import ReadAnew
+from waystation.domain.task import (
+    AuditEntry,
+    Reused,
+    SourceDocument,
+    TaskProgress,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    Telling,
+)
 from waystation.domain.transcript import Charge, Fence, Intent, Message, Record, Transcript
 from waystation.domain.work import Deliverable, Note
 
@@ -382,6 +394,30 @@ class Outside(Protocol):
 
     def rewrite_reports(self, task_ids: Sequence[str], sought: Sought) -> int:
         """The reports of these tasks without the person; how many had them."""
+        ...
+
+
+class Intake(Protocol):
+    """Where a scheduled run hands its task in, as a client does. All of it is safe to repeat."""
+
+    def read(self, paths: Sequence[str]) -> ReadAnew:
+        """The documents at these places, as they are now; it takes its time. Raises BadInput, which names none."""
+        ...
+
+    async def row(self, request: TaskRequest) -> TaskRow:
+        """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+        ...
+
+    async def admit(self, row: TaskRow) -> None:
+        """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+        ...
+
+    async def runs(self, task_id: str) -> bool:
+        """Whether the task's workflow is open."""
+        ...
+
+    async def pause(self, schedule_id: str, note: str) -> None:
+        """Pause a schedule. Nothing happens where it was removed."""
         ...
 
 

@@ -28,7 +28,7 @@ _LONG_WORD = proven(
 )
 _TAIL = proven(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
 _CUT_OFF = proven(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
-_NO_BODY = proven(r"\A(?:[^A-Za-z]*|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): .*)\Z")
+_NO_BODY = proven(r"\A(?:[^A-Za-z]*\Z|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )")
 """Lines that may stand in the block beside the key: empty ones, and headers."""
 
 

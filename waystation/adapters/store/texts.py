@@ -186,6 +186,13 @@ class SqlTexts(StorePart):
         await add_texts(connection, owner, [(blob, text)])
         return blob
 
+    @writing
+    async def drop_texts(self, connection: AsyncConnection, owner: OfTask) -> None:
+        """The owner has no text any more; those go that nobody else has."""
+        own = owned(text_owners, owner)
+        blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
+        await drop_owned(connection, blobs, own)
+
     @reading
     async def get_text(self, connection: AsyncConnection, blob: str, reader: Reader) -> str:
         """The text of a content hash. Raises TextMissing where no task that the reader may see has it; StoreError for

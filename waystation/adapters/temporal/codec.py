@@ -22,6 +22,7 @@ from temporalio.converter import (
 )
 
 from waystation.domain.errors import WrongKey
+from waystation.domain.names import sealed_for
 from waystation.domain.signals import Sealed
 from waystation.ports import Cipher
 
@@ -99,7 +100,7 @@ class PayloadEncryption(PayloadCodec, WithSerializationContext):
 
 
 def _name(namespace: str, workflow_id: str) -> bytes:
-    return f"{namespace}\x00{workflow_id}".encode(errors="replace")
+    return f"{namespace}\x00{sealed_for(workflow_id)}".encode(errors="replace")
 
 
 def _context(workflow: bytes | None) -> bytes:

@@ -343,7 +343,7 @@ def _pieces(text: str, room: int) -> list[str]:
 
 MOST_SOURCES = 12
 """Some 120 tokens. More passages share an entry: it names the first of them."""
-_SOURCE = proven(r"(p[0-9a-f]{8}) (\S+?)-(\S+)")
+_SOURCE = proven(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
 
 
 class _Source(NamedTuple):

@@ -1,0 +1,117 @@
+"""A platform on which questions come back: its folder of documents, and past Mondays that are run by `backfill`.
+
+A dev server does not skip time.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from temporalio.client import Client as TemporalClient
+from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
+from temporalio.worker import WorkflowRunner
+
+from tests.adapters.offline_team import offline_model
+from tests.running import TENANT, opened_parts, until, working
+from waystation.adapters.store import SqlStore
+from waystation.client import Client
+from waystation.client.schedules import KnownSchedule, Schedules
+from waystation.domain.amount import Limit
+from waystation.domain.schedules import ScheduleWish, Timing
+from waystation.domain.task import TaskRequest
+from waystation.ports import ChatModel
+from waystation.settings import Settings
+from waystation.stores import own_cipher
+from waystation.testing import PlainRedactor
+from workers.parts import Parts
+
+QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
+MONDAYS = [datetime(2026, 10, 5, 7, tzinfo=UTC) + timedelta(weeks=week) for week in range(5)]
+BUDGET = Limit(tokens=300_000)
+BAR = "# The bar\n\nThe bar of Nordvik is {depth} fathoms deep at low water.\n"
+LIGHT = "# The light\n\nThe keeper Solveig keeps the light of Nordvik since 1871.\n"
+
+
+@dataclass
+class Office:
+    """A platform with a folder of documents, and who has questions come back on it."""
+
+    server: TemporalClient
+    client: Client
+    schedules: Schedules
+    store: SqlStore
+    docs: Path
+
+    def write(self, depth: str = "two") -> None:
+        """The documents."""
+        self.docs.mkdir(exist_ok=True)
+        (self.docs / "bar.md").write_text(BAR.format(depth=depth))
+        (self.docs / "light.md").write_text(LIGHT)
+
+    def wish(self, name: str = "weekly", **changes: object) -> ScheduleWish:
+        """The question of every Monday."""
+        asked = TaskRequest(question=QUESTION, tenant=TENANT, session="S", request_id="r", budget=BUDGET)
+        given = {"name": name, "request": asked, "paths": (str(self.docs),), "timing": Timing(cron="0 7 * * 1")}
+        return ScheduleWish.model_validate({**given, **changes})
+
+    async def week(self, week: int, name: str = "weekly") -> KnownSchedule:
+        """The run of that Monday, to its end."""
+        before = len([one async for one in self.server.list_workflows('WorkflowType = "ScheduledRun"')])
+        at = MONDAYS[week]
+        past = ScheduleBackfill(
+            at - timedelta(minutes=1), at + timedelta(minutes=1), overlap=ScheduleOverlapPolicy.BUFFER_ALL
+        )
+        await self.server.get_schedule_handle((await self.known(name)).seen.schedule_id).backfill(past)
+        return await self.settled(before + 1, name)
+
+    async def settled(self, runs: int, name: str = "weekly") -> KnownSchedule:
+        """The schedule, when so many runs are over."""
+
+        async def over() -> bool:
+            found = [one async for one in self.server.list_workflows('WorkflowType = "ScheduledRun"')]
+            busy = (await self.known(name)).seen.running
+            return not busy and sum(one.status != WorkflowExecutionStatus.RUNNING for one in found) == runs
+
+        await until(over)
+        return await self.known(name)
+
+    async def known(self, name: str) -> KnownSchedule:
+        """The schedule of this name."""
+        return next(one for one in await self.listed() if one.name == name)
+
+    async def listed(self) -> tuple[KnownSchedule, ...]:
+        """All of them, as soon as the server lists what it has."""
+
+        async def there() -> bool:
+            return bool(await self.schedules.list())
+
+        await until(there)
+        return await self.schedules.list()
+
+    async def reports(self) -> list[str]:
+        """Of all tasks, oldest first."""
+        views = (await self.client.tasks("S"))[::-1]
+        return [await self.client.report(view.progress.task_id) for view in views]
+
+
+def with_vault(parts: Parts, settings: Settings) -> Parts:
+    """For what erases people."""
+    return replace(parts, vault=parts.store.vault(own_cipher(settings, "vault")))
+
+
+@asynccontextmanager
+async def office(
+    server: TemporalClient, settings: Settings, model: ChatModel | None = None, runner: WorkflowRunner | None = None
+) -> AsyncGenerator[Office]:
+    """At work."""
+    settings = settings.model_copy(update={"offline": True, "revisions": 0, "reviews": 0})
+    async with (
+        opened_parts(settings.home, PlainRedactor({}), model or offline_model()) as parts,
+        working(server, with_vault(parts, settings), runner=runner, settings=settings),
+        await Client.connect(settings) as client,
+    ):
+        found = Office(server, client, await client.schedules(), parts.store, settings.home / "docs")
+        found.write()
+        yield found

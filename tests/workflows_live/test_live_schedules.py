@@ -1,0 +1,298 @@
+"""Questions come back on a real server: five Mondays with a changed document in the third week; and what goes wrong."""
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from temporalio.client import Client as TemporalClient
+from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy
+
+from tests.crew import Call, Crew
+from tests.running import KEY, TENANT, Watched, dev_server, strict, until
+from tests.scheduled import BUDGET, MONDAYS, QUESTION, Office, office
+from waystation.adapters.temporal.orders import running
+from waystation.client.persons import searching
+from waystation.client.removal import erase
+from waystation.client.schedules import KnownSchedule
+from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput, ModelRejected, TextMissing
+from waystation.domain.schedules import Timing
+from waystation.domain.task import TaskPhase
+from waystation.settings import Settings
+from waystation.stores import data_converter
+
+
+@dataclass
+class Held:
+    """Every call of the crew waits."""
+
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+    refuses: bool = False
+
+    async def __call__(self, call: Call) -> None:
+        await self.goes_on.wait()
+        if self.refuses:
+            raise ModelRejected("the key is not known")
+
+
+@pytest.mark.timeout(240)
+async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_would_repeat_starts_no_task(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings) as platform:
+        await platform.schedules.add(platform.wish())
+        said = [(await platform.week(0)).seen.last, (await platform.week(1)).seen.last]
+        platform.write("three")
+        said += [(await platform.week(week)).seen.last for week in (2, 3, 4)]
+        reports = await platform.reports()
+        tasks = [view.progress.task_id for view in await platform.client.tasks("S")][::-1]
+    assert said == [
+        f"done, {tasks[0]}",
+        f"unchanged, {tasks[0]}, the same question, terms and documents",
+        f"done, {tasks[1]}",
+        *[f"unchanged, {tasks[1]}, the same question, terms and documents"] * 2,
+    ]
+    first, third = reports
+    assert "What changed" not in first
+    head = third[: third.index("**Question.**")]
+    assert f"> **What changed since last time** (`{tasks[0]}`): claims; 0 new, 0 gone, 1 changed" in head
+    was, now = "The bar of Nordvik is two fathoms deep", "The bar of Nordvik is three fathoms deep"
+    assert was in head
+    assert head.index(was) < head.index("**is now**") < head.index(now)
+    assert head.count("[bar.md:3") == 2
+
+
+async def told_by_server(platform: Office, name: str) -> bytes:
+    """All that the server has of a schedule and of its runs, payloads as they lie there."""
+    schedule_id = (await platform.known(name)).seen.schedule_id
+    described = await platform.server.get_schedule_handle(schedule_id).describe()
+    parts = [described.raw_description.SerializeToString()]
+    async for run in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
+        parts += [
+            event.SerializeToString()
+            for event in (await platform.server.get_workflow_handle(run.id).fetch_history()).events
+        ]
+    return b"\n".join(parts)
+
+
+@pytest.mark.timeout(240)
+async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_has_no_word_of_what_it_asks(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings, Crew()) as platform:
+        await platform.schedules.add(platform.wish())
+        await platform.client.set_session_limit("S", Limit(tokens=10_000))
+        refused = await platform.week(0)
+        platform.docs.rename(platform.docs.with_name("moved"))
+        gone = await platform.week(1)
+        paused = await platform.week(2)
+        told = await told_by_server(platform, "weekly")
+        await platform.schedules.resume("weekly", "the folder is back")
+        resumed = await platform.known("weekly")
+    assert "BadInput: the session refused the task" in refused.seen.last
+    assert refused.seen.last.endswith("(failure 1 in a row)")
+    assert "BadInput: 1 of the places of its documents cannot be found" in gone.seen.last
+    assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
+    assert paused.seen.note == (
+        "paused itself after 3 failures in a row, the last of them BadInput: see its last run, then resume it"
+    )
+    assert paused.seen.last.endswith("(failure 3 in a row)")
+    assert b"ScheduledRunFailed" in told
+    assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
+
+
+@pytest.mark.timeout(240)
+async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings: Settings) -> None:
+    async with office(server, settings, runner=strict()) as platform:
+        await platform.schedules.add(platform.wish(failures=2))
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        first = await platform.week(0)
+        moved.rename(platform.docs)
+        second = await platform.week(1)
+        platform.docs.rename(moved)
+        third = await platform.week(2)
+    assert [one.seen.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
+    assert second.seen.last.startswith("done, task-")
+    assert not third.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and_says_so(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings) as platform:
+        with pytest.raises(BadInput, match="no run would ever start"):
+            await platform.schedules.add(platform.wish(monthly=Limit(tokens=10_000)))
+        await platform.schedules.add(platform.wish(monthly=BUDGET))
+        first = await platform.week(0)
+        platform.write("three")
+        second = await platform.week(1)
+        tasks = await platform.client.tasks("S")
+    spent = tasks[0].progress.budget.spent.tokens
+    assert first.seen.last.startswith("done, task-")
+    assert second.seen.last == (
+        f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
+        "the ceiling of 300,000 tokens a month"
+    )
+    assert not second.seen.paused
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(240)
+async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_run_that_is_under_way(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with office(server, settings, Crew(before=crew)) as platform:
+        added = await platform.schedules.add(platform.wish())
+        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        await handle.backfill(ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1)))
+
+        async def skipped() -> bool:
+            seen = (await platform.known("weekly")).seen
+            return seen.running and seen.skipped == 4
+
+        await until(skipped)
+        assert not await platform.schedules.run("weekly")
+        policy = (await handle.describe()).schedule.policy
+        wish = (await platform.known("weekly")).seen.order
+        await platform.schedules.remove("weekly")
+        with pytest.raises(TextMissing):
+            await platform.store.get_text(wish.wish, wish.own.reader)
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.remove("weekly")
+        with pytest.raises(BadInput, match="there is no schedule of this name"):
+            await platform.schedules.run("weekly")
+        crew.goes_on.set()
+        (run,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
+        outcome = await server.get_workflow_handle(run.id).result()
+        (task,) = await platform.client.tasks("S")
+        again = await platform.schedules.add(platform.wish())
+    assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
+    assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
+    assert again.seen.order.wish == wish.wish
+    assert again.wish is not None
+
+
+async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_next_run_says_what_to_do(
+    server: TemporalClient, settings: Settings
+) -> None:
+    person = "Ada Lovelace"
+    async with office(server, settings, Crew()) as platform:
+        wish = platform.wish()
+        asked = wish.request.model_copy(update={"question": f"What does {person} say of the bar?"})
+        added = await platform.schedules.add(wish.model_copy(update={"request": asked}))
+        async with searching(settings, person, "PERSON") as search:
+            await erase(search, await search.found(), histories=True, tell=lambda _: None)
+        kept = await platform.known("weekly")
+        ran = await platform.week(0)
+    assert added.wish is not None
+    assert kept.wish is None
+    assert "what this schedule asks is not in the store any more: remove it, and add it anew" in ran.seen.last
+
+
+async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with office(server, settings, Crew()) as platform:
+        for timing in (
+            Timing(cron="at seven"),
+            Timing(cron="0 7 * * 9"),
+            Timing(cron="0 7 * * 1", zone="Europe/Nowhere"),
+        ):
+            with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
+                await platform.schedules.add(platform.wish(timing=timing))
+        assert await platform.schedules.list() == ()
+        wishes = [platform.wish(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
+        added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
+        (kept,) = await platform.listed()
+    won = [one for one in added if isinstance(one, KnownSchedule)]
+    assert ["there is a schedule of this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
+    assert [kept.wish] == [one.wish for one in won]
+    assert not kept.seen.paused
+
+
+async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
+    server: TemporalClient, settings: Settings
+) -> None:
+    crew = Held()
+    async with office(server, settings, Crew(before=crew)) as platform:
+        await platform.schedules.add(platform.wish(failures=2))
+        assert await platform.schedules.run("weekly")
+
+        async def at_work() -> bool:
+            return len(await platform.client.tasks("S")) == 1
+
+        await until(at_work)
+        ended = (await platform.client.tasks("S"))[0].progress.task_id
+        await until(partial(running, server, ended))
+        await server.get_workflow_handle(ended).terminate("by a person")
+        first = await platform.settled(1)
+        crew.refuses = True
+        crew.goes_on.set()
+        second = await platform.week(0)
+        failed = (await platform.client.tasks("S"))[0].progress
+    assert f"TaskFailed: {ended} was ended in Temporal, without a report (failure 1 in a row)" in first.seen.last
+    assert failed.phase is TaskPhase.FAILED
+    assert f"TaskFailed: {failed.task_id} failed (failure 2 in a row)" in second.seen.last
+    assert second.seen.paused
+
+
+@pytest.mark.timeout(240)
+async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_and_knows_the_failures_before(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    crew = Held()
+    async with dev_server("limit.historyCount.suggestContinueAsNew=20") as server:
+        monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+        async with office(server, Settings(home=tmp_path, tenant=TENANT), Crew(before=crew)) as platform:
+            await platform.schedules.add(platform.wish(failures=2))
+            moved = platform.docs.rename(platform.docs.with_name("moved"))
+            first = await platform.week(0)
+            moved.rename(platform.docs)
+            assert await platform.schedules.run("weekly")
+
+            async def went_on() -> bool:
+                query = 'WorkflowType = "ScheduledRun" AND ExecutionStatus = "ContinuedAsNew"'
+                return bool([one async for one in server.list_workflows(query)])
+
+            await until(went_on)
+            crew.refuses = True
+            crew.goes_on.set()
+
+            async def paused() -> bool:
+                return (await platform.known("weekly")).seen.paused
+
+            await until(paused)
+            second, tasks = await platform.known("weekly"), await platform.client.tasks("S")
+    assert first.seen.last.endswith("(failure 1 in a row)")
+    assert "after 2 failures in a row" in second.seen.note
+    assert len(tasks) == 1
+
+
+@pytest.mark.timeout(120)
+async def test_where_payloads_are_encrypted_a_schedule_runs_and_is_listed_by_who_has_the_key(
+    server: TemporalClient, settings: Settings
+) -> None:
+    key = SecretStr(KEY.hex())
+    with_key = Settings(home=settings.home, tenant=TENANT, key=key, encrypt_at_rest=False)
+    plugged = await TemporalClient.connect(
+        server.service_client.config.target_host,
+        data_converter=data_converter(with_key),
+        plugins=[Watched(cached=False)],
+    )
+    async with office(plugged, with_key, Crew()) as platform:
+        await platform.schedules.add(platform.wish())
+        moved = platform.docs.rename(platform.docs.with_name("moved"))
+        failed = [await platform.week(0), await platform.week(1)]
+        moved.rename(platform.docs)
+        ran = await platform.week(2)
+        raw = (await server.get_schedule_handle(ran.seen.schedule_id).describe()).raw_description
+    assert [one.seen.last.rpartition("(")[2] for one in failed] == ["failure 1 in a row)", "failure 2 in a row)"]
+    assert ran.seen.last.startswith("done, task-")
+    assert ran.wish is not None
+    assert ran.seen.order.wish.encode() not in raw.SerializeToString()

@@ -1,0 +1,238 @@
+"""`waystation schedule`: questions that come back, by Temporal's schedules."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from waystation.adapters.documents.sources import load_documents, load_procedures
+from waystation.cli.console import print_json, print_text, say
+from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
+from waystation.cli.render import counted
+from waystation.cli.submit import text_of
+from waystation.client import Client
+from waystation.client.schedules import KnownSchedule
+from waystation.domain.amount import Limit, limit_text
+from waystation.domain.errors import BadInput
+from waystation.domain.schedules import CATCH_UP, FAILURES_IN_A_ROW, Overlap, ScheduleWish, own_name
+from waystation.domain.task import TaskRequest, own_session
+from waystation.domain.value import Value, malformed
+from waystation.settings import Settings
+
+app = typer.Typer()
+schedule = typer.Typer(
+    name="schedule", help="Ask a question again and again, over its documents as they are then.", no_args_is_help=True
+)
+app.add_typer(schedule)
+
+NOT_NAMED = "a session of its own"
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule, as `schedule list` shows it.")]
+
+
+class ScheduleJson(Value):
+    """A schedule, as `--json` prints it. Of one whose words the store does not have they are empty."""
+
+    name: str
+    question: str
+    session: str
+    documents: tuple[str, ...]
+    cron: str
+    zone: str
+    budget: str
+    monthly: str
+    paused: bool
+    note: str
+    next_run: datetime | None
+    last_run: datetime | None
+    last: str
+    running: bool
+    skipped: int
+    missed: int
+
+
+@schedule.callback()
+def _schedule() -> None:
+    """Ask a question again and again, over its documents as they are then."""
+
+
+@schedule.command("add")
+def add(
+    question: Annotated[str, typer.Argument(help="What is to be found out, each time.")],
+    docs: Annotated[list[Path], typer.Option(help="File or folder on the workers' machine; read anew each time.")],
+    cron: Annotated[str, typer.Option(help="When, like '0 7 * * 1' for Mondays at seven.")],
+    budget: Annotated[str | None, typer.Option(help="For each run: 200k tokens, $2.00, or both.")] = None,
+    session: Annotated[str | None, typer.Option(help="Session of its tasks; by default one of its own.")] = None,
+    monthly: Annotated[str | None, typer.Option(help="For all runs of a calendar month (UTC), like 1M or $20.")] = None,
+    name: Annotated[str | None, typer.Option(help="Lower-case letters, digits, hyphens; Temporal shows it.")] = None,
+    zone: Annotated[str, typer.Option(help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
+    overlap: Annotated[Overlap, typer.Option(help="While an earlier run is under way.")] = "skip",
+    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = (
+        f"{CATCH_UP.days}d"
+    ),
+    failures: Annotated[
+        int, typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
+    ] = FAILURES_IN_A_ROW,
+    accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
+    instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hand a question in that comes back: each run is a task of the session with a budget of its own.
+
+    Its report opens with what changed since the last one. A run that would only repeat the last starts no task.
+    """
+    settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
+    request = TaskRequest(
+        question=question,
+        tenant=settings.tenant,
+        request_id="schedule",
+        session=session or NOT_NAMED,
+        budget=parse_budget(budget, "--budget") if budget is not None else None,
+        accept=tuple(accept or ()),
+        instructions=text_of(instructions) if instructions else "",
+        procedures=load_procedures([settings.procedures.expanduser()] if settings.procedures else []),
+    )
+    given = {
+        "name": own_name(request, paths) if name is None else name,
+        "paths": paths,
+        "timing": {"cron": cron, "zone": zone, "overlap": overlap, "catch_up": parse_span(catch_up, "--catch-up")},
+        "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
+        "failures": failures,
+    }
+    _show([asyncio.run(_add(settings, _wish(given, request)))], as_json=as_json)
+
+
+def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleWish:
+    """In a session of its own, where none was named. Raises BadInput."""
+    session = own_session(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
+    try:
+        return ScheduleWish.model_validate({**given, "request": request.model_copy(update={"session": session})})
+    except ValidationError as error:
+        faults = [f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in malformed(error)]
+        raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None
+
+
+async def _add(settings: Settings, wish: ScheduleWish) -> KnownSchedule:
+    loaded = load_documents([Path(path) for path in wish.paths])
+    say(f"{counted(len(loaded.documents), 'document')} now")
+    async with await Client.connect(settings) as client:
+        return await (await client.schedules()).add(wish)
+
+
+@schedule.command("list")
+def list_schedules(as_json: JsonOption = False) -> None:
+    """List schedules: when they run next, what became of the last run, and why one is paused."""
+    _show(asyncio.run(_list()), as_json=as_json)
+
+
+async def _list() -> tuple[KnownSchedule, ...]:
+    async with await Client.connect(Settings()) as client:
+        return await (await client.schedules()).list()
+
+
+@schedule.command("pause")
+def pause(
+    name: NameArgument, note: Annotated[str, typer.Option(help="Why; Temporal shows it.")] = "", by: ByOption = None
+) -> None:
+    """Let no run start until the schedule is resumed. One that is under way goes on."""
+    said = f"paused by {by or getuser()}" + (f": {note}" if note else "")
+    asyncio.run(_paused(name, said))
+    say(f"{name} is {said}")
+
+
+async def _paused(name: str, note: str) -> None:
+    async with await Client.connect(Settings()) as client:
+        await (await client.schedules()).pause(name, note)
+
+
+@schedule.command("resume")
+def resume(name: NameArgument, by: ByOption = None) -> None:
+    """Let a paused schedule run again."""
+    asyncio.run(_resumed(name, f"resumed by {by or getuser()}"))
+    say(f"{name} runs again")
+
+
+async def _resumed(name: str, note: str) -> None:
+    async with await Client.connect(Settings()) as client:
+        await (await client.schedules()).resume(name, note)
+
+
+@schedule.command("run")
+def run_now(name: NameArgument) -> None:
+    """Ask for a run now, also of a paused schedule."""
+    if asyncio.run(_run(name)):
+        say(f"{name} was asked to run; `waystation schedule list` shows what becomes of it")
+    else:
+        say(f"{name} was asked to run, and a run is under way: its --overlap says what happens then")
+
+
+async def _run(name: str) -> bool:
+    async with await Client.connect(Settings()) as client:
+        return await (await client.schedules()).run(name)
+
+
+@schedule.command("remove")
+def remove(name: NameArgument) -> None:
+    """Remove a schedule, and what it asks. Its tasks and their reports stay; a run that is under way goes on."""
+    asyncio.run(_remove(name))
+    say(f"{name} was removed; its tasks stay")
+
+
+async def _remove(name: str) -> None:
+    async with await Client.connect(Settings()) as client:
+        await (await client.schedules()).remove(name)
+
+
+def _show(found: Sequence[KnownSchedule], *, as_json: bool) -> None:
+    if as_json:
+        print_json([schedule_json(one) for one in found])
+    elif found:
+        print_text("\n".join(map(schedule_text, found)))
+    else:
+        say("no schedules: `waystation schedule add` makes one")
+
+
+def schedule_json(known: KnownSchedule) -> ScheduleJson:
+    """With stable keys."""
+    wish, seen = known.wish, known.seen
+    return ScheduleJson(
+        name=known.name,
+        question=wish.request.question if wish is not None else "",
+        session=wish.request.session if wish is not None else "",
+        documents=wish.paths if wish is not None else (),
+        cron=wish.timing.cron if wish is not None else "",
+        zone=wish.timing.zone if wish is not None else "",
+        budget=_budget(wish),
+        monthly=limit_text(wish.monthly) if wish is not None else "",
+        **seen.model_dump(exclude={"schedule_id", "order"}),
+    )
+
+
+def _budget(wish: ScheduleWish | None) -> str:
+    if wish is None:
+        return ""
+    return limit_text(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
+
+
+def schedule_text(known: KnownSchedule) -> str:
+    """A schedule in a few lines."""
+    wish, seen = known.wish, known.seen
+    state = f"paused ({seen.note})" if seen.paused else "on"
+    lines = [f"{known.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
+    if wish is None:
+        lines.append("  what it asks is not in the store any more: remove it, and add it anew")
+    else:
+        month = "" if wish.monthly.unlimited else f", {limit_text(wish.monthly)} a month"
+        lines.append(f"  {wish.request.question}")
+        lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} a run{month}")
+    next_run = "-" if seen.next_run is None or seen.paused else f"{seen.next_run:%Y-%m-%d %H:%M} UTC"
+    last = f"{seen.last_run:%Y-%m-%d %H:%M} UTC, {seen.last or 'not known any more'}" if seen.last_run else "-"
+    lines.append(f"  next: {next_run}; last: {last}")
+    if seen.skipped or seen.missed:
+        lines.append(f"  {seen.skipped} skipped while a run was under way, {seen.missed} missed before --catch-up")
+    return "\n".join(lines)

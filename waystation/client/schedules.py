@@ -1,0 +1,92 @@
+"""How the client has questions come back: what is asked goes into the store, when it is asked to the server."""
+
+from waystation.adapters.store import SqlStore
+from waystation.adapters.store.texts import content_hash
+from waystation.adapters.temporal.schedules import TemporalSchedules
+from waystation.client.lookups import require_own
+from waystation.client.sessions import new_row
+from waystation.domain.amount import Amount
+from waystation.domain.errors import BadInput, TextMissing
+from waystation.domain.ownership import OfTenant
+from waystation.domain.schedules import (
+    RunOrder,
+    ScheduledStart,
+    ScheduleWish,
+    SeenSchedule,
+    ids_begin,
+    over_month,
+    schedule_id,
+)
+from waystation.domain.task import reader_of
+from waystation.domain.value import Value
+from waystation.settings import Settings
+
+
+class KnownSchedule(Value):
+    """A schedule with what it asks."""
+
+    name: str
+    seen: SeenSchedule
+    wish: ScheduleWish | None = None
+    """None where the store does not have it."""
+
+
+class Schedules:
+    """One tenant's schedules. Every method raises Unreachable where the server does not answer."""
+
+    def __init__(self, settings: Settings, store: SqlStore, temporal: TemporalSchedules) -> None:
+        self._settings, self._store, self._temporal = settings, store, temporal
+        self._reader: OfTenant = reader_of(settings.tenant)
+
+    async def add(self, wish: ScheduleWish) -> KnownSchedule:
+        """Have the question come back. Nothing is kept of one that is refused.
+
+        Raises BadInput for terms that cannot work, a name that is taken, and times that cannot be read.
+        """
+        require_own(wish.request, self._settings.tenant)
+        row = await new_row(self._settings, self._store, wish.request)
+        if over_month(wish.monthly, Amount(), row.terms.budget):
+            raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
+        text = wish.model_dump_json()
+        own = row.ref.model_copy(update={"task_id": wish.schedule_id})
+        order = RunOrder(own=own, wish=content_hash(text))
+        await self._temporal.create(ScheduledStart(order=order, failures=wish.failures), wish.timing)
+        await self._store.put_text(text, own.reader)
+        await self._temporal.resume(wish.schedule_id, "added")
+        return await self._known(await self._temporal.look(wish.schedule_id))
+
+    async def list(self) -> tuple[KnownSchedule, ...]:
+        """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""
+        listed = await self._temporal.named_like(ids_begin(self._settings.tenant))
+        found = [seen for one in listed if (seen := await self._temporal.find(one)) is not None]
+        store_id = await self._store.store_id()
+        return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
+
+    async def pause(self, name: str, note: str) -> None:
+        """No run until somebody resumes it; one that is under way goes on. Raises BadInput for an unknown name."""
+        await self._temporal.pause(self._id(name), note)
+
+    async def resume(self, name: str, note: str) -> None:
+        """Raises BadInput for an unknown name."""
+        await self._temporal.resume(self._id(name), note)
+
+    async def run(self, name: str) -> bool:
+        """Ask for a run now. False: one is under way already. Raises BadInput for an unknown name."""
+        return await self._temporal.run(self._id(name))
+
+    async def remove(self, name: str) -> None:
+        """And what it asks. Tasks stay, and a run that is under way goes on. Raises BadInput for an unknown name."""
+        seen = await self._temporal.look(self._id(name))
+        await self._temporal.remove(seen.schedule_id)
+        await self._store.drop_texts(seen.order.own.reader)
+
+    def _id(self, name: str) -> str:
+        return schedule_id(self._settings.tenant, name)
+
+    async def _known(self, seen: SeenSchedule) -> KnownSchedule:
+        name = seen.schedule_id.removeprefix(ids_begin(self._settings.tenant))
+        try:
+            text = await self._store.get_text(seen.order.wish, self._reader)
+        except TextMissing:
+            return KnownSchedule(name=name, seen=seen)
+        return KnownSchedule(name=name, seen=seen, wish=ScheduleWish.model_validate_json(text))

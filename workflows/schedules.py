@@ -1,0 +1,88 @@
+"""A scheduled run: its task begun in its session, waited for, and failures counted until the schedule pauses itself.
+
+The task is its session's child and outlives the run. What the run came to is its result, which the Temporal UI shows.
+"""
+
+from datetime import timedelta
+from typing import NoReturn
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+from activities.schedules import ScheduleActivities
+from waystation.domain.names import SCHEDULED_RUN_WORKFLOW
+from waystation.domain.schedules import Begun, PauseOrder, ScheduledOutcome, ScheduledStart, request_id_of
+from waystation.domain.task import TaskPhase, TaskRef
+from workflows.options import CONTEXT, SHORT, named
+
+FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
+"""Between two looks at the task; each pause is twice the one before, up to the last."""
+FAILED = "ScheduledRunFailed"
+
+
+@workflow.defn(name=SCHEDULED_RUN_WORKFLOW)
+class ScheduledRunWorkflow:
+    """One run. Its history has references and numbers."""
+
+    @workflow.run
+    async def run(self, start: ScheduledStart) -> ScheduledOutcome:
+        """To the end of the task. Fails as the task does, and where none could be begun."""
+        try:
+            begun = start.task or (await self._begin(start)).how
+            outcome = await self._ended(start, begun) if isinstance(begun, TaskRef) else begun
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            cause = error.cause if isinstance(error.cause, ApplicationError) else None
+            kind, words = (cause.type or FAILED, cause.message) if cause is not None else (FAILED, "no answer")
+            await self._fail(start, kind, words)
+        workflow.set_current_details(outcome.text)
+        return outcome
+
+    async def _begin(self, start: ScheduledStart) -> Begun:
+        request_id = request_id_of(start.order.own.task_id, workflow.info().workflow_id)
+        return await workflow.execute_activity_method(
+            ScheduleActivities.begin,
+            start.order.model_copy(update={"request_id": request_id}),
+            **named(CONTEXT, "read the documents, hand the task in"),
+        )
+
+    async def _ended(self, start: ScheduledStart, task: TaskRef) -> ScheduledOutcome:
+        workflow.set_current_details(f"waits for {task.task_id}")
+        pause = FIRST_LOOK
+        while not (
+            seen := await workflow.execute_activity_method(
+                ScheduleActivities.look, task, **named(SHORT, f"look at {task.task_id}")
+            )
+        ).over:
+            if workflow.info().is_continue_as_new_suggested():
+                workflow.continue_as_new(start.model_copy(update={"task": task, "before": _failures_before(start)}))
+            await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
+            pause = min(2 * pause, LAST_LOOK)
+        if seen.phase is None or seen.phase is TaskPhase.FAILED:
+            how = "failed" if seen.phase is not None else "was ended in Temporal, without a report"
+            await self._fail(start, "TaskFailed", f"{task.task_id} {how}")
+        return ScheduledOutcome(outcome=seen.phase, task_id=task.task_id)
+
+    async def _fail(self, start: ScheduledStart, kind: str, words: str) -> NoReturn:
+        """Fail with the number of failures in a row, which Temporal hands to the schedule's next run."""
+        failures = _failures_before(start) + 1
+        if failures >= start.failures:
+            order = PauseOrder(schedule_id=start.order.own.task_id, failures=failures, error=kind)
+            await workflow.execute_activity_method(
+                ScheduleActivities.pause, order, **named(SHORT, "pause the schedule")
+            )
+        message = f"{kind}: {words} (failure {failures} in a row)"
+        workflow.set_current_details(message)
+        raise ApplicationError(message, failures, type=FAILED, non_retryable=True)
+
+
+def _failures_before(start: ScheduledStart) -> int:
+    """In a row, up to the last run. One that was terminated counts, and what it had counted is lost."""
+    if start.before is not None:
+        return start.before
+    last = workflow.get_last_failure()
+    if last is None:
+        return 0
+    details = last.details if isinstance(last, ApplicationError) else ()
+    return next((detail for detail in details if isinstance(detail, int)), 1)
