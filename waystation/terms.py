@@ -3,15 +3,15 @@
 The terms of one role's agents: its model, how hard that works, and the numbers of its context.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_CEILING
 from typing import TypedDict
 
 from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
-from waystation.domain.amount import Limit, limit_text
-from waystation.domain.budget import Mode, WorstRates
+from waystation.domain.amount import Amount, Limit, limit_text
+from waystation.domain.budget import Bound, Mode, WorstRates
 from waystation.domain.leg import AgentTerms
 from waystation.domain.models import DEEP, OFFLINE_MODEL, Price, Working, budgeted, model_facts, prices_of, worst_rates
 from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
@@ -224,6 +224,7 @@ def task_terms(
         plan_model=_plan_model(settings),
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
+        floor=_floor(basis, agents),
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
         reviews=settings.reviews,
@@ -249,6 +250,20 @@ async def task_row_of(
     return TaskRow(
         ref=ref, request=request, terms=task_terms(request, settings, prices, now.date(), told), submitted_at=now
     )
+
+
+FLOOR_REPLIES = 4
+"""A step that has only its floor can look at something and deliver: so many replies, each with what it brought in."""
+
+
+def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
+    """What an agent needs to deliver something: its first call, and a few short replies."""
+    asked, floors = first_turn(basis.request), list[Amount]()
+    for terms in agents.values():
+        told, reply = min(basis.earlier, terms.window // WINDOW_SHARE), FLOOR_REPLIES * 2 * OUTPUT_FLOOR
+        rates = worst_rates(terms.model, 0, basis.today, basis.prices)
+        floors.append(Bound(input_tokens=asked + told, rates=rates).worst_case(reply))
+    return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
 def _called(request: TaskRequest, settings: Settings) -> Iterator[str]:

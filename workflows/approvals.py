@@ -18,13 +18,14 @@ from temporalio.exceptions import ApplicationError
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.approvals import authorised
 from waystation.domain.budget import Mode
+from waystation.domain.loans import drawn, freed, may_be_handed_back, withdrawn
 from waystation.domain.names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
 from waystation.domain.notices import Event
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.reviews import plan_request
 from waystation.domain.session import Ask, Raised, Settlement
 from waystation.domain.task import Approval
-from waystation.domain.task_state import TaskState, decided, drawn, freed, merged, opened_actions, overtaken, withdrawn
+from waystation.domain.task_state import TaskState, decided, merged, opened_actions, overtaken
 from waystation.domain.value import Value
 from workflows.board import Board, keep_and_tell, record, tell_of_request
 from workflows.options import SESSION_ANSWER
@@ -156,10 +157,22 @@ class BudgetGate:
         if self._mode is Mode.HARD:
             self._stop(step_id)
             return True
-        if self._drawn(step_id):
+        if self._drawn(step_id) or await self._was_handed_back(step_id):
             return True
         await self._ask_session(step_id)
         return self._board.stopping or self._drawn(step_id)
+
+    async def _was_handed_back(self, step_id: str) -> bool:
+        """From those at work, for whom it waits while they may still leave enough. Also where it is wanted."""
+        board = self._board
+
+        def settled() -> bool:
+            return drawn(board.state, step_id) is not None or not may_be_handed_back(board.state, step_id)
+
+        if may_be_handed_back(board.state, step_id):
+            await workflow.wait_condition(lambda: _is_over(board, step_id) or settled())
+            return _is_over(board, step_id) or self._drawn(step_id)
+        return False
 
     async def tell_granted(self, amount: Amount) -> None:
         """A person's grant is new money: the session is raised by as much."""

@@ -61,7 +61,8 @@ class Board:
 
     def __init__(self, start: TaskStart) -> None:
         self.start = start
-        self.state = start.state or TaskState(account=Account(limit=start.terms.budget))
+        state = start.state or TaskState(account=Account(limit=start.terms.budget))
+        self.state = state.with_(floor=start.terms.floor)
         self.parking = False
         """The workflow wants to continue as new: nothing new is started, and waiting agents come back."""
         self._shown: tuple[str, int, int, int | None] | None = None

@@ -22,6 +22,7 @@ HISTORIES = Path(__file__).parent / "histories"
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 PATCHED = re.compile(r"\bpatched\(\s*\"([^\"]+)\"")
 
+RECORDED = (TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow, ScheduledRunWorkflow)
 RELEASES = sorted(path.relative_to(HISTORIES).with_suffix("").as_posix() for path in HISTORIES.glob("*/*.json"))
 
 
@@ -53,8 +54,7 @@ class HastyTask(TaskWorkflow):
 
 @pytest.mark.parametrize("name", RELEASES)
 async def test_histories_of_every_release_replay(name: str) -> None:
-    workflows = (TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow, ScheduledRunWorkflow)
-    await replayer(*workflows).replay_workflow(recorded(name))
+    await replayer(*RECORDED).replay_workflow(recorded(name))
 
 
 def test_the_recorded_task_compacted_paused_and_was_approved() -> None:

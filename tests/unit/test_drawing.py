@@ -7,7 +7,8 @@ from tests.unit.task_values import NOON, asking, finished, standing
 from tests.unit.test_delegation import delegating, delivered, orders, working
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.leg import AllowanceSpent, Delegated, ProviderLimit
-from waystation.domain.task_state import FREED, TaskState, drawn, freed, taken_on, withdrawn
+from waystation.domain.loans import FREED, drawn, freed, withdrawn
+from waystation.domain.task_state import TaskState, taken_on
 
 MOST = 80
 """Percent that subagents hold together at most."""

@@ -22,9 +22,10 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
 from waystation.domain.leg import AllowanceSpent, Finished, LegOutcome, ProviderLimit, Standing
+from waystation.domain.loans import drawn
 from waystation.domain.session import Ask, Raised, SessionAnswer, SessionState, Settlement
 from waystation.domain.task import Approval, TaskPhase
-from waystation.domain.task_state import TaskState, drawn
+from waystation.domain.task_state import TaskState
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET, AGENT = Limit(tokens=40_000, micro_usd=80_000), Limit(tokens=8_000, micro_usd=16_000)

@@ -10,9 +10,10 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.errors import Overdrawn
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.loans import from_task
 from waystation.domain.session import Ask, Raised, SessionState, Settlement
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import TaskState, from_task
+from waystation.domain.task_state import TaskState
 
 TASKS = ("task-1", "task-2", "task-3")
 BUDGET = Limit(tokens=40_000, micro_usd=80_000)
@@ -40,8 +41,8 @@ class Levels(RuleBasedStateMachine):
         """What the session may spend, grants of people included."""
         self.asks = 0
 
-    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS)
-    def submit(self, task_id: str, tokens: float, dollars: float) -> None:
+    @rule(task_id=st.sampled_from(TASKS), tokens=PARTS, dollars=PARTS, floor=st.none() | AMOUNTS)
+    def submit(self, task_id: str, tokens: float, dollars: float, floor: Amount | None) -> None:
         if task_id in self.tasks:
             return
         try:
@@ -50,10 +51,16 @@ class Levels(RuleBasedStateMachine):
             assert not self.session.account.unreserved.covers(BUDGET.amount)
             return
         planning = totals(part(BUDGET.part(8).amount, tokens, dollars))
-        state = TaskState(account=Account(limit=BUDGET)).planned(PLAN, planning, (), AGENT)
-        for step in PLAN.steps:
-            state = state.started(step, REF, TERMS)
-        self.tasks[task_id] = state
+        self.tasks[task_id] = TaskState(account=Account(limit=BUDGET), floor=floor).planned(PLAN, planning, (), AGENT)
+
+    @precondition(lambda self: self.tasks)
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        task_id = data.draw(st.sampled_from(sorted(self.tasks)))
+        state = self.tasks[task_id]
+        to_come = [step for step in PLAN.steps if step.id not in state.runs and step.id in state.account.reserved]
+        if to_come:
+            self.tasks[task_id] = state.started(data.draw(st.sampled_from(to_come)), REF, TERMS)
 
     @precondition(lambda self: self.tasks)
     @rule(data=st.data(), tokens=PARTS, dollars=PARTS)
@@ -142,7 +149,12 @@ class Levels(RuleBasedStateMachine):
             if held is not None:
                 assert Limit(tokens=held.tokens, micro_usd=held.micro_usd) == state.account.limit
             for step_id, reserved in state.account.reserved.items():
-                assert reserved == state.runs[step_id].limit.amount
+                if step_id in state.runs:
+                    assert reserved == state.runs[step_id].limit.amount
+                else:
+                    assert state.share is not None
+                    floor = state.share.amount if state.floor is None else state.floor.at_most(state.share.amount)
+                    assert floor.less(reserved).nothing
 
     @invariant()
     def everything_spent_anywhere_is_within_the_sessions_limit(self) -> None:

@@ -20,8 +20,9 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Circumstances, authorised
 from waystation.domain.decisions import TopUp
 from waystation.domain.leg import LegOutcome, TurnLimit
+from waystation.domain.loans import from_task
 from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState, from_task
+from waystation.domain.task_state import TaskState
 
 FIRST = "research-1 has spent 98 % of its budget: 29,500 of 30,000 tokens."
 

@@ -4,9 +4,9 @@ from inline_snapshot import snapshot
 from tests.unit.notice_values import ASKED, REQUEST, ended
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount
+from waystation.domain.loans import FREED
 from waystation.domain.notices import Event, Notice, fields, text
 from waystation.domain.task import TaskPhase
-from waystation.domain.task_state import FREED
 from waystation.domain.work import Made
 
 PAGE = "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&b=2"

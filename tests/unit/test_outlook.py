@@ -12,9 +12,9 @@ from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.decisions import IN_ADVANCE
 from waystation.domain.details import answer_text, denial_text, estimate_line, made_text, steps_text
 from waystation.domain.leg import AllowanceSpent, ProviderLimit, Standing
+from waystation.domain.loans import FREED
 from waystation.domain.plan import Plan
 from waystation.domain.task import Approval
-from waystation.domain.task_state import FREED
 from waystation.domain.work import Analysis, Finding, Findings, Made, Note, ReportDraft, Section, made
 
 

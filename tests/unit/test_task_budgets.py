@@ -9,9 +9,10 @@ from waystation.domain.agent_run import AskMoney
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account, RunTotals, Usage
 from waystation.domain.leg import AllowanceSpent, Finished, Standing
+from waystation.domain.loans import drawn, from_task
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
-from waystation.domain.task_state import TaskState, from_task
+from waystation.domain.task_state import TaskState
 
 PLANNING = RunTotals(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
@@ -96,3 +97,49 @@ def test_people_see_spent_and_reserved_in_both_units() -> None:
     assert progress.budget.spent == Amount(tokens=7_000, micro_usd=100_000)
     assert progress.budget.reserved == Amount(micro_usd=300_000)
     assert progress.steps[0].limit == Limit(micro_usd=100_000)
+
+
+FLOOR = Amount(tokens=4_000)
+
+
+def narrow(floor: Amount | None) -> TaskState:
+    """Four steps with 20,000 tokens each, of which the first has spent its own; nothing is unreserved."""
+    state = TaskState(account=Account(limit=Limit(tokens=80_000)), floor=floor)
+    state = state.planned(PLAN, RunTotals(), (), Limit(tokens=90_000)).started(PLAN.step("research-1"), REF, TERMS)
+    return spent(state, Amount(tokens=19_500), Amount(tokens=6_000))
+
+
+def test_a_spent_agent_borrows_of_steps_to_come_down_to_what_each_needs() -> None:
+    state, limits = narrow(FLOOR), list[int]()
+    while (helped := drawn(state, "research-1")) is not None:
+        limits.append(helped.runs["research-1"].limit.tokens or 0)
+        state = spent(helped, Amount(tokens=limits[-1] - 500), Amount(tokens=6_000))
+    assert limits == [30_000, 40_000, 50_000, 60_000, 68_000]
+    to_come = [step.id for step in PLAN.steps if step.id not in state.runs]
+    assert [state.account.reserved[step_id] for step_id in to_come] == [FLOOR] * 3
+    assert state.account.unreserved == Limit(tokens=0)
+    shown = progress_of(state, REF, TERMS, "Why?").steps
+    assert [step.limit.tokens for step in shown] == [68_000, 4_000, 4_000, 4_000]
+
+
+def test_under_terms_of_before_shares_are_walls() -> None:
+    assert drawn(narrow(None), "research-1") is None
+
+
+def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:
+    helped = drawn(narrow(FLOOR), "research-1")
+    assert helped is not None
+    done = after_leg(helped, "research-1", Finished(standing=standing(Amount(tokens=25_000))))
+    begun = done.started(PLAN.steps[1], REF, TERMS)
+    assert [held.tokens for held in helped.account.reserved.values()] == [30_000, 16_667, 16_666, 16_667]
+    assert begun.runs[PLAN.steps[1].id].limit == Limit(tokens=20_000)
+    assert begun.account.limit.covers(begun.account.spent + begun.account.held)
+
+
+def test_the_floor_rises_with_what_finished_steps_have_spent() -> None:
+    state = narrow(FLOOR).started(PLAN.steps[1], REF, TERMS)
+    state = after_leg(state, PLAN.steps[1].id, Finished(standing=standing(Amount(tokens=20_000))))
+    while (helped := drawn(state, "research-1")) is not None:
+        limit = helped.runs["research-1"].limit.tokens or 0
+        state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))
+    assert [state.account.reserved[step.id].tokens for step in PLAN.steps[2:]] == [5_000, 5_000]

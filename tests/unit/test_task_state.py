@@ -19,11 +19,12 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Account
 from waystation.domain.compaction.outcome import CompactionOutcome, Status
 from waystation.domain.leg import ContextFull
+from waystation.domain.loans import from_task
 from waystation.domain.plan import standard_plan
 from waystation.domain.progress import progress_of
 from waystation.domain.session import SessionAnswer
 from waystation.domain.task import BudgetProgress, TaskPhase
-from waystation.domain.task_state import TaskState, from_task, summed
+from waystation.domain.task_state import TaskState, summed
 
 
 def test_the_share_of_every_step_is_reserved_as_soon_as_there_is_a_plan() -> None:

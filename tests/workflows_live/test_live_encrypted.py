@@ -14,7 +14,7 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import Replayer, Worker
 
 from tests.crew import SAID, Call, Crew, tight
-from tests.replay.test_replay import RELEASES, recorded
+from tests.replay.test_replay import RECORDED, RELEASES, recorded
 from tests.running import KEY, SESSION, TENANT, Counter, Watched, at_work, dev_server, request, until
 from tests.workflows_live.encrypted import payloads, search_attributes
 from tests.workflows_live.history import events
@@ -28,9 +28,7 @@ from waystation.domain.task import TaskPhase, session_hash
 from waystation.settings import Settings
 from waystation.stores import data_converter, payload_codec
 from workers.sandbox import sandboxed
-from workflows.delivery import RememberWorkflow
 from workflows.session import SessionWorkflow
-from workflows.subagent import SubagentWorkflow
 from workflows.task import TaskWorkflow
 
 QUESTION = "Why does Klabauter guard the bar?"
@@ -245,7 +243,7 @@ async def test_after_a_rotation_a_worker_goes_on_with_what_the_old_key_encrypted
 @pytest.mark.parametrize("name", RELEASES)
 async def test_plain_histories_of_every_release_replay_with_encryption(name: str) -> None:
     replayer = Replayer(
-        workflows=[TaskWorkflow, SessionWorkflow, SubagentWorkflow, RememberWorkflow],
+        workflows=RECORDED,
         data_converter=data_converter(WITH_KEY),
         workflow_runner=sandboxed(),
     )

@@ -252,6 +252,10 @@ class AgentRun(Value):
         """It keeps so much less for itself: its subagents have that."""
         return self._with(limit=self.limit.after(amount), spare=self.spare.less(amount))
 
+    def lending(self, amount: Amount) -> "AgentRun":
+        """Another agent of its task has so much of what it waits to have more of: it needs that, too, to go on."""
+        return self._with(limit=self.limit.after(amount), needed=self.limit.counted(self.needed + amount))
+
     def told(self, news: SubagentNews) -> "AgentRun":
         """How far it is, as its own workflow tells."""
         return self._with(totals=news.totals, leg=news.leg, made=news.made)

@@ -202,7 +202,7 @@ def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
 def _step(state: TaskState, step: Step) -> StepProgress:
     run = state.runs.get(step.id)
     if run is None:
-        return not_begun(step, state.share_of(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
+        return not_begun(step, state.starts_with(step.id) or Limit(), skipped=state.phase.over or state.cancelled)
     return _begun(step, run, asked=any(approval.agent == step.id for approval in state.pending))
 
 

@@ -30,13 +30,11 @@ from waystation.domain.plan import (
     share_out,
 )
 from waystation.domain.task import Approval, Refusal, TaskRef, TaskTerms
-from waystation.domain.task_state import TaskState, merged
+from waystation.domain.task_state import HELD_FOR, TaskState, merged
 from waystation.domain.value import Value
 
 PLANNING_PART = 10
 """They may spend a tenth of the task's budget."""
-HELD_FOR = "(oversight)"
-"""Among the reservations of the task's account; no step can be called so."""
 
 
 def provided(state: TaskState, planning: RunTotals, terms: TaskTerms) -> TaskState:

@@ -15,7 +15,16 @@ from waystation.domain.amount import Amount, Limit, amount_text, limit_text
 from waystation.domain.documents import Document, LeftOut
 from waystation.domain.names import SCHEDULE
 from waystation.domain.removal import FORGOTTEN
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRef, TaskRequest, TaskRow, short_hash, tenant_hash
+from waystation.domain.task import (
+    SourceDocument,
+    TaskPhase,
+    TaskRef,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    short_hash,
+    tenant_hash,
+)
 from waystation.domain.value import Input, Value
 
 FAILURES_IN_A_ROW = 3
@@ -206,8 +215,7 @@ def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given:
     return (
         last.progress is not None
         and last.progress.phase is TaskPhase.DONE
-        and _asked(last.request) == _asked(new.request)
-        and last.terms == new.terms
+        and _asked(last) == _asked(new)
         and {(one.name, one.blob) for one in listed} == {(one.name, _digest(one.text)) for one in given}
     )
 
@@ -216,8 +224,10 @@ def _readable(row: TaskRow) -> bool:
     return row.title != FORGOTTEN and row.progress is not None and row.progress.readable is not None
 
 
-def _asked(request: TaskRequest) -> TaskRequest:
-    return request.model_copy(update={"request_id": "", "since": None})
+def _asked(row: TaskRow) -> tuple[TaskRequest, TaskTerms]:
+    """But for what is different each time: its id, the report before it, a floor that grows with earlier reports."""
+    request = row.request.model_copy(update={"request_id": "", "since": None})
+    return request, row.terms.model_copy(update={"floor": None})
 
 
 def _digest(text: str) -> str:

@@ -239,6 +239,8 @@ class TaskTerms(RoleTerms):
     revisions: int = 0
     """How often the plan may be revised after the research."""
     review_plan: bool = False
+    floor: Amount | None = None
+    """What each step to come keeps when others borrow from it; None, as in terms of before: shares are walls."""
     reviews: int = 0
     """How often a review may send the report back."""
     procedures_among_documents: bool = False
@@ -279,9 +281,7 @@ class Approval(Value):
     asked: Amount = Field(validation_alias=AliasChoices("asked", "asked_tokens"))
     granted: Amount = Field(default=Amount(), validation_alias=AliasChoices("granted", "granted_tokens"))
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
-    """Expired: nobody answered until the deadline that was set at submit; the agent delivers what it has, or goes on
-    without the call. Withdrawn: its agent needs no answer any more; the note says why.
-    """
+    """Expired: nobody answered until the deadline. Withdrawn: its agent needs no answer any more; the note says why."""
     by: str = ""
     """The name that the answerer gave: a claim, not a proof."""
     note: str = ""

@@ -2,10 +2,6 @@
 
 Requests to let an agent call a tool, in the state of its task: opened, decided on, overtaken.
 
-What a run that spent its budget draws without a person: what its parent got back, then what its task has left over.
-
-Money may come free while it waits for a person: then it goes on with that, and its request is withdrawn.
-
 Subagents in the state of their task: started with what their parent gives up, and settled with it.
 """
 
@@ -25,6 +21,8 @@ from waystation.domain.task import Approval, Refusal, ReportVersion, Reused, Tas
 from waystation.domain.value import Value
 
 SHOWN_REFUSALS = 20
+HELD_FOR = "(oversight)"
+"""Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
 
 
 class TaskState(Value):
@@ -38,6 +36,8 @@ class TaskState(Value):
     planning: RunTotals = RunTotals()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
+    floor: Amount | None = None
+    """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
     runs: dict[str, AgentRun] = {}
     """By step id, once a step was started."""
     shelved: dict[str, AgentRun] = {}
@@ -133,13 +133,30 @@ class TaskState(Value):
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
             return self.with_(shelved=rest).with_run(shelved)
         share = self.share_of(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
+        state = self if self.floor is None else self._made_good(step.id, share)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
             terms=terms.agent_of(step.role),
-            limit=share,
+            limit=state.starts_with(step.id) or share,
             share=share,
         )
-        return self.with_run(run)
+        return state.with_run(run)
+
+    def _made_good(self, step_id: str, share: Limit) -> "TaskState":
+        """What was borrowed from a step that begins is held for it again, as far as it is there."""
+        lacks = share.amount.less(self.account.reserved.get(step_id, Amount()))
+        return self.with_(account=self.account.draw(step_id, lacks)[0])
+
+    def starts_with(self, step_id: str) -> Limit | None:
+        """What a step to come would start with now: its share, as far as nobody has borrowed of it."""
+        share = self.share_of(step_id)
+        if share is None or self.floor is None:
+            return share
+        held = self.account.reserved.get(step_id, Amount())
+        return Limit(
+            tokens=None if share.tokens is None else min(share.tokens, held.tokens),
+            micro_usd=None if share.micro_usd is None else min(share.micro_usd, held.micro_usd),
+        )
 
     def with_run(self, run: AgentRun) -> "TaskState":
         """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
@@ -327,64 +344,6 @@ def overtaken(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, 
         for asked in state.pending
         if asked.agent == step_id and asked.action is not None and asked.action.digest not in waits_for
     )
-
-
-FREED = "money came free, and it goes on with that"
-
-
-def drawn(state: TaskState, step_id: str) -> TaskState | None:
-    """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
-    if (helped := _from_parent(state, step_id)) is not None:
-        return helped
-    state, amount = from_task(state, step_id)
-    return None if amount.nothing else state.with_run(state.runs[step_id].after_grant(amount))
-
-
-def from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
-    """What a task has left unreserved, held for a run that spent its own; nothing where that pays for no call."""
-    account, amount = state.account.draw(step_id, _taken(state.runs[step_id], state.account.unreserved.amount))
-    return state.with_(account=account), amount
-
-
-def freed(state: TaskState, step_id: str) -> TaskState | None:
-    """The same for a run that waits for a person, while it waits for money and for nothing else."""
-    run = state.runs[step_id]
-    return drawn(state, step_id) if run.phase == "spent" and not run.halted else None
-
-
-def withdrawn(state: TaskState, step_id: str, now: datetime) -> tuple[Approval, ...]:
-    """The run's open requests for money, closed: it has some."""
-    return tuple(
-        asked.model_copy(update={"decision": "withdrawn", "note": FREED, "answered_at": now})
-        for asked in state.pending
-        if asked.agent == step_id and asked.action is None
-    )
-
-
-def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
-    """Of what siblings handed back. A parent keeps its own part, to go on with."""
-    parent = state.runs.get(parent_of(step_id) or "")
-    if parent is None or parent.phase != "delegating":
-        return None
-    run, parent_id = state.runs[step_id], parent.run.step_id
-    amount = _taken(run, parent.spare)
-    if amount.nothing:
-        return None
-    account = state.account.carve(parent_id, step_id, amount)
-    return state.with_(account=account, runs={**state.runs, parent_id: parent.carving(amount)}).with_run(
-        run.after_grant(amount)
-    )
-
-
-def _taken(run: AgentRun, left: Amount) -> Amount:
-    """What a run takes of what somebody has left; nothing where that is too little for its next call.
-
-    Half of what it wants, so that several can draw before one is refused.
-    """
-    if not run.needed.less(left).nothing:
-        return Amount()
-    half = Amount(tokens=run.wanted.tokens // 2, micro_usd=run.wanted.micro_usd // 2)
-    return half.at_least(run.needed).at_most(left)
 
 
 LEAST_WINDOW = 8_000
