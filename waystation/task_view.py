@@ -183,4 +183,4 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
 
 def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The fields of an answer that say something."""
-    return {name: value for name, value in answer.items() if value not in {None, ""}}
+    return {name: value for name, value in answer.items() if value is not None and value != ""}

@@ -8,7 +8,7 @@ from temporalio import workflow
 
 from activities.bookkeeping import SentActivities, TellRequest, UpdateRequest
 from activities.tasks import EditedPlanRequest, PlanningActivities
-from waystation.domain.approvals import refusal
+from waystation.domain.approvals import Denials, refusal
 from waystation.domain.documents import DocumentsUpdate
 from waystation.domain.plan import PlanEdit
 from waystation.domain.reviews import replanned
@@ -47,6 +47,8 @@ class Inbox:
             return await self._kept(signal.name, done.update, done.reason)
         if isinstance(answer, PlanEdit):
             return await self._replan(answer)
+        if isinstance(answer, Denials):
+            return await record(board, *answer.answers)
         await record(board, answer)
         if not isinstance(answer, Approval) or answer.about_plan:
             return

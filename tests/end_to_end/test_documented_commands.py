@@ -220,7 +220,7 @@ def test_the_commands_for_tasks_do_what_the_pages_say(tmp_path: Path) -> None:
     with offline_platform(tmp_path / "home") as shell:
         person = reader(tmp_path, shell)
         waiting = [
-            str(shell.json("submit", QUESTION, "--docs", documents, "--budget", "30k", "--detach")["task_id"])
+            str(shell.json("submit", QUESTION, "--docs", documents, "--budget", "20k", "--detach")["task_id"])
             for documents in [str(write_survey(tmp_path / "survey"))] * len(ANSWERS)
         ]
         person.types(f"{ON_A_PLATFORM[0]} --session S")

@@ -14,7 +14,7 @@ from waystation.domain.task import TaskProgress
 
 DOCUMENTS = 500
 OPTIONS = ("--budget", "2000k", "--agent-budget", "500k", "--window", "16k", "--detach")
-"""All of the budget is given to the four agents of the plan: a subagent that has spent its part asks a person."""
+"""All of the budget is given to the four agents of the plan. A subagent that has spent its part borrows, or asks."""
 ADDED = "200k"
 
 
@@ -59,8 +59,6 @@ def test_five_hundred_documents_are_read_by_subagents_and_kill_9_changes_nothing
     assert len(workers) >= 4
     compacted = {made["agent"] for made in killed["compactions"]}
     assert compacted & {step["id"] for step in workers}
-    asked = [approval for approval in killed["approvals"] if "." in approval["agent"]]
-    assert any(approval["decision"] == "approved" for approval in asked)
     assert re.search(r"All \d+ citations were checked against the documents, and hold", report)
     assert [(step["id"], step["state"]) for step in killed["steps"]] == [(step["id"], "done") for step in steps]
     assert headings(report) == headings(again)

@@ -5,8 +5,10 @@ from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from tests.unit.answering import approve, deny
+from tests.unit.task_values import working
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import HIGHEST_GRANT, Circumstances
+from waystation.domain.approvals import HIGHEST_GRANT, Circumstances, Denials, DenyInput, deny_together
+from waystation.domain.signals import after_message
 from waystation.domain.task import Approval, Refusal
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -163,3 +165,28 @@ def test_nobody_answers_under_the_name_of_what_was_authorised_in_advance() -> No
     for answer in (approve, deny):
         refused = reason(answer(among(ONE), {"by": " Authorised in advance"}, NOON))
         assert refused == "by: it is no name: raises stand under it that nobody was asked for"
+
+
+def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other() -> None:
+    given = DenyInput(
+        request_id="research-1-1", also=("gone-1", "research-2-1", "research-1-1"), by="Ada", answer_id="a"
+    )
+    first, unknown, second = deny_together(among(ONE, TWO), given, NOON).answers
+    assert [(answered(one).request_id, answered(one).decision, answered(one).by) for one in (first, second)] == [
+        ("research-1-1", "denied", "Ada"),
+        ("research-2-1", "denied", "Ada"),
+    ]
+    assert reason(unknown) == "there is no request of this id; open: research-1-1, research-2-1"
+    assert {one.answer_id for one in (first, unknown, second)} == {"a"}
+    with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
+        deny_together(among(ONE, TWO), DenyInput(also=("research-1-1",)), NOON)
+
+
+def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> None:
+    answers = tuple(answered(deny(among(ONE, TWO), {"request_id": one.request_id}, NOON)) for one in (ONE, TWO))
+    state = working().with_(approvals=(ONE, TWO))
+    agents = {run.agent for run in (ONE, TWO)}
+    state = state.with_(runs={name: next(iter(state.runs.values())) for name in agents})
+    after = after_message(state, Denials(answers=answers))
+    assert [one.decision for one in after.approvals] == ["denied", "denied"]
+    assert not after.pending

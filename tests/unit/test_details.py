@@ -23,7 +23,8 @@ def test_what_people_see_of_a_paused_task() -> None:
 **research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
 
 - 7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-- its next call may need 900 tokens more than it has left
+- at least 900 tokens: its next call is made when 1,400 tokens are there, the most that request \
+and longest reply can come to, though most cost far less; a smaller grant pauses again
 - when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 2 to come keep their 60,000 tokens
 - so far: 3 notes
 - if denied, research-2 ends with 3 notes, analysis goes on with that, and the task ends partial
@@ -112,7 +113,7 @@ def test_a_request_for_dollars_is_shown_in_dollars() -> None:
     )
     shown = details(PAUSED.model_copy(update={"approvals": (asking,)}))
     assert "**research-2 asks for $0.50.** It has spent $0.49 of $0.50.\n" in shown
-    assert "- its next call may need $0.012 more than it has left\n" in shown
+    assert "- at least $0.012: its next call is made when " in shown
     assert '{"request_id": "research-2-1", "usd": 0.5, "by": "name"}' in shown
 
 

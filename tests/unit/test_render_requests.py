@@ -38,12 +38,13 @@ task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
   spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
   left       158,800 tokens in the task: 89,500 tokens are kept for other steps,
-             500 tokens are its own, too little for its next call, 68,800 tokens
-             are unreserved
+             500 tokens are its own, 68,800 tokens are unreserved
   steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
   estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
              worth about 7
-  at least   900 tokens for its next call: a smaller grant pauses again
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the
+             most that request and longest reply can come to, though most cost
+             far less; a smaller grant pauses again
   so far     3 notes; the draft has them
   if denied  research-1 ends with 3 notes, analysis goes on with that, and the
              task ends partial
@@ -58,7 +59,9 @@ research-1 asks for 30,000 tokens more
   steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
   estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
              worth about 7
-  at least   900 tokens for its next call: a smaller grant pauses again
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the
+             most that request and longest reply can come to, though most cost
+             far less; a smaller grant pauses again
   so far     3 notes; the draft has them
   if denied  research-1 ends with 3 notes, analysis goes on with that, and the
              task ends partial
@@ -90,10 +93,10 @@ def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
         return line(text, "left") if "\n  left" in text else ""
 
     assert left(41_200, 50_500) == (
-        "58,800 tokens in the task: 50,000 tokens are kept for other steps, 500 tokens are its own, too little for its "
-        "next call, 8,300 tokens are unreserved"
+        "58,800 tokens in the task: 50,000 tokens are kept for other steps, 500 tokens are its own, "
+        "8,300 tokens are unreserved"
     )
-    assert left(99_500, 500) == "500 tokens in the task: 500 tokens are its own, too little for its next call"
+    assert left(99_500, 500) == "500 tokens in the task: 500 tokens are its own"
     assert left(100_000, 0) == ""
 
 
@@ -135,7 +138,8 @@ def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show
 research-1 asks for $0.50 more
   spent      $0.45 of $0.50; the task $0.70 when it asked
   steps      3 to finish
-  at least   $0.012345 for its next call: a smaller grant pauses again
+  at least   $0.012345: its next call is made when $0.062345 are there, the most that request \
+and longest reply can come to, though most cost far less; a smaller grant pauses again
   waystation approve task-1 --request r1 --add '$0.50'
   waystation deny task-1 --request r1 --finish partial\
 """)

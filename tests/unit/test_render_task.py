@@ -46,11 +46,12 @@ To undo one: waystation restore task-0123456789abcdef --agent research-1 --compa
 Note: memory is down
 research-1 asks for 30,000 tokens more
   spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
-  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, too little for
-             its next call, 68,800 tokens are unreserved
+  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, 68,800 tokens
+             are unreserved
   steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
   estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-  at least   900 tokens for its next call: a smaller grant pauses again
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the most that request and longest reply can
+             come to, though most cost far less; a smaller grant pauses again
   so far     3 notes; the draft has them
   if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
   waystation report task-0123456789abcdef --draft
@@ -102,11 +103,12 @@ def test_what_happened_is_told_once_and_in_sentences() -> None:
             """\
 research-1 asks for 30,000 tokens more
   spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
-  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, too little for
-             its next call, 68,800 tokens are unreserved
+  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, 68,800 tokens
+             are unreserved
   steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
   estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-  at least   900 tokens for its next call: a smaller grant pauses again
+  at least   900 tokens: its next call is made when 1,400 tokens are there, the most that request and longest reply can
+             come to, though most cost far less; a smaller grant pauses again
   so far     3 notes; the draft has them
   if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
   waystation report task-0123456789abcdef --draft
@@ -181,10 +183,11 @@ Note: memory is down
 research-1 asks for $0.50 more
   spent      $0.45 of $0.50; the task 41,200 of 200,000 tokens and $0.70 of $2.00
   left       158,800 tokens and $1.30 in the task: 90,000 tokens and $0.95 are kept for other steps, $0.05 are its own,
-             too little for its next call, 68,800 tokens and $0.30 are unreserved
+             68,800 tokens and $0.30 are unreserved
   steps      1 of 4 finished when it asked, 2 to come with $1.00 kept
   estimate   7 calls so far, about $0.064 each: $0.50 more are worth about 7
-  at least   $0.012345 for its next call: a smaller grant pauses again
+  at least   $0.012345: its next call is made when $0.062345 are there, the most that request and longest reply can come
+             to, though most cost far less; a smaller grant pauses again
   so far     3 notes; the draft has them
   if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
   waystation report task-0123456789abcdef --draft

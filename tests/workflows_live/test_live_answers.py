@@ -101,6 +101,33 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     assert lines[1].startswith(f"{first}: refused: {first} was already approved: ")
 
 
+@pytest.mark.usefixtures("terminal")
+async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on_with_what_another_leaves(
+    server: TemporalClient,
+    tmp_path: Path,
+    redactor: PresidioRedactor,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter:
+        await counter.submit(under=tight())
+        asking = await until_both_ask(counter.task())
+        task, named = asking.task_id, [approval.request_id for approval in asking.approvals]
+        code, out, told = await printed(capsys, "deny", task, "--all", "--note", "enough", "--by", "Ada", "--json")
+        progress = await counter.task().result()
+        history = await counter.task().fetch_history()
+        again = await asyncio.to_thread(run, ["deny", task, "--request", named[0], "--request", "nobody"])
+    sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+    assert sent.count("deny_budget") == 1
+    assert (code, again) == (0, 2)
+    assert [(one["request_id"], one["outcome"], one["reason"]) for one in json.loads(out)] == [
+        (request_id, "denied", "enough") for request_id in named
+    ]
+    assert told.splitlines() == [f"{task}: denying 2 requests", *(f"{request_id}: denied" for request_id in named)]
+    assert {one.request_id: (one.decision, one.by) for one in progress.approvals} == dict.fromkeys(
+        named, ("denied", "Ada")
+    )
+
+
 async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
     server: TemporalClient,
     tmp_path: Path,

@@ -2,7 +2,8 @@
 
 `waystation approvals`: what waits for an answer.
 
-Answers to one request or to several: in turn, a line for each, and never to a call that nobody named.
+Answers to one request or to several: a line for each, and never to a call that nobody named. Several grants are made in
+turn; several denials are one message, so that none goes on with what another leaves.
 
 Answers to requests from the command line: which request is meant, and what became of the answer.
 
@@ -13,7 +14,7 @@ Answers to requests from the command line: which request is meant, and what beca
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from getpass import getuser
 from typing import Annotated, Literal, NamedTuple, NoReturn
@@ -117,12 +118,15 @@ async def open_task(client: Client, typed: Typed) -> TaskProgress:
     return progress
 
 
-async def send_answer(client: Client, typed: Typed, task_id: str, request_id: str | None, send: Send) -> Answer:
-    """Send one answer; a refusal names whoever answered before."""
-    answer = await send(task_id, request_id)
+async def _refused_late(client: Client, typed: Typed, task_id: str, request_id: str | None, answer: Answer) -> Answer:
     if answer.outcome != "refused":
         return answer
     return late(typed, answer, await client.with_origins(await client.progress(task_id)), request_id)
+
+
+async def send_answer(client: Client, typed: Typed, task_id: str, request_id: str | None, send: Send) -> Answer:
+    """Send one answer; a refusal names whoever answered before."""
+    return await _refused_late(client, typed, task_id, request_id, await send(task_id, request_id))
 
 
 def late(typed: Typed, refused: Answer, view: TaskView, request_id: str | None) -> Answer:
@@ -211,6 +215,8 @@ def conclude(answer: Answer, *failing: AnswerOutcome, as_json: bool) -> NoReturn
 
 SendWith = Callable[[Client, str, str | None], Awaitable[Answer]]
 """Sends an answer by a client to a task, by its id, for a request, by its id."""
+SendSeveral = Callable[[Client, str, Sequence[str]], AsyncIterator[tuple[str, Answer]]]
+"""The same for several requests: each with what became of its answer."""
 FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"), "deny": ("refused", "approved")}
 """By command: outcomes that are not what was wanted."""
 
@@ -230,32 +236,45 @@ class Meant(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def carry_out(typed: Typed, send: SendWith, *, as_json: bool) -> NoReturn:
+def carry_out(typed: Typed, send: SendWith, *, together: SendSeveral | None = None, as_json: bool) -> NoReturn:
     """Answer what is meant, print what became of it where that is asked for, and exit: 1 where any answer failed.
 
     Raises BadInput where nothing was sent, or the command cannot be meant so.
     """
     if typed.every and typed.request_ids:
         raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
-    answers = asyncio.run(_answered(typed, send))
+    answers = asyncio.run(_answered(typed, send, together))
     if as_json:
         print_json(answers if typed.several else answers[0])
     raise typer.Exit(WORK_FAILED if any(one.outcome in FAILING[typed.command] for one in answers) else OK)
 
 
-async def _answered(typed: Typed, send: SendWith) -> Sequence[Answer]:
+async def _answered(typed: Typed, send: SendWith, together: SendSeveral | None) -> Sequence[Answer]:
     async with await Client.connect(Settings()) as client:
 
         async def by_client(task_id: str, request_id: str | None) -> Answer:
             return await send(client, task_id, request_id)
 
         if typed.several:
-            return await answer_several(client, typed, by_client)
+            return await answer_several(client, typed, together or _in_turn(send))
         return [await answer_request(client, typed, by_client)]
 
 
-async def answer_several(client: Client, typed: Typed, send: Send) -> list[_Answered]:
-    """Answer one request after the other, and tell of each; one that is refused does not stop the others.
+def _in_turn(send: SendWith) -> SendSeveral:
+    """One after the other: one that is refused does not stop the others."""
+
+    async def each(client: Client, task_id: str, request_ids: Sequence[str]) -> AsyncGenerator[tuple[str, Answer]]:
+        for request_id in request_ids:
+            try:
+                yield request_id, await send(client, task_id, request_id)
+            except BadInput as ended:
+                yield request_id, Answer(outcome="refused", reason=str(ended))
+
+    return each
+
+
+async def answer_several(client: Client, typed: Typed, send: SendSeveral) -> list[_Answered]:
+    """Answer several requests, and tell of each.
 
     Raises BadInput where none is open of those that are meant; nothing is sent then.
     """
@@ -267,11 +286,8 @@ async def answer_several(client: Client, typed: Typed, send: Send) -> list[_Answ
         raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
     say(f"{progress.task_id}: {announced(typed, meant)}")
     answers: list[_Answered] = []
-    for request_id in meant.request_ids:
-        try:
-            answer = await send_answer(client, typed, progress.task_id, request_id, send)
-        except BadInput as ended:
-            answer = Answer(outcome="refused", reason=str(ended))
+    async for request_id, sent in send(client, progress.task_id, meant.request_ids):
+        answer = await _refused_late(client, typed, progress.task_id, request_id, sent)
         asked = meant.asked.get(request_id)
         short = too_little(typed.amount, asked, answer) if asked is not None else ""
         say(f"{request_id}: {'; '.join(filter(None, (outcome_text(answer), short)))}")
@@ -352,7 +368,11 @@ def deny(
     async def send(client: Client, task_id: str, request_id: str | None) -> Answer:
         return await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
 
+    async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> AsyncGenerator[tuple[str, Answer]]:
+        for sent in (await client.deny_together(task_id, request_ids, by=by or getuser(), note=note)).items():
+            yield sent
+
     typed = Typed("deny", task, tuple(request or ()), options, every=every)
     if typed.several and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
-    carry_out(typed, send, as_json=as_json)
+    carry_out(typed, send, together=together, as_json=as_json)

@@ -12,7 +12,7 @@ from waystation.cli.options import written
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import amount_text, limit_text, used_text
 from waystation.domain.decisions import ActionQuestion
-from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, made_text
+from waystation.domain.details import denial_text, estimate_line, hidden_text, in_units, least_text, made_text
 from waystation.domain.task import Approval, BudgetProgress
 from waystation.domain.work import Made
 from waystation.task_view import PendingApproval
@@ -111,7 +111,7 @@ def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
         *([("left", rest)] if rest else []),
         ("steps", _steps(approval)),
         *([("estimate", estimate_line(seen, approval.asked))] if seen is not None else []),
-        ("at least", f"{amount_text(approval.needed)} for its next call: a smaller grant pauses again"),
+        ("at least", least_text(approval)),
     ]
 
 
@@ -128,7 +128,7 @@ def _rest(approval: Approval, budget: BudgetProgress) -> str:
     others, free = budget.reserved.less(own), left.less(budget.reserved)
     parts = (
         (others, "are kept for other steps"),
-        (own, "are its own, too little for its next call"),
+        (own, "are its own"),
         (free, "are unreserved"),
     )
     where = ", ".join(f"{amount_text(amount)} {what}" for amount, what in parts if not amount.nothing)

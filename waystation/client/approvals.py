@@ -6,7 +6,6 @@ Sends a task what a person decided, and looks what became of it.
 """
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
@@ -23,7 +22,7 @@ from waystation.domain.errors import BadInput, UnknownTask
 from waystation.domain.ownership import OfTenant
 from waystation.domain.progress import spending
 from waystation.domain.signals import Answer, effect
-from waystation.domain.task import TaskPhase, TaskProgress, TaskRef, TaskRow
+from waystation.domain.task import Approval, TaskPhase, TaskProgress, TaskRef, TaskRow
 from waystation.settings import Settings
 from waystation.stores import key_of
 from waystation.task_view import Draft, PendingApproval, TaskView, as_stored, pending, still_open
@@ -126,14 +125,27 @@ UNREAD = Answer(outcome="unseen", reason="no worker has read it yet; `waystation
 Look = Callable[[], Awaitable[TaskProgress]]
 
 
+def denials(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, Answer]:
+    """What one answer that denied these requests has led to for each."""
+    asked = {one.request_id: one for one in now.approvals}
+    return {request_id: _denial(answer_id, request_id, asked.get(request_id)) for request_id in request_ids}
+
+
+def _denial(answer_id: str, request_id: str, asked: Approval | None) -> Answer:
+    if asked is None:
+        return Answer(outcome="refused", reason="there is no request of this id")
+    if asked.answer_id == answer_id:
+        return Answer(outcome="denied", reason=asked.note)
+    return Answer(outcome="refused", reason=f"{request_id} was already {asked.decision}")
+
+
 async def send(
-    temporal: TemporalTasks, task_id: str, signal: str, answer: Mapping[str, JsonValue], look: Look
+    temporal: TemporalTasks, task_id: str, signal: str, answer: Mapping[str, JsonValue], look: Look, answer_id: str
 ) -> Answer:
     """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
 
     `look` gives the task as it is now. Raises BadInput where the task does not run; Unreachable.
     """
-    answer_id = secrets.token_hex(8)
     attended = await temporal.ask(task_id) is not None
     await temporal.signal(task_id, signal, {**answer, "answer_id": answer_id})
     if not attended:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from secrets import token_hex
 from types import TracebackType
 from typing import Literal, Self
 
@@ -19,7 +20,7 @@ from waystation.adapters.store import SqlStore
 from waystation.adapters.temporal.connect import find_target
 from waystation.adapters.temporal.schedules import TemporalSchedules
 from waystation.adapters.temporal.tasks import TemporalTasks
-from waystation.client.approvals import draft, inbox, origins, send, stored_view, with_spending, without_answer
+from waystation.client.approvals import denials, draft, inbox, origins, send, stored_view, with_spending, without_answer
 from waystation.client.context import (
     AgentAudits,
     AgentContext,
@@ -309,6 +310,20 @@ class Client:
         answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
+    async def deny_together(
+        self, task_id: str, request_ids: Sequence[str], *, by: str = "", note: str = ""
+    ) -> dict[str, Answer]:
+        """Refuse several requests of a task in one moment, so that none goes on with what another leaves; by request
+        id what became of it. Raises as `approve` does.
+        """
+        first, *others = request_ids
+        answer: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "by": by, "note": note}
+        answer_id = token_hex(8)
+        sent = await self._send(task_id, DENY_BUDGET, given(answer), answer_id)
+        if sent.outcome == "unseen":
+            return dict.fromkeys(request_ids, sent)
+        return denials(answer_id, request_ids, (await self.progress(task_id)).progress)
+
     async def plan(self, task_id: str) -> Plan:
         """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
         return await self._plan_of(await self._own(task_id))
@@ -374,13 +389,15 @@ class Client:
         sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
-    async def _send(self, task_id: str, signal: str, answer: Mapping[str, JsonValue]) -> Answer:
+    async def _send(
+        self, task_id: str, signal: str, answer: Mapping[str, JsonValue], answer_id: str | None = None
+    ) -> Answer:
         await self._own(task_id)
 
         async def look() -> TaskProgress:
             return (await self.progress(task_id)).progress
 
-        return await send(await self._temporal(), task_id, signal, answer, look)
+        return await send(await self._temporal(), task_id, signal, answer, look, answer_id or token_hex(8))
 
     async def cancel(self, task_id: str) -> None:
         """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""

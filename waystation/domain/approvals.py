@@ -34,6 +34,10 @@ Name = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
 """What somebody who answers calls themselves: a claim."""
 
 
+MOST_DENIED = 1_000
+"""Requests in one answer."""
+
+
 class ApproveInput(Input):
     """JSON of the signal `approve_budget`."""
 
@@ -55,6 +59,8 @@ class DenyInput(Input):
     """JSON of the signal `deny_budget`."""
 
     request_id: str | None = None
+    also: tuple[str, ...] = Field(default=(), max_length=MOST_DENIED)
+    """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: Name = ""
     note: str = Field(default="", max_length=2_000)
@@ -134,6 +140,27 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
             "answered_at": now,
         }
     )
+
+
+class Denials(Value):
+    """What several denials of one answer came to, each by itself."""
+
+    answers: tuple[Approval | Refusal, ...]
+
+
+def deny_together(standing: Circumstances, given: DenyInput, now: datetime) -> Denials:
+    """Each request that is named, denied; one that cannot be spares none. Raises ValueError without `request_id`."""
+    if given.request_id is None:
+        raise ValueError("`also` names other requests than `request_id`, which is missing")
+    named = dict.fromkeys((given.request_id, *given.also))
+    return Denials(answers=tuple(_denied(standing, given.model_copy(update={"request_id": one}), now) for one in named))
+
+
+def _denied(standing: Circumstances, given: DenyInput, now: datetime) -> Approval | Refusal:
+    try:
+        return deny(standing, given, now)
+    except ValueError as error:
+        return refusal(DENY_BUDGET, {"answer_id": given.answer_id}, error, now)
 
 
 def edit_plan(standing: Circumstances, given: ReviewPlanInput) -> PlanEdit:
@@ -261,6 +288,7 @@ class SentFields(Value):
     """The part of an answer by which it is known again."""
 
     request_id: str | None = None
+    also: tuple[str, ...] = ()
     answer_id: str = ""
     by: str = ""
 
@@ -308,5 +336,5 @@ def _settles(approval: Approval, answer: SentAnswer) -> bool:
     return (
         same
         and answer.signal in SIGNALS.get(approval.decision, ())
-        and fields.request_id in {None, approval.request_id}
+        and (fields.request_id in {None, approval.request_id} or approval.request_id in fields.also)
     )

@@ -81,6 +81,15 @@ def estimate_line(seen: Outlook, asked: Amount) -> str:
     return text
 
 
+def least_text(approval: Approval) -> str:
+    """The smallest grant that helps, and why it is so much more than the mean: it follows on `at least`."""
+    worst = approval.limit.counted(approval.limit.after(approval.spent).amount + approval.needed)
+    return (
+        f"{amount_text(approval.needed)}: its next call is made when {in_units(worst, approval.limit)} are there, the "
+        "most that request and longest reply can come to, though most cost far less; a smaller grant pauses again"
+    )
+
+
 def steps_text(approval: Approval) -> str:
     """What the task had spent, how many of its steps were finished, and what stays reserved for those to come."""
     spent, seen = f"the task had spent {in_units(approval.task_spent, approval.limit)}", approval.outlook
@@ -231,7 +240,7 @@ def _why(approval: Approval) -> str:
         f"{used_text(approval.spent, approval.limit)}.",
         "",
         *([f"- {estimate_line(seen, approval.asked)}"] if seen is not None else []),
-        f"- its next call may need {amount_text(approval.needed)} more than it has left",
+        f"- at least {least_text(approval)}",
         f"- when it asked, {steps_text(approval)}",
     ]
     if seen is not None:

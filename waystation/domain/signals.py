@@ -14,6 +14,7 @@ bytes in the history alone, so that a replay sees the same.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Annotated, Generic, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationError, model_validator
@@ -26,11 +27,13 @@ from waystation.domain.approvals import (
     REVIEW_PLAN,
     ApproveInput,
     Circumstances,
+    Denials,
     DenyInput,
     Name,
     ReviewPlanInput,
     approve,
     deny,
+    deny_together,
     edit_plan,
     refusal,
 )
@@ -188,8 +191,8 @@ def _approve(to: SentTo, given: ApproveInput) -> Approval:
     return approve(to.standing, given, to.now)
 
 
-def _deny(to: SentTo, given: DenyInput) -> Approval:
-    return deny(to.standing, given, to.now)
+def _deny(to: SentTo, given: DenyInput) -> Approval | Denials:
+    return deny_together(to.standing, given, to.now) if given.also else deny(to.standing, given, to.now)
 
 
 def _review_plan(to: SentTo, given: ReviewPlanInput) -> PlanEdit:
@@ -234,7 +237,7 @@ def _edit(to: SentTo, given: EditInput) -> ContextEdit:
     )
 
 
-Sent = Approval | Words | DocumentsUpdate | ContextEdit | PlanEdit
+Sent = Approval | Denials | Words | DocumentsUpdate | ContextEdit | PlanEdit
 """What a message is, once it was taken."""
 
 
@@ -302,14 +305,14 @@ def after_message(state: TaskState, sent: Sent | Telling | Refusal) -> TaskState
             return state.answered(sent)
         case Approval():
             return _settled(state.answered(sent), sent)
+        case Denials():
+            return reduce(after_message, sent.answers, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
             return state.with_(plan_edit=sent)
-        case Words():
-            return after_message(state, sent.telling)
-        case Telling():
-            return state.with_(tellings=_among(state.tellings, sent))
+        case Words(telling=told) | (Telling() as told):
+            return state.with_(tellings=_among(state.tellings, told))
         case DocumentsUpdate():
             return state.with_(updates=_among(state.updates, sent))
 
