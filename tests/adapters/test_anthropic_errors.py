@@ -268,9 +268,40 @@ async def test_errors_while_counting_tokens_are_ours_too() -> None:
     http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: refused(529, "overloaded_error")))
     with pytest.raises(ModelUnavailable, match="overloaded"):
         await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
-    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: html_page("text/html", "<p>Welcome</p>")))
-    with pytest.raises(ModelUnavailable, match="could not be read"):
-        await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(404, "not_found_error"),
+        refused(405, "api_error"),
+        refused(501, "api_error"),
+        refused(400, "invalid_request_error", "count_tokens is not supported for this model"),
+        html_page("text/html", "<p>Welcome</p>"),
+        html_page("application/json", "{}"),
+        html_page("application/json", '{"input_tokens": 0}'),
+        html_page("application/json", '{"input_tokens": "many"}'),
+    ],
+)
+async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(answer: httpx2.Response) -> None:
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+    model = anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=httpx2.MockTransport(respond)))
+    assert [await model.count_tokens(REQUEST) for _ in range(3)] == [None] * 3
+    assert len(asked) == 1
+    assert await model.count_tokens(REQUEST.model_copy(update={"model": "another-model"})) is None
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413])
+async def test_a_count_that_was_refused_for_another_reason_is_an_error(status: int) -> None:
+    refusing = httpx2.MockTransport(lambda _: refused(status, "invalid_request_error", "prompt is too long"))
+    with pytest.raises(ModelRejected):
+        await anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=refusing)).count_tokens(REQUEST)
 
 
 async def test_the_delay_that_the_provider_names_is_kept() -> None:

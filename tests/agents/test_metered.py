@@ -10,7 +10,7 @@ from tests.agents.full_context import request_size, summary
 from tests.agents.office import NAME, NOON, SECRET, Office
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import fingerprint
-from waystation.agents.charges import Affordable, CallKey
+from waystation.agents.charges import Affordable, CallKey, TooDear
 from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.amount import Limit
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
@@ -36,6 +36,26 @@ async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_g
     assert (charge.kind, charge.model, charge.usage.total) == ("turn", "claude-opus-5-5", 120)
     assert charge.cost_micro_usd == 100 * 4 + 20 * 20
     assert office.meter.failures == []
+
+
+class Uncounted(ScriptedModel):
+    async def count_tokens(self, request: ModelRequest) -> None:
+        """As an endpoint without such a call."""
+
+
+async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortened_to_what_is_left(
+    office: Office,
+) -> None:
+    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    office.model = Uncounted([])
+    whole = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(whole, Affordable)
+    less = await office.metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 500), floor=10, prices=PRICES)
+    assert isinstance(less, Affordable)
+    assert less.request.max_output == 1_500
+    assert less.worst_case.tokens == whole.worst_case.tokens - 500
+    none = await office.metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
+    assert isinstance(none, TooDear)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("busy"), ModelRejected("no such model")])

@@ -92,8 +92,8 @@ class MeteredModel:
     ) -> Affordable | TooDear:
         """The request with its reply shortened to what is left, down to `floor` tokens.
 
-        The input's bound is its bytes, or the provider's count where that is too wide. Raises ModelError, and BadInput
-        where dollars are limited and the model has no known price.
+        The input's bound is its bytes, or the provider's count where that is too wide and the endpoint counts. Raises
+        ModelError, and BadInput where dollars are limited and the model has no known price.
         """
         day = self.clock().date()
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
@@ -102,7 +102,7 @@ class MeteredModel:
         if bound.rates is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
         if not left.covers(bound.worst_case(request.max_output)):
-            counted = min(bytes_bound, await self.model.count_tokens(request))
+            counted = min(bytes_bound, await self.model.count_tokens(request) or bytes_bound)
             bound = Bound(input_tokens=counted, rates=worst_rates(request.model, counted, day, prices))
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:

@@ -72,8 +72,11 @@ class ChatModel(Protocol):
         """
         ...
 
-    async def count_tokens(self, request: ModelRequest) -> int:
-        """The provider's count of the request's input tokens. Raises as `complete` does."""
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the request's input tokens; None where the endpoint does not count.
+
+        Raises as `complete` does.
+        """
         ...
 
     async def aclose(self) -> None:

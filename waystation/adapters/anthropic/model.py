@@ -14,13 +14,13 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import httpx2
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+from anthropic import APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient
 from anthropic.lib.streaming import ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
 from anthropic.types import TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import Silence, vendor_errors
+from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelUnavailable
@@ -59,6 +59,8 @@ class AnthropicModel:
         """Take over the client: retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
         self._patience = patience
+        self._uncounted: set[str] = set()
+        """Models whose tokens the endpoint does not count, as it has shown."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
@@ -66,12 +68,22 @@ class AnthropicModel:
         with vendor_errors():
             return wire.reply(await self._streamed(prompt, request.max_output))
 
-    async def count_tokens(self, request: ModelRequest) -> int:
-        """The provider's count of the input; see `ChatModel`."""
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
+        if request.model in self._uncounted:
+            return None
         prompt = wire.request_parameters(request)
         with vendor_errors():
-            counted = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
-            return counted.input_tokens
+            try:
+                answer = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
+            except APIStatusError as error:
+                if not is_missing(error):
+                    raise
+            else:
+                if (counted := wire.count_of(answer)) is not None:
+                    return counted
+        self._uncounted.add(request.model)
+        return None
 
     async def aclose(self) -> None:
         """Close the client and its connections."""

@@ -141,6 +141,14 @@ def usage_of(message: WireMessage) -> Usage:
     )
 
 
+def count_of(answer: object) -> int | None:
+    """The tokens of a count. None where it is none: the SDK validates nothing that it receives, and a page or a zero
+    would let a call of any size pass.
+    """
+    counted: object = getattr(answer, "input_tokens", None)
+    return counted if isinstance(counted, int) and counted > 0 else None
+
+
 def _system(request: ModelRequest) -> list[TextBlockParam]:
     system: list[TextBlockParam] = []
     if request.system:
