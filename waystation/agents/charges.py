@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
-from waystation.domain.compaction.tokens import upper_bound
+from waystation.domain.compaction.tokens import reply_bound, upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
 from waystation.domain.models import Price, cost_micro_usd, price_of, worst_rates
 from waystation.domain.progress import Doing
@@ -117,7 +117,14 @@ class MeteredModel:
         """
         books = Books(self.transcripts, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
-        return await books.charged(fence, key, priced, lambda: self.model.complete(call.request))
+        return await books.charged(fence, key, priced, lambda: self._answer(call))
+
+    async def _answer(self, call: Affordable) -> ModelReply:
+        """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
+        reply = await self.model.complete(call.request)
+        most = call.request.max_output
+        said = reply_bound(reply.blocks, most) if reply.blocks or reply.usage.prompt else most
+        return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
 
 
 class Used(Protocol):

@@ -242,6 +242,8 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     ]
     if usage.searches:
         lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
+    if usage.estimated:
+        lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
     if privacy := privacy_text(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:

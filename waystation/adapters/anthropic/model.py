@@ -14,10 +14,10 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import httpx2
-from anthropic import APIStatusError, AsyncAnthropic, DefaultAsyncHttpxClient
-from anthropic.lib.streaming import ParsedMessageStopEvent
+from anthropic import NOT_GIVEN, APIStatusError, AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
+from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
-from anthropic.types import TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
+from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
 from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
@@ -92,7 +92,8 @@ class AnthropicModel:
     async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
         timeout = _timeout(self._patience.before(prompt))
-        async with self._client.messages.stream(max_tokens=max_output, timeout=timeout, **prompt) as stream:
+        raw = await self._client.messages.create(max_tokens=max_output, timeout=timeout, stream=True, **prompt)
+        async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
@@ -105,6 +106,22 @@ class AnthropicModel:
             if not stream.response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise ModelUnavailable("the endpoint answered with something else than an event stream; check its URL")
             raise ModelUnavailable("the model's reply was cut off")
+
+
+class _WithUsage(AsyncStream[RawMessageStreamEvent]):
+    """A stream in which every event that has usage to report reports some, be it zero."""
+
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent]) -> None:
+        self._raw, self.response = raw, raw.response
+
+    async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
+        """Its events."""
+        async for event in self._raw:
+            yield wire.with_usage(event)
+
+    async def close(self) -> None:
+        """Close the response."""
+        await self._raw.close()
 
 
 class _Watched(httpx2.AsyncByteStream):
