@@ -23,6 +23,7 @@ from waystation.impossible_terms import (
     refuse_idle,
     refuse_long_thinking,
     refuse_other_units,
+    refuse_prices_of_others,
     refuse_too_narrow,
     refuse_unpriced,
     refuse_untaken,
@@ -209,6 +210,8 @@ def task_terms(
     """
     chosen, called = choices(request, settings), tuple(_called(request, settings))
     refuse_unpriced(chosen.budget, called, prices, today)
+    if not settings.uses_offline_model:
+        refuse_prices_of_others(chosen.budget, called, prices, settings.anthropic_base_url)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
     agents = {role: agent_terms(basis, role) for role in step_roles()}
