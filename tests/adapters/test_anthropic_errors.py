@@ -1,5 +1,6 @@
 import httpx2
 import pytest
+from pydantic import JsonValue
 
 from waystation.adapters.anthropic.errors import retry_after
 from waystation.adapters.anthropic.messages_server import (
@@ -14,6 +15,7 @@ from waystation.adapters.anthropic.messages_server import (
     streamed,
 )
 from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.sse import events
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ModelRequest
@@ -212,6 +214,23 @@ async def test_a_reply_with_malformed_fields_is_unavailable_and_names_them() -> 
     error = await error_of(streamed({**MESSAGE, "content": [{"type": "tool_use", "id": None, "name": 1, "input": {}}]}))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == "the model's reply has missing or malformed fields (id, name)"
+
+
+async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_told_apart() -> None:
+    call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {}}
+    error = await error_of(streamed({**MESSAGE, "content": [call, call]}))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model's reply gives two calls of tools one id"
+
+
+async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:
+    call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}}
+    stream = b"".join(events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
+    error = await error_of(html_page("text/event-stream", stream.decode()))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model's reply could not be read (ValueError)"
 
 
 async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_billed() -> None:

@@ -117,13 +117,17 @@ def reply(message: WireMessage) -> ModelReply:
     With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
 
     Raises:
-        ModelUnavailable: there is no stop reason, a field is missing or malformed, or there is a kind of block or a
-            stop reason that this version does not know. Leaving a block out would make the next request differ from
-            what the model said. The reply is billed by then, which ModelRejected would deny.
+        ModelUnavailable: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
+            kind of block or a stop reason that this version does not know. Leaving a block out would make the next
+            request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
     """
     try:
+        blocks = tuple(_block(block) for block in message.content)
+        calls = [block.id for block in blocks if isinstance(block, ToolUse)]
+        if len(set(calls)) < len(calls):
+            raise ModelUnavailable("the model's reply gives two calls of tools one id")
         return ModelReply(
-            blocks=tuple(_block(block) for block in message.content),
+            blocks=blocks,
             stop=_stop(message.stop_reason),
             usage=usage_of(message),
             model=message.model,
