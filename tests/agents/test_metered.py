@@ -8,7 +8,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.agents import ContextActivities
 from tests.agents.full_context import request_size, summary
-from tests.agents.office import NAME, NOON, SECRET, Office
+from tests.agents.office import NAME, NOON, SECRET, TASK, Office
+from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import fingerprint
 from waystation.agents.charges import Affordable, CallKey, TooDear
@@ -100,6 +101,16 @@ async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked
     await office.store.commit_charge(fence, charge)
     kept = await office.store.totals(fence.run_id)
     assert (kept.usage, kept.last_prompt) == (charge.usage, 0)
+
+
+async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: Office) -> None:
+    await ask(office, ScriptedModel([scripted_reply(model="claude-opus-5-5-20261001")]))
+    await ask(office, ScriptedModel([scripted_reply(model="another-model")]))
+    same, other = office.meter.charges
+    assert (same.answered_by, other.answered_by, other.model) == ("", "another-model", "claude-opus-5-5")
+    fence = (await office.site()).fence
+    await office.store.commit_charge(fence, other)
+    assert (await office.store.bill(TASK, ANYONE)).lines[0].answered_by == ("another-model",)
 
 
 async def test_what_was_reported_is_charged_as_it_was(office: Office) -> None:

@@ -85,6 +85,7 @@ COLUMNS = {
         **dict.fromkeys(
             ("input", "cache_write", "cache_read", "output", "searches", "estimated", "cost_micro_usd"), SPENT
         ),
+        "answered_by": "who answered, for the bill. " + SPENT,
         "at": MOMENT,
     },
     "intents": {

@@ -16,7 +16,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
 from waystation.domain.compaction.tokens import reply_bound, upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
-from waystation.domain.models import Price, cost_micro_usd, price_of, worst_rates
+from waystation.domain.models import Price, answering, cost_micro_usd, price_of, worst_rates
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
@@ -128,7 +128,12 @@ class MeteredModel:
 
 
 class Used(Protocol):
-    """What an answer says that it used."""
+    """What an answer says that it used, and of whom it is."""
+
+    @property
+    def model(self) -> str:
+        """Who answered, as the provider names it."""
+        ...
 
     @property
     def usage(self) -> Usage:
@@ -182,6 +187,7 @@ class Books:
             usage=answered.usage,
             cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
             at=self.clock(),
+            answered_by=answering(call.model, answered.model),
         )
         if key.kind != "search":
             self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
@@ -215,11 +221,14 @@ class MeteredSearch:
         if not limit.after(spent).covers(call.worst_case):
             return TooDear(limit.after(spent).excess(call.worst_case))
         books = Books(self.transcripts, self.clock, self.meter)
-        found, charge = await books.charged(
-            fence, CallKey("search", call_id), call, lambda: self.web.search(query, most)
-        )
+        found, charge = await books.charged(fence, CallKey("search", call_id), call, lambda: self._answer(query, most))
         await self.transcripts.commit_charge(fence, charge)
         return found
+
+    async def _answer(self, query: str, most: int) -> Searched:
+        """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
+        found = await self.web.search(query, most)
+        return found.model_copy(update={"usage": found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS)})
 
     def _priced(self, limit: Limit) -> PricedCall:
         day, model = self.clock().date(), self.web.model

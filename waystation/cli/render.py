@@ -392,5 +392,6 @@ def _remarks(bill: Bill) -> list[str]:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
     if usage.estimated:
         remarks.append(f"estimated, at most, as the endpoint did not report them: {usage.estimated:,} tokens")
+    remarks += bill.answers_of_others
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
     return ["", *remarks]

@@ -277,7 +277,9 @@ def _searched(answer: WireMessage, limit: int) -> Searched:
             excerpt = " … ".join(cited.get(found.url, ()))
             hit = WebHit(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
             hits.setdefault(found.url, hit)
-    return Searched(hits=tuple(hits.values())[:limit], usage=_usage(answer), fault="" if hits else fault)
+    return Searched(
+        hits=tuple(hits.values())[:limit], usage=_usage(answer), model=answer.model, fault="" if hits else fault
+    )
 
 
 def _cited(answer: WireMessage) -> dict[str, list[str]]:
@@ -297,6 +299,9 @@ def _citations(answer: WireMessage) -> Iterator[tuple[str, str]]:
 
 
 def _usage(answer: WireMessage) -> Usage:
-    by_server = answer.usage.server_tool_use
-    searches = by_server.web_search_requests if by_server is not None else 0
+    by_server: object = getattr(getattr(answer, "usage", None), "server_tool_use", None)
+    counted: object = getattr(by_server, "web_search_requests", None)
+    results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
+    made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
+    searches = counted if isinstance(counted, int) and counted > 0 else made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)

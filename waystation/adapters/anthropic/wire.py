@@ -139,7 +139,7 @@ def reply(message: WireMessage) -> ModelReply:
 
 def usage_of(message: WireMessage) -> Usage:
     """Tokens by kind, 0 where the endpoint reports none; searches are not among them."""
-    used = message.usage
+    used: object = getattr(message, "usage", None)
     return Usage(
         input=_reported(used, "input_tokens"),
         cache_write=_reported(used, "cache_creation_input_tokens"),

@@ -239,6 +239,7 @@ charges = Table(
     Column("output", BigInteger, nullable=False),
     Column("searches", BigInteger, nullable=False, server_default="0"),
     Column("estimated", BigInteger, nullable=False, server_default="0"),
+    Column("answered_by", String, nullable=False, server_default=""),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),
