@@ -137,8 +137,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     ("url", "refused"),
     [
         ("http://localhost:11434", True),
-        ("https://anthropic.com.example/v1", True),
-        ("no address", True),
+        ("https://anthropic.com.example/api", True),
         ("https://api.anthropic.com", False),
         (None, False),
     ],

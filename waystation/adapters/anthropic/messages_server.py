@@ -232,7 +232,9 @@ def disguised(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2
     """The message as an endpoint with these gaps streams it."""
     said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
     if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
-        said["usage"] = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
+        left = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
+        whole = (used.get(name) for name in ("input_tokens", *_CACHE_FIELDS))
+        said["usage"] = {**left, "input_tokens": sum(tokens for tokens in whole if isinstance(tokens, int))}
     return _stream(_without_usage(event) if "no usage" in gaps else event for event in events(said))
 
 
