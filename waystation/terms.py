@@ -208,7 +208,7 @@ def task_terms(
 
     Raises BadInput for terms that cannot work (`waystation.impossible_terms`).
     """
-    chosen, called = choices(request, settings), tuple(_called(request, settings))
+    chosen, called = choices(request, settings), tuple(called_models(request, settings))
     refuse_unpriced(chosen.budget, called, prices, today)
     if not settings.uses_offline_model:
         refuse_prices_of_others(chosen.budget, called, prices, settings.anthropic_base_url)
@@ -269,7 +269,7 @@ def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
-def _called(request: TaskRequest, settings: Settings) -> Iterator[str]:
+def called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """The models that a task may pay for."""
     for role in step_roles():
         yield working(settings, role).model

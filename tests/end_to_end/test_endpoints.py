@@ -12,7 +12,7 @@ from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode
-from waystation.domain.task import TaskBudget, TaskPhase, TaskRequest
+from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.settings import Settings
 from workers.wiring import running_workers
 
@@ -20,8 +20,8 @@ GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another mod
 REQUEST = TaskRequest(
     question="How deep is harbour Nordvik 2-3 at low water?",
     request_id="narrow",
-    budget=TaskBudget(tokens=60_000),
-    agent_budget=TaskBudget(tokens=15_000),
+    budget=Limit(tokens=60_000),
+    agent_budget=Limit(tokens=15_000),
     mode=Mode.HARD,
 )
 
