@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date
+from urllib.parse import urlsplit
 
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Mode, WorstRates
@@ -10,12 +11,14 @@ from waystation.domain.decisions import Unattended
 from waystation.domain.errors import BadInput
 from waystation.domain.models import (
     LEAST_THINKING,
+    PRICES,
     THINKING_PART,
     Price,
     Spoken,
     Working,
     budgeted,
     model_facts,
+    plain_name,
     price_of,
 )
 from waystation.domain.presets import REQUEST, Choices
@@ -24,6 +27,8 @@ from waystation.domain.task import TaskRequest
 
 PROMPT_TOKENS = 2_550
 """System prompt and tools of the role with the longest ones (analysis), as estimated; a test compares it with them."""
+PROVIDER = "anthropic.com"
+"""Whose the built-in prices are."""
 CONTRACT_TOKENS = 300
 """What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""
 
@@ -35,6 +40,22 @@ def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Pri
         raise BadInput(
             f"a budget in dollars needs models with known prices, and {', '.join(unpriced)} has none: give --budget in "
             "tokens, or the price in a file that WAYSTATION_PRICES names"
+        )
+
+
+def refuse_prices_of_others(
+    budget: Limit, models: tuple[str, ...], prices: Sequence[Price], base_url: str | None
+) -> None:
+    """Who answers at another endpoint, and for how much, the provider's prices do not say."""
+    host = urlsplit(base_url).hostname or "" if base_url else PROVIDER
+    if budget.micro_usd is None or host == PROVIDER or host.endswith(f".{PROVIDER}"):
+        return
+    written = {price.model for price in prices if price not in PRICES}
+    if missing := sorted(model for model in set(models) if plain_name(model) not in written):
+        raise BadInput(
+            f"a budget in dollars at {host or 'this endpoint'} needs prices that somebody wrote down, and "
+            f"{', '.join(missing)} has only the provider's own: give --budget in tokens, or the price in a file that "
+            "WAYSTATION_PRICES names"
         )
 
 

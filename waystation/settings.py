@@ -39,6 +39,7 @@ from waystation.settings_text import (
     CONFIG_NAME,
     PREFIX,
     SecretAddress,
+    WrittenBaseUrl,
     WrittenBudget,
     WrittenTokens,
     read_config,
@@ -140,7 +141,7 @@ class Settings(
         validation_alias=shared("ANTHROPIC_API_KEY"),
         description="Key of the Messages API; without one the built-in offline model does the work.",
     )
-    anthropic_base_url: str | None = Field(
+    anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
         validation_alias=shared("ANTHROPIC_BASE_URL"),
         description="Another endpoint that speaks the Messages API.",

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -100,6 +101,18 @@ def _web_address(text: str) -> str | None:
         return None
 
 
+def _read_base_url(written: str | None) -> str | None:
+    """The address that `/v1/messages` is put behind. What it says is not repeated: it may hold a password."""
+    if written is None:
+        return None
+    address = written.strip()
+    if _web_address(address) is None or "?" in address or "#" in address:
+        raise ValueError("it is no http or https address of an endpoint, like http://localhost:11434")
+    if urlsplit(address).path.rstrip("/").endswith(("/v1", "/messages")):
+        raise ValueError("write the address without /v1 or /v1/messages at its end, which the client adds")
+    return address
+
+
 def _command_line(text: str) -> str | None:
     try:
         return text if shlex.split(text) else None
@@ -148,6 +161,8 @@ WrittenTable = BeforeValidator(_read_table)
 """Beside `NoDecode`, for a setting that is a table."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
+WrittenBaseUrl = Annotated[str | None, AfterValidator(_read_base_url)]
+"""An http or https address of an endpoint that speaks the Messages protocol."""
 SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 """An http or https URL, normalised."""
 

@@ -23,6 +23,7 @@ from waystation.impossible_terms import (
     refuse_idle,
     refuse_long_thinking,
     refuse_other_units,
+    refuse_prices_of_others,
     refuse_too_narrow,
     refuse_unpriced,
     refuse_untaken,
@@ -207,8 +208,10 @@ def task_terms(
 
     Raises BadInput for terms that cannot work (`waystation.impossible_terms`).
     """
-    chosen, called = choices(request, settings), tuple(_called(request, settings))
+    chosen, called = choices(request, settings), tuple(called_models(request, settings))
     refuse_unpriced(chosen.budget, called, prices, today)
+    if not settings.uses_offline_model:
+        refuse_prices_of_others(chosen.budget, called, prices, settings.anthropic_base_url)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
     agents = {role: agent_terms(basis, role) for role in step_roles()}
@@ -266,7 +269,7 @@ def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
-def _called(request: TaskRequest, settings: Settings) -> Iterator[str]:
+def called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """The models that a task may pay for."""
     for role in step_roles():
         yield working(settings, role).model

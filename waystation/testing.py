@@ -38,9 +38,12 @@ Script = Sequence[ModelReply | ModelError] | Callable[[ModelRequest], ModelReply
 
 
 def scripted_reply(
-    *blocks: Block, usage: Usage = SCRIPTED_USAGE, stop: StopReason | None = None, model: str = "scripted"
+    *blocks: Block, usage: Usage = SCRIPTED_USAGE, stop: StopReason | None = None, model: str = ""
 ) -> ModelReply:
-    """A reply of these blocks; it stops for its tools if it calls any, else because it is done."""
+    """A reply of these blocks; it stops for its tools if it calls any, else because it is done.
+
+    Without `model` it does not say who answered.
+    """
     calls = any(isinstance(block, ToolUse) for block in blocks)
     reason = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
     return ModelReply(blocks=blocks, stop=reason, usage=usage, model=model)

@@ -20,7 +20,7 @@ class ModelSwitch:
         """See `ChatModel`."""
         return await self._of(request.model).complete(request)
 
-    async def count_tokens(self, request: ModelRequest) -> int:
+    async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""
         return await self._of(request.model).count_tokens(request)
 

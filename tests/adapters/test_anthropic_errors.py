@@ -1,5 +1,6 @@
 import httpx2
 import pytest
+from pydantic import JsonValue
 
 from waystation.adapters.anthropic.errors import retry_after
 from waystation.adapters.anthropic.messages_server import (
@@ -14,6 +15,7 @@ from waystation.adapters.anthropic.messages_server import (
     streamed,
 )
 from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.sse import events
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ModelRequest
@@ -214,6 +216,23 @@ async def test_a_reply_with_malformed_fields_is_unavailable_and_names_them() -> 
     assert str(error) == "the model's reply has missing or malformed fields (id, name)"
 
 
+async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_told_apart() -> None:
+    call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {}}
+    error = await error_of(streamed({**MESSAGE, "content": [call, call]}))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model's reply gives two calls of tools one id"
+
+
+async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:
+    call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}}
+    stream = b"".join(events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
+    error = await error_of(html_page("text/event-stream", stream.decode()))
+    assert isinstance(error, ModelUnavailable)
+    assert error.possibly_billed
+    assert str(error) == "the model's reply could not be read (ValueError)"
+
+
 async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_billed() -> None:
     error = await error_of(streamed({**MESSAGE, "content": [{"type": "hologram", "shape": "cube"}]}))
     assert isinstance(error, ModelUnavailable)
@@ -268,9 +287,40 @@ async def test_errors_while_counting_tokens_are_ours_too() -> None:
     http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: refused(529, "overloaded_error")))
     with pytest.raises(ModelUnavailable, match="overloaded"):
         await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
-    http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: html_page("text/html", "<p>Welcome</p>")))
-    with pytest.raises(ModelUnavailable, match="could not be read"):
-        await anthropic_model("key", "http://model.test", http_client).count_tokens(REQUEST)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        refused(404, "not_found_error"),
+        refused(405, "api_error"),
+        refused(501, "api_error"),
+        refused(400, "invalid_request_error", "count_tokens is not supported for this model"),
+        html_page("text/html", "<p>Welcome</p>"),
+        html_page("application/json", "{}"),
+        html_page("application/json", '{"input_tokens": 0}'),
+        html_page("application/json", '{"input_tokens": "many"}'),
+    ],
+)
+async def test_an_endpoint_that_counts_no_tokens_is_asked_once_for_each_model(answer: httpx2.Response) -> None:
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+    model = anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=httpx2.MockTransport(respond)))
+    assert [await model.count_tokens(REQUEST) for _ in range(3)] == [None] * 3
+    assert len(asked) == 1
+    assert await model.count_tokens(REQUEST.model_copy(update={"model": "another-model"})) is None
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 413])
+async def test_a_count_that_was_refused_for_another_reason_is_an_error(status: int) -> None:
+    refusing = httpx2.MockTransport(lambda _: refused(status, "invalid_request_error", "prompt is too long"))
+    with pytest.raises(ModelRejected):
+        await anthropic_model("key", "http://model.test", httpx2.AsyncClient(transport=refusing)).count_tokens(REQUEST)
 
 
 async def test_the_delay_that_the_provider_names_is_kept() -> None:

@@ -1,9 +1,12 @@
+import json
 import logging
 
 import pytest
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
+from waystation.adapters.anthropic.messages_server import ScriptedServer, html_page, message_of, refused, streamed
 from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.sse import events
+from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.models import ThinkingSetting as Thought
 from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
@@ -85,6 +88,38 @@ async def test_missing_cache_counts_are_zero() -> None:
     server = ScriptedServer([streamed({**message, "usage": {"input_tokens": 3, "output_tokens": 9}})])
     usage = (await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)).usage
     assert (usage.input, usage.cache_write, usage.cache_read, usage.output) == (3, 0, 0, 9)
+
+
+ZERO = Usage()
+
+
+@pytest.mark.parametrize(
+    ("reported", "used"),
+    [
+        (None, ZERO),
+        ({}, ZERO),
+        ({"input_tokens": 0, "output_tokens": 0}, ZERO),
+        ({"input_tokens": None, "output_tokens": None}, ZERO),
+        ({"input_tokens": 7}, Usage(input=7)),
+        ({"input_tokens": -7, "output_tokens": 3}, Usage(output=3)),
+    ],
+)
+async def test_a_reply_whose_usage_is_missing_is_a_reply_and_its_usage_zero(
+    reported: dict[str, int | None] | None, used: Usage
+) -> None:
+    said = message_of(scripted_reply(Text(text="Fine.")))
+    parts: list[str] = []
+    for part in events({**said, "usage": {}}):
+        name, line, _ = part.decode().split("\n", 2)
+        event = json.loads(line.removeprefix("data: "))
+        holder = event["message"] if event["type"] == "message_start" else event
+        if "usage" in holder:
+            del holder["usage"]
+            holder |= {} if reported is None else {"usage": reported}
+        parts.append(f"{name}\ndata: {json.dumps(event)}\n\n")
+    server = ScriptedServer([html_page("text/event-stream", "".join(parts))])
+    reply = await anthropic_model("key", "http://model.test", server.http_client()).complete(REQUEST)
+    assert (reply.blocks, reply.usage) == ((Text(text="Fine."),), used)
 
 
 async def test_a_block_in_the_wrong_role_is_rejected_before_any_call() -> None:

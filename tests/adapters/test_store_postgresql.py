@@ -134,7 +134,10 @@ async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
     postgres.run("ALTER TABLE runs DROP COLUMN tenant, DROP COLUMN session, DROP COLUMN proof", name_of(postgres_url))
     postgres.run("ALTER TABLE intents DROP COLUMN worst_case_micro_usd", name_of(postgres_url))
     postgres.run("ALTER TABLE passages DROP COLUMN gone_at, DROP COLUMN refused_at", name_of(postgres_url))
-    postgres.run("ALTER TABLE charges DROP COLUMN searches", name_of(postgres_url))
+    postgres.run(
+        "ALTER TABLE charges DROP COLUMN searches, DROP COLUMN estimated, DROP COLUMN answered_by",
+        name_of(postgres_url),
+    )
     postgres.run("ALTER TABLE tasks DROP COLUMN ended_at, DROP COLUMN forgotten_at", name_of(postgres_url))
     postgres.run("ALTER TABLE documents DROP COLUMN source, DROP COLUMN removed", name_of(postgres_url))
     postgres.run("DROP TABLE vault, vault_sessions, plan_revisions, text_owners, slow_texts", name_of(postgres_url))

@@ -75,6 +75,7 @@ TAKEN_AWAY = {
         "UPDATE identity SET store_id = 'another'",
         "DROP TABLE slow_texts",
         *(f"ALTER TABLE {table} DROP COLUMN proof" for table in ("vault_sessions", "text_owners", "runs")),
+        *(f"ALTER TABLE charges DROP COLUMN {column}" for column in ("estimated", "answered_by")),
         "UPDATE alembic_version SET version_num = '0012'",
     ],
     "the row, for another": [

@@ -1,5 +1,6 @@
 """What the meter is told of calls, compactions and redactions."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -7,17 +8,19 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.agents import ContextActivities
 from tests.agents.full_context import request_size, summary
-from tests.agents.office import NAME, NOON, SECRET, Office
+from tests.agents.office import NAME, NOON, SECRET, TASK, Office
+from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
 from waystation.adapters.presidio.redactor import fingerprint
-from waystation.agents.charges import Affordable, CallKey
+from waystation.agents.charges import Affordable, CallKey, TooDear
 from waystation.agents.redaction import Originals, TextRedactor, restored
 from waystation.domain.amount import Limit
+from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.domain.models import PRICES
 from waystation.domain.privacy import Place
-from waystation.domain.transcript import user_text
-from waystation.ports import ModelRequest
+from waystation.domain.transcript import Block, Text, Thinking, user_text
+from waystation.ports import ModelReply, ModelRequest
 from waystation.testing import ScriptedModel, scripted_reply
 
 
@@ -36,6 +39,84 @@ async def test_an_answered_call_is_counted_with_the_charge_that_the_store_will_g
     assert (charge.kind, charge.model, charge.usage.total) == ("turn", "claude-opus-5-5", 120)
     assert charge.cost_micro_usd == 100 * 4 + 20 * 20
     assert office.meter.failures == []
+
+
+class Uncounted:
+    """A `ChatModel` at an endpoint that counts no tokens."""
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        return scripted_reply()
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return None
+
+    async def aclose(self) -> None:
+        pass
+
+
+async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortened_to_what_is_left(
+    office: Office,
+) -> None:
+    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    metered = replace(office.metered, model=Uncounted())
+    whole = await metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(whole, Affordable)
+    less = await metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 500), floor=10, prices=PRICES)
+    assert isinstance(less, Affordable)
+    assert less.request.max_output == 1_500
+    assert less.worst_case.tokens == whole.worst_case.tokens - 500
+    none = await metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
+    assert isinstance(none, TooDear)
+
+
+SAID = Text(text="Because.")
+
+
+@pytest.mark.parametrize(
+    ("usage", "blocks", "most_output"),
+    [
+        (Usage(), (SAID,), 200),
+        (Usage(), (Thinking(thinking="Hm.", signature="s"), SAID), 2_000),
+        (Usage(), (), 2_000),
+        (Usage(input=70), (SAID,), 200),
+        (Usage(cache_read=70), (SAID,), 200),
+        (Usage(output=9), (SAID,), 9),
+    ],
+)
+async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked(
+    office: Office, usage: Usage, blocks: tuple[Block, ...], most_output: int
+) -> None:
+    office.model = ScriptedModel([scripted_reply(*blocks, usage=usage)])
+    fence = (await office.site()).fence
+    request = ModelRequest(model="claude-opus-5-5", system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    call = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PRICES)
+    assert isinstance(call, Affordable)
+    reply, charge = await office.metered.ask(fence, CallKey("turn", "1"), call)
+    assert reply.usage == charge.usage
+    assert charge.usage.prompt == (usage.prompt or call.worst_case.tokens - 2_000)
+    assert 0 < charge.usage.output <= most_output
+    assert charge.usage.estimated == charge.usage.total - usage.total > 0
+    assert charge.cost_micro_usd is not None
+    assert 0 < charge.cost_micro_usd <= call.worst_case.micro_usd
+    await office.store.commit_charge(fence, charge)
+    kept = await office.store.totals(fence.run_id)
+    assert (kept.usage, kept.last_prompt) == (charge.usage, 0)
+
+
+async def test_who_answered_is_kept_with_the_charge_where_it_is_another(office: Office) -> None:
+    await ask(office, ScriptedModel([scripted_reply(model="claude-opus-5-5-20261001")]))
+    await ask(office, ScriptedModel([scripted_reply(model="another-model")]))
+    same, other = office.meter.charges
+    assert (same.answered_by, other.answered_by, other.model) == ("", "another-model", "claude-opus-5-5")
+    fence = (await office.site()).fence
+    await office.store.commit_charge(fence, other)
+    assert (await office.store.bill(TASK, ANYONE)).lines[0].answered_by == ("another-model",)
+
+
+async def test_what_was_reported_is_charged_as_it_was(office: Office) -> None:
+    await ask(office, ScriptedModel([scripted_reply(usage=Usage(input=7))]))
+    (charge,) = office.meter.charges
+    assert charge.usage == Usage(input=7)
 
 
 @pytest.mark.parametrize("error", [ModelUnavailable("busy"), ModelRejected("no such model")])

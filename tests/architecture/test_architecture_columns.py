@@ -82,7 +82,10 @@ COLUMNS = {
         "key": KEY,
         "kind": "which charges are of turns: " + SPENT,
         "model": "for the bill. " + SPENT,
-        **dict.fromkeys(("input", "cache_write", "cache_read", "output", "searches", "cost_micro_usd"), SPENT),
+        **dict.fromkeys(
+            ("input", "cache_write", "cache_read", "output", "searches", "estimated", "cost_micro_usd"), SPENT
+        ),
+        "answered_by": "who answered, for the bill. " + SPENT,
         "at": MOMENT,
     },
     "intents": {

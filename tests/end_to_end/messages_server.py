@@ -16,7 +16,9 @@ from socket import socket
 from typing import TypeVar, cast
 
 import httpx2
+from pydantic import JsonValue
 
+from waystation.adapters.anthropic.messages_server import Gap, disguised, refused
 from waystation.adapters.offline.transport import OfflineTransport
 from waystation.domain.models import OFFLINE_MODEL
 
@@ -78,8 +80,12 @@ def turn_of(body: bytes) -> tuple[str, int] | None:
 
 async def _whole(transport: OfflineTransport, request: httpx2.Request) -> httpx2.Response:
     response = await transport.handle_async_request(request)
-    await response.aread()
+    await _read(response)
     return response
+
+
+async def _read(response: httpx2.Response) -> None:
+    await response.aread()
 
 
 @dataclass
@@ -89,6 +95,30 @@ class WithoutCache(MessagesServer):
     def transport_of(self, body: bytes) -> OfflineTransport:
         """A new one."""
         return OfflineTransport()
+
+
+@dataclass
+class ServerWithGaps(MessagesServer):
+    """Speaks the protocol as other endpoints than the provider's do."""
+
+    gaps: frozenset[Gap] = frozenset()
+    counts: int = 0
+    """Requests for a count that reached it."""
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        """The offline model's answer with what its endpoint leaves out, or says in another way."""
+        if path.endswith("count_tokens"):
+            self.counts += 1
+            missing = "no count" in self.gaps
+            return refused(HTTPStatus.NOT_FOUND, "not_found_error") if missing else super().reply(path, headers, body)
+        asked = cast("dict[str, object]", json.loads(body))
+        whole = super().reply(path, headers, json.dumps({**asked, "stream": False}).encode())
+        if whole.status_code != HTTPStatus.OK:
+            return whole
+        said = cast("dict[str, JsonValue]", json.loads(whole.content)) | {"model": cast("str", asked["model"])}
+        disguise = disguised(said, self.gaps)
+        asyncio.run(_read(disguise))
+        return disguise
 
 
 @dataclass

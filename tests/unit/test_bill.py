@@ -109,6 +109,18 @@ def test_agents_are_in_the_order_of_their_first_call_with_their_models_and_kinds
     ]
 
 
+def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> None:
+    said = turn("a")
+    others = [
+        said.model_copy(update={"charge": said.charge.model_copy(update={"answered_by": name})})
+        for name in ("", "m-2", "m-1", "m-2")
+    ]
+    made = bill([*others, turn("b", model="small"), *others[1:2]])
+    assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
+    assert made.total.answered_by == ()
+    assert made.answers_of_others == ["large was asked for, and answered as m-2, m-1"]
+
+
 def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
     made = bill([turn("a", kind="summary", key="summary-c1"), turn("a", kind="summary", key="summary-c2", cost=None)])
     assert [(line.agent, line.kind, line.calls, line.cost_micro_usd) for line in made.compactions] == [

@@ -1,4 +1,13 @@
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, PRICES, ModelFacts, Takes, model_facts, plain_name
+from waystation.domain.models import (
+    AGENT_MODEL,
+    CONDENSE_MODEL,
+    PRICES,
+    ModelFacts,
+    Takes,
+    answering,
+    model_facts,
+    plain_name,
+)
 
 
 def test_a_known_model_has_its_window_and_its_longest_reply() -> None:
@@ -20,6 +29,13 @@ def test_a_dated_snapshot_is_its_model() -> None:
     assert plain_name("claude-haiku-4-5-20251001") == "claude-haiku-4-5"
     assert model_facts("claude-haiku-4-5-20251001") == model_facts("claude-haiku-4-5")
     assert plain_name("claude-opus-4-5") == "claude-opus-4-5"
+
+
+def test_who_answered_is_named_where_it_is_another_and_in_letters_of_names() -> None:
+    assert answering("claude-haiku-4-5", "claude-haiku-4-5-20251001") == ""
+    assert answering("claude-haiku-4-5", "") == ""
+    assert answering("claude-haiku-4-5", "meta/llama-3.1:8b") == "meta/llama-3.1:8b"
+    assert answering("claude-haiku-4-5", "x`\n# Report\x1b[2J" + "y" * 1_000) == "x????Report??2J" + "y" * 105
 
 
 def test_models_that_refuse_a_forced_tool_are_known_as_such() -> None:

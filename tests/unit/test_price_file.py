@@ -1,11 +1,13 @@
+import json
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from waystation.adapters.prices import EXAMPLE, LIKE, load_prices
+from waystation.adapters.prices import EXAMPLE, LIKE, litellm_prices, load_prices, price_file
 from waystation.cli.console import sentence
+from waystation.cli.main import run
 from waystation.domain.budget import Usage
 from waystation.domain.errors import BadInput
 from waystation.domain.models import PRICES, cost_micro_usd, price_of, worst_rates
@@ -142,3 +144,75 @@ def test_a_file_that_cannot_be_read_is_refused_with_the_cause(file: Path) -> Non
         load_prices(file)
     with pytest.raises(BadInput, match=r"cannot be read: Is a directory$"):
         load_prices(file.parent)
+
+
+PUBLISHED = {
+    "sample_spec": {"input_cost_per_token": "the price", "mode": "one of chat, embedding"},
+    "claude-opus-5-5-20261001": {
+        "input_cost_per_token": 4e-06,
+        "output_cost_per_token": 2e-05,
+        "cache_creation_input_token_cost": 5e-06,
+        "cache_read_input_token_cost": 2e-07,
+        "input_cost_per_token_above_200k_tokens": 8e-06,
+        "output_cost_per_token_above_200k_tokens": 3e-05,
+        "input_cost_per_token_above_500k_tokens": 9e-06,
+        "search_context_cost_per_query": {"search_context_size_low": 0.01, "search_context_size_high": 0.025},
+    },
+    "meta/llama": {"input_cost_per_token": 1e-07, "output_cost_per_token": 3e-07, "mode": "chat"},
+    "an-embedding": {"input_cost_per_token": 1e-07, "output_cost_per_token": 0.0},
+    "half": {"input_cost_per_token": -1, "output_cost_per_token": True},
+}
+
+
+def test_prices_that_litellm_publishes_are_taken_exactly_and_make_a_price_file(tmp_path: Path, file: Path) -> None:
+    published = tmp_path / "published.json"
+    published.write_text(json.dumps(PUBLISHED))
+    asked = ("claude-opus-5-5", "meta/llama", "an-embedding", "half", "sample_spec", "nobody")
+    prices = litellm_prices(published, asked, 'a "table"')
+    assert [price.model for price in prices] == ["claude-opus-5-5", "meta/llama"]
+    file.write_text(price_file(prices))
+    kept = [price for price in load_prices(file) if price.source == 'a "table"']
+    assert kept == list(prices)
+    opus, llama = prices
+    assert (opus.rates.input, opus.rates.output) == (Decimal(4), Decimal(20))
+    assert (opus.rates.cache_write, opus.rates.cache_read, opus.searches) == (Decimal(5), Decimal("0.2"), Decimal(25))
+    assert opus.long_prompts is not None
+    assert opus.long_prompts.over == 200_000
+    assert (opus.long_prompts.rates.input, opus.long_prompts.rates.output) == (Decimal(9), Decimal(30))
+    assert (llama.rates.cache_write, llama.rates.cache_read) == (Decimal("0.1"), Decimal("0.1"))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 100_000, "\xff"])
+def test_what_is_no_table_of_prices_is_refused(tmp_path: Path, text: str) -> None:
+    published = tmp_path / "published.json"
+    published.write_text(text, encoding="latin-1")
+    with pytest.raises(BadInput, match="is not JSON with a table of models"):
+        litellm_prices(published, ["claude-opus-5-5"], "")
+    with pytest.raises(BadInput, match="cannot be read"):
+        litellm_prices(tmp_path / "nowhere.json", ["claude-opus-5-5"], "")
+
+
+def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published = tmp_path / "published.json"
+    published.write_text(json.dumps(PUBLISHED))
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
+    monkeypatch.setenv("WAYSTATION_MODEL_WRITING", "meta/llama")
+    assert run(["prices"]) == 0
+    shown = capsys.readouterr()
+    assert "claude-sonnet-5-5 from 2026-10-07 on: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
+    assert PRICES[0].source in shown.out
+    assert shown.err == "without a price: meta/llama\n"
+    assert run(["prices", "--litellm", str(published), "--model", "meta/llama"]) == 0
+    imported = capsys.readouterr()
+    (tmp_path / "prices.toml").write_text(imported.out)
+    assert imported.err == ""
+    monkeypatch.setenv("WAYSTATION_PRICES", str(tmp_path / "prices.toml"))
+    assert run(["prices", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["without"] == []
+    assert "meta/llama" in [price["model"] for price in told["prices"]]
+    assert run(["prices", "--model", "meta/llama"]) != 0
+    assert "name it with --litellm" in capsys.readouterr().err

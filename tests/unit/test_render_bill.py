@@ -51,6 +51,20 @@ research-1: turn-7 was never answered; possibly billed, 9,000 tokens at most\
 """)
 
 
+def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
+    charge = turn("research-1").charge.model_copy(update={"usage": Usage(input=9_000, estimated=9_000)})
+    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    assert "estimated, at most, as the endpoint did not report them: 9,000 tokens" in lines
+    assert "estimated" not in bill_text(paid(), 80)
+
+
+def test_who_answered_in_the_place_of_another_is_named() -> None:
+    charge = turn("research-1").charge.model_copy(update={"answered_by": "m-2"})
+    lines = bill_text(bill([Paid(agent="research-1", charge=charge)]), 80).splitlines()
+    assert lines[-1] == "large was asked for, and answered as m-2"
+    assert "answered as" not in bill_text(paid(), 80)
+
+
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:
     searching = turn("research-1", kind="search").charge
     charge = searching.model_copy(update={"usage": Usage(input=9, searches=3)})

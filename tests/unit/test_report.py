@@ -157,10 +157,11 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
-    totals = RunTotals(cost_micro_usd=None, usage=Usage(searches=3))
+    totals = RunTotals(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
     progress = PAUSED.model_copy(update={"totals": totals, "approvals": (ASKING,)})
     report = whole_report(parts(progress=progress), "# Report", Apparatus())
     assert "- Searches of the web, by the provider: 3\n" in report
+    assert "- Estimated, at most, as the endpoint did not report them: 4,000 of these tokens\n" in report
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
     assert "Possibly billed" not in report

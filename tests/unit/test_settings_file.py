@@ -99,6 +99,19 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
         ("agents_at_once = 0", "agents_at_once in {}: 1 or more"),
         ("target_cpu = 2", "target_cpu in {}: more than 0 and at most 1"),
         ("anthropic_base_url = 3", "anthropic_base_url in {}: it should be text"),
+        (
+            'anthropic_base_url = "localhost:11434"',
+            "anthropic_base_url in {}: {endpoint}",
+        ),
+        ('anthropic_base_url = "http://"', "anthropic_base_url in {}: {endpoint}"),
+        ('anthropic_base_url = "http://a b"', "anthropic_base_url in {}: {endpoint}"),
+        ('anthropic_base_url = "http://a/?b=c"', "anthropic_base_url in {}: {endpoint}"),
+        ('anthropic_base_url = "http://a:port"', "anthropic_base_url in {}: {endpoint}"),
+        ('anthropic_base_url = "http://a/v1"', "anthropic_base_url in {}: {adds}"),
+        (
+            'anthropic_base_url = "http://a/v1/messages/"',
+            "anthropic_base_url in {}: {adds}",
+        ),
         ("budget = $2", "the config file {} is not TOML: Invalid value (at line 1, column 10)"),
     ],
 )
@@ -107,6 +120,8 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
     assert refusal() == words.format(
         config,
         amounts=WRITTEN,
+        endpoint="it is no http or https address of an endpoint, like http://localhost:11434",
+        adds="write the address without /v1 or /v1/messages at its end, which the client adds",
         tokens="write it like 600k, 1.5M or 600_000",
         commas="; a comma only separates thousands, as in $1,250.50: write decimals with a point",
     )

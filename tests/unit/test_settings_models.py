@@ -133,6 +133,29 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
         assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).agent.thinking == thinking - 1
 
 
+@pytest.mark.parametrize(
+    ("url", "refused"),
+    [
+        ("http://localhost:11434", True),
+        ("https://anthropic.com.example/api", True),
+        ("https://api.anthropic.com", False),
+        (None, False),
+    ],
+)
+def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: str | None, *, refused: bool) -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 9_000_000}})
+    settings = Settings.model_validate({"anthropic_base_url": url})
+    written = tuple(price.model_copy(update={"source": "own price file"}) for price in PRICES)
+    assert task_terms(request, settings, written, date(2026, 11, 21)).budget.micro_usd == 9_000_000
+    assert terms(anthropic_base_url=url).budget.tokens
+    if refused:
+        named = f"{CONDENSE_MODEL}, {SONNET}" if CONDENSE_MODEL < SONNET else SONNET
+        with pytest.raises(BadInput, match=f"needs prices that somebody wrote down, and {named} has only"):
+            task_terms(request, settings, PRICES, date(2026, 11, 21))
+    else:
+        task_terms(request, settings, PRICES, date(2026, 11, 21))
+
+
 @pytest.mark.parametrize("role", ["research", "analysis", "writing"])
 def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limited(role: str) -> None:
     with pytest.raises(BadInput, match="needs models with known prices, and somebody-elses-1 has none"):

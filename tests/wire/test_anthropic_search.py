@@ -1,3 +1,5 @@
+import json
+
 import httpx2
 import pytest
 from pydantic import JsonValue
@@ -57,6 +59,19 @@ async def test_pages_come_with_what_is_cited_of_them_and_with_what_the_search_us
         WebHit(url=KEEPER, title="The keeper"),
     )
     assert found.usage == Usage(input=9_000, output=120, searches=1)
+
+
+@pytest.mark.parametrize("used", [None, {}, {"input_tokens": 0, "output_tokens": 0}])
+async def test_searches_that_no_usage_tells_of_are_counted_by_their_results(used: dict[str, JsonValue] | None) -> None:
+    def without_usage(found: JsonValue) -> httpx2.Response:
+        body = json.loads(answer(found).content)
+        del body["usage"]
+        return httpx2.Response(200, json=body if used is None else {**body, "usage": used})
+
+    failed: JsonValue = {"type": "web_search_tool_result_error", "error_code": "unavailable"}
+    web, _ = search([without_usage([result(HARBOUR, "One")]), without_usage(failed)])
+    assert (await web.search("harbour", 5)).usage == Usage(searches=1)
+    assert (await web.search("harbour", 5)).usage == Usage()
 
 
 async def test_no_more_pages_are_named_than_asked_for() -> None:

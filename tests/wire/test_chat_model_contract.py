@@ -91,8 +91,11 @@ async def test_counting_tokens_is_repeatable_grows_with_the_request_and_says_not
     model = make([said])
     tool = ToolSpec(name="search", description="Search the documents. " * 5, input_schema={"type": "object"})
     longer = REQUEST.model_copy(update={"tools": (tool,)})
-    assert 0 < await model.count_tokens(REQUEST) == await model.count_tokens(REQUEST)
-    assert await model.count_tokens(longer) > await model.count_tokens(REQUEST)
+    counted, more = await model.count_tokens(REQUEST), await model.count_tokens(longer)
+    assert counted is not None
+    assert more is not None
+    assert 0 < counted < more
+    assert await model.count_tokens(REQUEST) == counted
     assert await model.complete(REQUEST) == said
 
 

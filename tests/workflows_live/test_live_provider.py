@@ -1,6 +1,7 @@
 """What the provider may answer instead of a reply, through its real client, and what becomes of the task."""
 
 from collections import Counter as Tally
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,13 +9,15 @@ import httpx2
 import pytest
 from temporalio.client import Client
 
-from tests.crew import MOVES, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
+from tests.crew import MOVES, PROMPT_TOKENS, REPLY_TOKENS, WORK_TOKENS, Call, Crew, step_of, terms
 from tests.readers import ANYONE
 from tests.running import Counter, at_work, until
 from waystation.adapters.anthropic.messages_server import (
+    Gap,
     Scripted,
     ScriptedServer,
     cut_stream,
+    disguised,
     dropped,
     failed_midstream,
     message_of,
@@ -25,6 +28,7 @@ from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import APPROVE_BUDGET
+from waystation.domain.budget import Mode
 from waystation.domain.task import TaskPhase, TaskProgress, TaskTerms
 from waystation.ports import ModelReply, ModelRequest, StopReason
 from waystation.testing import scripted_reply
@@ -70,6 +74,78 @@ class Provider:
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+@dataclass
+class Endpoint:
+    """The crew behind an endpoint that speaks the protocol with gaps."""
+
+    gaps: frozenset[Gap]
+    crew: Crew = field(default_factory=Crew)
+    counts: int = 0
+    """Requests for a count that reached it."""
+
+    def __post_init__(self) -> None:
+        http_client = httpx2.AsyncClient(transport=httpx2.MockTransport(self._count))
+        self._counting = anthropic_model("key", "http://model.test", http_client)
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """As the SDK brings it."""
+        server = ScriptedServer([disguised(message_of(await self.crew.complete(request)), self.gaps)])
+        async with aclosing(anthropic_model("key", "http://model.test", server.http_client())) as model:
+            return await model.complete(request)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        return await self._counting.count_tokens(request)
+
+    async def aclose(self) -> None:
+        await self._counting.aclose()
+
+    def _count(self, request: httpx2.Request) -> httpx2.Response:
+        self.counts += 1
+        return refused(404, "not_found_error") if "no count" in self.gaps else httpx2.Response(200, json=COUNTED)
+
+
+COUNTED = {"input_tokens": PROMPT_TOKENS}
+GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model")
+
+
+WHOLE, PARTIAL = TaskPhase.DONE, TaskPhase.PARTIAL
+
+
+@pytest.mark.parametrize(
+    ("gaps", "phase"),
+    [
+        (("no count",), PARTIAL),
+        (("no usage",), WHOLE),
+        (("no cache fields",), WHOLE),
+        (("another model",), WHOLE),
+        (GAPS, PARTIAL),
+    ],
+    ids=["no count", "no usage", "no cache fields", "another model", "all at once"],
+)
+async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_gaps(
+    server: Client, tmp_path: Path, redactor: PresidioRedactor, gaps: tuple[Gap, ...], phase: TaskPhase
+) -> None:
+    endpoint = Endpoint(frozenset(gaps))
+    async with at_work(server, tmp_path, redactor, endpoint) as counter:
+        await counter.submit(under=terms(budget=60_000, agent_budget=15_000, mode=Mode.HARD))
+        progress = await counter.task().result()
+        report = await counter.store.get_text(progress.report or "", ANYONE)
+        bill = await counter.store.bill(progress.task_id, ANYONE)
+    assert progress.phase is phase
+    assert all("the mode is hard" in step.reason for step in progress.steps if step.state != "done")
+    used = bill.total.usage
+    assert 0 < used.fresh == progress.budget.spent.tokens <= 60_000
+    assert bill.total.calls == len(endpoint.crew.calls)
+    assert used.estimated == (used.total if "no usage" in gaps else 0)
+    assert ("Estimated, at most" in report) == ("no usage" in gaps)
+    assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
+    named = "crew was asked for, and answered as another-model"
+    assert (named in report) == ("another model" in gaps)
+    assert progress.totals.possibly_billed == 0
+    if "no count" in gaps:
+        assert endpoint.counts == 1
 
 
 async def progress_of(counter: Counter) -> TaskProgress:

@@ -1,14 +1,19 @@
-"""A team's own prices, from a TOML file: they replace the built-in ones of the models that they name."""
+"""A team's own prices, from a TOML file: they replace the built-in ones of the models that they name.
 
+Prices as LiteLLM publishes them, and as they are written into such a file.
+"""
+
+import json
 import tomllib
+from collections.abc import Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from waystation.domain.errors import BadInput
-from waystation.domain.models import PRICES, SEARCHES, Price, Rates, plain_name
+from waystation.domain.models import PRICES, SEARCHES, LongPrompts, Price, Rates, plain_name
 from waystation.domain.value import Input, malformed
 
 EXAMPLE = (
@@ -72,3 +77,96 @@ def _place(place: tuple[int | str, ...]) -> str:
             return f"{'.'.join(map(str, field)) or 'all'} of price {entry + 1}"
         case _:
             return ".".join(map(str, place))
+
+
+_COSTS = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cache_write": "cache_creation_input_token_cost",
+    "cache_read": "cache_read_input_token_cost",
+}
+"""Names of our rates in LiteLLM's table, there in USD per token."""
+_SEARCH_COSTS = "search_context_cost_per_query"
+_PUBLISHED: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+_MILLION, _THOUSAND = 1_000_000, 1_000
+
+
+def litellm_prices(path: Path, models: Iterable[str], source: str) -> tuple[Price, ...]:
+    """Prices of these models in LiteLLM's table; a model that has none there, for input and for output, is left out.
+
+    Where the table does not say what the cache costs, that is as dear as other input. Of several lengths from which
+    prompts are dearer, the shortest counts, with the highest rates. Raises BadInput.
+    """
+    try:
+        table = _PUBLISHED.validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"the price file {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        raise BadInput(f"the price file {path} is not JSON with a table of models, as LiteLLM publishes it") from error
+    plain = {plain_name(name): entry for name, entry in table.items()} | table
+    found = ((model, plain.get(model, plain.get(plain_name(model)))) for model in dict.fromkeys(models))
+    prices = (_litellm_price(model, entry, source) for model, entry in found if isinstance(entry, dict))
+    return tuple(price for price in prices if price is not None)
+
+
+def _litellm_price(model: str, entry: Mapping[str, JsonValue], source: str) -> Price | None:
+    base = _known(entry)
+    if "input" not in base or not base.get("output"):
+        return None
+    searches = entry.get(_SEARCH_COSTS)
+    costs = searches.values() if isinstance(searches, dict) else ()
+    return Price(
+        model=plain_name(model),
+        rates=_completed(base),
+        long_prompts=_long_prompts(entry, base),
+        searches=max((rate for cost in costs if (rate := _times(cost, _THOUSAND))), default=SEARCHES),
+        source=source,
+    )
+
+
+def _known(entry: Mapping[str, JsonValue], above: str = "") -> dict[str, Decimal]:
+    rates = {kind: _times(entry.get(f"{name}{above}"), _MILLION) for kind, name in _COSTS.items()}
+    return {kind: rate for kind, rate in rates.items() if rate is not None}
+
+
+def _completed(rates: Mapping[str, Decimal]) -> Rates:
+    return Rates.model_validate({"cache_write": rates["input"], "cache_read": rates["input"], **rates})
+
+
+def _long_prompts(entry: Mapping[str, JsonValue], base: Mapping[str, Decimal]) -> LongPrompts | None:
+    lengths = [name.partition("_above_")[2].removesuffix("k_tokens") for name in entry if name.endswith("k_tokens")]
+    thousands = {length for length in lengths if length.isascii() and length.isdecimal() and len(length) < 6}
+    longer = [_completed({**base, **_known(entry, f"_above_{length}k_tokens")}) for length in thousands]
+    if not longer:
+        return None
+    dearest = {kind: max(getattr(rates, kind) for rates in longer) for kind in _COSTS}
+    return LongPrompts(over=min(map(int, thousands)) * _THOUSAND, rates=Rates.model_validate(dearest))
+
+
+def _times(cost: JsonValue, count: int) -> Decimal | None:
+    """Exact, as the number is written; None where it is no price."""
+    if isinstance(cost, bool) or not isinstance(cost, int | float):
+        return None
+    price = Decimal(str(cost))
+    return (price * count).normalize() if price.is_finite() and price >= 0 else None
+
+
+def price_file(prices: Iterable[Price]) -> str:
+    """The prices as a file that `WAYSTATION_PRICES` may name."""
+    return "\n".join(_entry(price) for price in prices)
+
+
+def _entry(price: Price) -> str:
+    lines = ["[[price]]", f"model = {json.dumps(price.model)}", f"source = {json.dumps(price.source)}"]
+    if price.since != date.min:
+        lines.append(f"since = {price.since.isoformat()}")
+    lines += [f"rates = {_rates_text(price.rates)}", f"searches = {price.searches:f}"]
+    if price.long_prompts is not None:
+        lines.append(
+            f"long_prompts = {{ over = {price.long_prompts.over}, rates = {_rates_text(price.long_prompts.rates)} }}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _rates_text(rates: Rates) -> str:
+    return "{ " + ", ".join(f"{kind} = {getattr(rates, kind):f}" for kind in _COSTS) + " }"

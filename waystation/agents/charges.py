@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar
 
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
-from waystation.domain.compaction.tokens import upper_bound
+from waystation.domain.compaction.tokens import reply_bound, upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
-from waystation.domain.models import Price, cost_micro_usd, price_of, worst_rates
+from waystation.domain.models import Price, answering, cost_micro_usd, price_of, worst_rates
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
@@ -92,8 +92,8 @@ class MeteredModel:
     ) -> Affordable | TooDear:
         """The request with its reply shortened to what is left, down to `floor` tokens.
 
-        The input's bound is its bytes, or the provider's count where that is too wide. Raises ModelError, and BadInput
-        where dollars are limited and the model has no known price.
+        The input's bound is its bytes, or the provider's count where that is too wide and the endpoint counts. Raises
+        ModelError, and BadInput where dollars are limited and the model has no known price.
         """
         day = self.clock().date()
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
@@ -102,7 +102,7 @@ class MeteredModel:
         if bound.rates is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
         if not left.covers(bound.worst_case(request.max_output)):
-            counted = min(bytes_bound, await self.model.count_tokens(request))
+            counted = min(bytes_bound, await self.model.count_tokens(request) or bytes_bound)
             bound = Bound(input_tokens=counted, rates=worst_rates(request.model, counted, day, prices))
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:
@@ -117,11 +117,23 @@ class MeteredModel:
         """
         books = Books(self.transcripts, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
-        return await books.charged(fence, key, priced, lambda: self.model.complete(call.request))
+        return await books.charged(fence, key, priced, lambda: self._answer(call))
+
+    async def _answer(self, call: Affordable) -> ModelReply:
+        """The reply; what its endpoint did not report is reckoned with what it can have been at most."""
+        reply = await self.model.complete(call.request)
+        most = call.request.max_output
+        said = reply_bound(reply.blocks, most) if reply.blocks or reply.usage.prompt else most
+        return reply.model_copy(update={"usage": reply.usage.completed(call.worst_case.tokens - most, said)})
 
 
 class Used(Protocol):
-    """What an answer says that it used."""
+    """What an answer says that it used, and of whom it is."""
+
+    @property
+    def model(self) -> str:
+        """Who answered, as the provider names it."""
+        ...
 
     @property
     def usage(self) -> Usage:
@@ -175,6 +187,7 @@ class Books:
             usage=answered.usage,
             cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
             at=self.clock(),
+            answered_by=answering(call.model, answered.model),
         )
         if key.kind != "search":
             self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))
@@ -208,11 +221,14 @@ class MeteredSearch:
         if not limit.after(spent).covers(call.worst_case):
             return TooDear(limit.after(spent).excess(call.worst_case))
         books = Books(self.transcripts, self.clock, self.meter)
-        found, charge = await books.charged(
-            fence, CallKey("search", call_id), call, lambda: self.web.search(query, most)
-        )
+        found, charge = await books.charged(fence, CallKey("search", call_id), call, lambda: self._answer(query, most))
         await self.transcripts.commit_charge(fence, charge)
         return found
+
+    async def _answer(self, query: str, most: int) -> Searched:
+        """What was found; what the endpoint did not report is reckoned as any search was before it was made."""
+        found = await self.web.search(query, most)
+        return found.model_copy(update={"usage": found.usage.completed(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS)})
 
     def _priced(self, limit: Limit) -> PricedCall:
         day, model = self.clock().date(), self.web.model

@@ -300,7 +300,7 @@ class Turns:
         except ReplyBlocked as blocked:
             await at.recount()
             return at.stopped(str(blocked))
-        at.scale = correction(request_tokens(at.fixed, shown), reply.usage.prompt)
+        at.scale = correction(request_tokens(at.fixed, shown), reply.usage.reported_prompt)
         return await self._take(reply, charge)
 
     async def _take(self, reply: ModelReply, charge: Charge) -> LegOutcome | None:

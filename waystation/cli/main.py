@@ -40,6 +40,7 @@ COMMANDS = {
     "report": Command("show", "Print a task's report."),
     "diff": Command("show", "Print what changed between the reports of two tasks."),
     "cost": Command("show", "Print a task's bill."),
+    "prices": Command("show", "List the prices that are known; bring in those that LiteLLM publishes."),
     "transcript": Command("show", "Print what an agent said and was told."),
     "compact": Command("edits", "Summarise a running agent's context now."),
     "pin": Command("edits", "Keep a message of a running agent out of every compaction."),

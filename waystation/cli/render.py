@@ -4,7 +4,7 @@ A task's bill as text: a table where the terminal is wide enough for it, else a 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from textwrap import shorten
 from typing import NamedTuple, TypeVar
 
@@ -17,6 +17,7 @@ from waystation.cli.render_requests import request_text
 from waystation.domain.amount import amount_text, dollars, used_text
 from waystation.domain.compaction.outcome import AgentCompaction
 from waystation.domain.details import answer_text, cost_text, counted, in_units, privacy_text, work_text
+from waystation.domain.models import Price, Rates
 from waystation.domain.progress import Bill, BillLine
 from waystation.domain.task import TaskPhase, TaskProgress
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Thinking, ToolResult, ToolUse
@@ -390,5 +391,25 @@ def _remarks(bill: Bill) -> list[str]:
     usage = bill.total.usage
     if usage.searches:
         remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
+    if usage.estimated:
+        remarks.append(f"estimated, at most, as the endpoint did not report them: {usage.estimated:,} tokens")
+    remarks += bill.answers_of_others
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
     return ["", *remarks]
+
+
+def prices_text(known: Sequence[Price]) -> str:
+    """Each price on a line, by model and day."""
+    return "\n".join(_price_text(price) for price in sorted(known, key=lambda price: (price.model, price.since)))
+
+
+def _price_text(price: Price) -> str:
+    since = "" if price.since == date.min else f" from {price.since} on"
+    rates, longer = price.rates, price.long_prompts
+    cached = f"cache ${rates.cache_write:f} written, ${rates.cache_read:f} read"
+    dearer = "" if longer is None else f"; with more than {longer.over:,} of prompt {_in_and_out(longer.rates)}"
+    return f"{price.model}{since}: {_in_and_out(rates)}, {cached} for a million tokens{dearer}; {price.source}"
+
+
+def _in_and_out(rates: Rates) -> str:
+    return f"${rates.input:f} in, ${rates.output:f} out"

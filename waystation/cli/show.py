@@ -1,8 +1,8 @@
-"""`waystation show`, `list`, `watch`, `report`, `diff`, `cost` and `transcript`: a task as people see it.
+"""`waystation show`, `list`, `watch`, `report`, `diff`, `cost`, `prices` and `transcript`: a task as people see it.
 
 `waystation show`: a task as it is now.
 
-`waystation cost`: a task's bill.
+`waystation cost`: a task's bill. `waystation prices`: what it is reckoned with.
 
 `waystation list`: the newest tasks.
 
@@ -17,15 +17,17 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.prices import litellm_prices, load_prices, price_file
 from waystation.cli.console import print_json, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import bill_text, counted, message_text, task_screen, tasks_table
+from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen, tasks_table
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.task_json import task_json
 from waystation.cli.tools import tools_shown, tools_text
@@ -35,13 +37,15 @@ from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
+from waystation.domain.models import Price, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
-from waystation.domain.task import TaskPhase
+from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.domain.transcript import Message, Transcript
 from waystation.domain.value import Value
 from waystation.settings import Settings
 from waystation.task_view import TaskView
+from waystation.terms import called_models
 
 app = typer.Typer()
 
@@ -121,6 +125,44 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
 async def _bill(task: str) -> Bill:
     async with await Client.connect(Settings()) as client:
         return await client.bill(await client.resolve(task))
+
+
+class PricesJson(Value):
+    """Prices in USD per million tokens, exact and so in text, and the models in use that have none today."""
+
+    prices: tuple[Price, ...]
+    without: tuple[str, ...]
+
+
+@app.command()
+def prices(
+    litellm: Annotated[
+        Path | None,
+        typer.Option(help="Print, as a file for WAYSTATION_PRICES, what this table that LiteLLM publishes says."),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="With --litellm: of this model, by its name there; else of those in use."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the prices that are known, with date and source, and the models in use that have none."""
+    settings, today = Settings(), utc_now().date()
+    asked = TaskRequest(question="What does it cost?", request_id="prices")
+    wanted = tuple(dict.fromkeys(model or called_models(asked, settings)))
+    if litellm is None:
+        if model:
+            raise BadInput("--model says whose prices are taken from LiteLLM's table: name it with --litellm")
+        found = load_prices(settings.prices)
+    else:
+        found = litellm_prices(litellm, wanted, f"the table of LiteLLM in {litellm.name}, read on {today}")
+    without = tuple(name for name in wanted if price_of(name, today, found) is None)
+    if as_json:
+        print_json(PricesJson(prices=found, without=without))
+    else:
+        print_text(prices_text(found) if litellm is None else price_file(found))
+        if without:
+            say(f"without a price: {', '.join(without)}")
 
 
 @app.command("list")

@@ -138,6 +138,8 @@ class UsageJson(Value):
     """Of the input, what was read from the provider's cache, from 0 to 1."""
     searches: int
     """Of the web, by the provider."""
+    estimated: int
+    """Tokens among these that the endpoint did not report: bounds."""
 
     @classmethod
     def of(cls, usage: Usage) -> "UsageJson":

@@ -25,7 +25,7 @@ from waystation.domain.value import Value
 
 
 class Usage(Value):
-    """Tokens of model calls by kind, and searches of the web, as the provider reported them."""
+    """Tokens of model calls by kind, and searches of the web, as far as the provider reported them."""
 
     input: int = 0
     """Uncached input."""
@@ -34,6 +34,8 @@ class Usage(Value):
     output: int = 0
     searches: int = 0
     """Of the web, by the provider. They cost money, and no tokens beside those of the call that makes them."""
+    estimated: int = 0
+    """Tokens among these that the provider did not report: bounds stand in their place."""
 
     @property
     def fresh(self) -> int:
@@ -44,6 +46,11 @@ class Usage(Value):
     def prompt(self) -> int:
         """The whole request's length, cached or not."""
         return self.input + self.cache_write + self.cache_read
+
+    @property
+    def reported_prompt(self) -> int:
+        """The same as the provider counted it; 0 where bounds stand for it, which teach estimates nothing."""
+        return 0 if self.estimated else self.prompt
 
     @property
     def cached_share(self) -> float:
@@ -62,7 +69,13 @@ class Usage(Value):
             cache_read=self.cache_read + other.cache_read,
             output=self.output + other.output,
             searches=self.searches + other.searches,
+            estimated=self.estimated + other.estimated,
         )
+
+    def completed(self, most_input: int, most_output: int) -> "Usage":
+        """With bounds in the place of what was not reported: no request is empty, and what is missing is not zero."""
+        missing = Usage(input=0 if self.prompt else most_input, output=0 if self.output else most_output)
+        return self + missing.model_copy(update={"estimated": missing.total})
 
 
 class Mode(StrEnum):

@@ -10,6 +10,7 @@ What model calls cost: a dated table of list prices, and the arithmetic on it.
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import ROUND_CEILING, Decimal
+from string import ascii_letters, digits
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -94,6 +95,9 @@ UNKNOWN_MAX_OUTPUT = 8_192
 """Small enough for every model behind the Messages protocol that is in use."""
 
 _SNAPSHOT = proven(r"-\d{8}$")
+_NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
+LONGEST_NAME = 120
+"""Characters of a name that an endpoint gives."""
 
 
 class ModelFacts(Value):
@@ -156,6 +160,13 @@ _FACTS = {facts.name: facts for facts in _TABLE}
 def plain_name(model: str) -> str:
     """The model's name without the date of a snapshot: `claude-haiku-4-5-20251001` is `claude-haiku-4-5`."""
     return _SNAPSHOT.sub("", model)
+
+
+def answering(asked: str, answered: str) -> str:
+    """The name that a reply gives, where it is none of the model that was asked for; what is in no name is `?`."""
+    if plain_name(answered) == plain_name(asked):
+        return ""
+    return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
 def model_facts(model: str) -> ModelFacts:

@@ -230,6 +230,8 @@ class BillLine(Value):
     calls: int
     usage: Usage
     cost_micro_usd: int | None
+    answered_by: tuple[str, ...] = ()
+    """Models that replies named, where these were others than the one that was asked for."""
 
 
 class Bill(Value):
@@ -243,6 +245,15 @@ class Bill(Value):
     possibly_billed: tuple[Unanswered, ...] = ()
     reused: Reused | None = None
     """What of another task counts as done here. Its cost is on that task's bill."""
+
+    @property
+    def answers_of_others(self) -> list[str]:
+        """Which models were asked for, and which answered in their place."""
+        named: dict[str, dict[str, None]] = {}
+        for line in self.lines:
+            if line.answered_by:
+                named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
+        return [f"{asked} was asked for, and answered as {', '.join(names)}" for asked, names in named.items()]
 
 
 def bill(paid: Sequence[Paid], unanswered: Sequence[Unanswered] = ()) -> Bill:
@@ -272,4 +283,5 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> BillL
         calls=len(charges),
         usage=sum((charge.usage for charge in charges), Usage()),
         cost_micro_usd=None if None in costs else sum(cost or 0 for cost in costs),
+        answered_by=tuple(dict.fromkeys(charge.answered_by for charge in charges if model and charge.answered_by)),
     )

@@ -78,6 +78,8 @@ class Apparatus(Value):
     """Lines of the account: revisions, reviews, and what was not mended."""
     procedures: str = ""
     """Lines of the account: what agents were told to follow."""
+    answers: tuple[str, ...] = ()
+    """Lines of the account: who answered in the place of the model that was asked for."""
 
 
 def opened_with(report: str, part: str) -> str:
@@ -242,6 +244,9 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
     ]
     if usage.searches:
         lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
+    if usage.estimated:
+        lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
+    lines += [f"- {answer}" for answer in apparatus.answers]
     if privacy := privacy_text(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:

@@ -286,3 +286,5 @@ class Charge(Value):
     cost_micro_usd: int | None
     """Millionths of a dollar; None where the model has no known price."""
     at: datetime
+    answered_by: str = ""
+    """The model that the reply names, where it is another than was asked for."""

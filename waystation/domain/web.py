@@ -227,6 +227,8 @@ class Searched(Value):
 
     hits: tuple[WebHit, ...]
     usage: Usage
+    model: str = ""
+    """The model that answered, as the provider names it."""
     fault: str = ""
     """Why it found nothing although it was paid for, as the provider names it."""
 

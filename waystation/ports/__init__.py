@@ -14,8 +14,17 @@ from waystation.ports.knowledge import (
     Redactor,
     Vault,
 )
-from waystation.ports.model import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
-from waystation.ports.observers import CallKind, CompactionHook, Meter, Notifier
+from waystation.ports.model import (
+    CallKind,
+    ChatModel,
+    CompactionHook,
+    Meter,
+    ModelReply,
+    ModelRequest,
+    Notifier,
+    StopReason,
+    ToolSpec,
+)
 from waystation.ports.store import (
     DocumentOutbox,
     DocumentStore,

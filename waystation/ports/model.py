@@ -1,13 +1,21 @@
-"""Ports to a model behind the Messages protocol."""
+"""Ports to a model behind the Messages protocol, and to those who are told of the work.
+
+The latter are a team's hooks at compactions, people who are not looking (notices), and what counts tokens, money,
+calls and compactions, without content and without ids.
+"""
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import JsonValue
 
 from waystation.domain.budget import Usage
+from waystation.domain.compaction.outcome import CompactionEvent, CompactionOutcome
+from waystation.domain.errors import ModelError
 from waystation.domain.models import Effort, ThinkingSetting
-from waystation.domain.transcript import Block, Message
+from waystation.domain.notices import Notice
+from waystation.domain.privacy import Place
+from waystation.domain.transcript import Block, Charge, Message
 from waystation.domain.value import Value
 
 
@@ -72,10 +80,74 @@ class ChatModel(Protocol):
         """
         ...
 
-    async def count_tokens(self, request: ModelRequest) -> int:
-        """The provider's count of the request's input tokens. Raises as `complete` does."""
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the request's input tokens; None where the endpoint does not count.
+
+        Raises as `complete` does.
+        """
         ...
 
     async def aclose(self) -> None:
         """Close connections."""
+        ...
+
+
+class CompactionHook(Protocol):
+    """A command or an address of the team's."""
+
+    async def call(self, event: CompactionEvent) -> None:
+        """Tell it, once, and wait until it has ended.
+
+        Raises:
+            HookFailed: it could not be told, did not end in time, or reports a failure. The message names the hook, and
+                repeats nothing that it said.
+        """
+        ...
+
+
+class Notifier(Protocol):
+    """Tells of one event of a task."""
+
+    async def send(self, notice: Notice, link: str | None) -> None:
+        """Deliver it, once or, where the answer is lost, again; `delivery_id` tells repeats. `link`: the task's page.
+
+        Raises:
+            WebhookUnavailable: worth another attempt.
+            WebhookRefused: another attempt changes nothing.
+        """
+        ...
+
+
+CallKind = Literal["turn", "summary", "plan", "review", "search"]
+
+
+class Meter(Protocol):
+    """Counts since this process started. Counting never fails and never waits."""
+
+    def answered(self, charge: Charge) -> None:
+        """A model call was answered, and cost this; without a known price it counts as unpriced."""
+        ...
+
+    def failed(self, kind: CallKind, model: str, error: ModelError) -> None:
+        """A model call gave no reply."""
+        ...
+
+    def compacted(self, outcome: CompactionOutcome) -> None:
+        """A compaction ended."""
+        ...
+
+    def redacted(self, place: Place, spans: int) -> None:
+        """So many private stretches were replaced in texts on their way there."""
+        ...
+
+    def passages_waiting(self, count: int) -> None:
+        """So many passages are in the outbox now."""
+        ...
+
+    def tasks_paused(self, count: int) -> None:
+        """So many running tasks wait for an answer about money now."""
+        ...
+
+    def not_sampled(self, gauge: str) -> None:
+        """A gauge keeps its last value, because what it shows could not be read."""
         ...

@@ -22,6 +22,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.ownership import OfTask, Reader
 from waystation.domain.plan import Plan, PlanVersion
 from waystation.domain.privacy import ShownKey, ShownText
+from waystation.domain.progress import Bill
 from waystation.domain.removal import ForgetOrder, Forgotten, PersonOrder, SeenHistory, Sought, Trace
 from waystation.domain.schedules import ReadAnew
 from waystation.domain.task import (
@@ -277,6 +278,10 @@ class TaskStore(Protocol):
 
     async def task(self, task_id: str, reader: Reader) -> TaskRow:
         """Raises UnknownTask, which does not tell whether somebody else has it."""
+        ...
+
+    async def bill(self, task_id: str, reader: Reader) -> Bill:
+        """What the task has cost so far; nothing where it is not the reader's."""
         ...
 
     async def find_tasks(self, prefix: str, reader: Reader) -> tuple[str, ...]:

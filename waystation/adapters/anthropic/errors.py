@@ -59,6 +59,9 @@ _KNOWN_CAUSES = {
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
+_NO_SUCH_CALL = (404, 405, 501)
+_UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not available")
+
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
@@ -103,6 +106,14 @@ def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
             return _connection_error(error)
         case _:
             return ModelRejected(f"the provider's client cannot make the call ({type(error).__name__})")
+
+
+def is_missing(error: APIStatusError) -> bool:
+    """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
+    words = (error.api_message or "").lower()
+    return error.status_code in _NO_SUCH_CALL or (
+        error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

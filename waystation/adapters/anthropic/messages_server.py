@@ -13,7 +13,7 @@ A Messages server in process, for tests: it says what its script says, through t
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -221,6 +221,30 @@ def message_of(reply: ModelReply) -> StreamEvent:
 def streamed(message: Mapping[str, JsonValue]) -> httpx2.Response:
     """The whole message as an event stream."""
     return _stream(events(message))
+
+
+Gap = Literal["no count", "no usage", "no cache fields", "another model"]
+"""What endpoints that speak the protocol do not do, or do in another way."""
+_CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
+
+def disguised(message: Mapping[str, JsonValue], gaps: Collection[Gap]) -> httpx2.Response:
+    """The message as an endpoint with these gaps streams it."""
+    said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
+    if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
+        left = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
+        whole = (used.get(name) for name in ("input_tokens", *_CACHE_FIELDS))
+        said["usage"] = {**left, "input_tokens": sum(tokens for tokens in whole if isinstance(tokens, int))}
+    return _stream(_without_usage(event) if "no usage" in gaps else event for event in events(said))
+
+
+def _without_usage(event: bytes) -> bytes:
+    name, _, line = event.partition(b"\ndata: ")
+    told = _REQUEST.validate_json(line)
+    told.pop("usage", None)
+    if isinstance(opening := told.get("message"), dict):
+        opening.pop("usage", None)
+    return name + b"\ndata: " + json.dumps(told).encode() + b"\n\n"
 
 
 def failed_midstream(message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2) -> httpx2.Response:

@@ -14,13 +14,13 @@ from importlib.resources import files
 from typing import NamedTuple
 
 import httpx2
-from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-from anthropic.lib.streaming import ParsedMessageStopEvent
+from anthropic import NOT_GIVEN, APIStatusError, AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
+from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
-from anthropic.types import TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
+from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import Silence, vendor_errors
+from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.errors import ModelUnavailable
@@ -59,6 +59,8 @@ class AnthropicModel:
         """Take over the client: retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
         self._patience = patience
+        self._uncounted: set[str] = set()
+        """Models whose tokens the endpoint does not count, as it has shown."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
@@ -66,12 +68,22 @@ class AnthropicModel:
         with vendor_errors():
             return wire.reply(await self._streamed(prompt, request.max_output))
 
-    async def count_tokens(self, request: ModelRequest) -> int:
-        """The provider's count of the input; see `ChatModel`."""
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
+        if request.model in self._uncounted:
+            return None
         prompt = wire.request_parameters(request)
         with vendor_errors():
-            counted = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
-            return counted.input_tokens
+            try:
+                answer = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
+            except APIStatusError as error:
+                if not is_missing(error):
+                    raise
+            else:
+                if (counted := wire.count_of(answer)) is not None:
+                    return counted
+        self._uncounted.add(request.model)
+        return None
 
     async def aclose(self) -> None:
         """Close the client and its connections."""
@@ -80,7 +92,8 @@ class AnthropicModel:
     async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
         timeout = _timeout(self._patience.before(prompt))
-        async with self._client.messages.stream(max_tokens=max_output, timeout=timeout, **prompt) as stream:
+        raw = await self._client.messages.create(max_tokens=max_output, timeout=timeout, stream=True, **prompt)
+        async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
@@ -93,6 +106,22 @@ class AnthropicModel:
             if not stream.response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise ModelUnavailable("the endpoint answered with something else than an event stream; check its URL")
             raise ModelUnavailable("the model's reply was cut off")
+
+
+class _WithUsage(AsyncStream[RawMessageStreamEvent]):
+    """A stream in which every event that has usage to report reports some, be it zero."""
+
+    def __init__(self, raw: AsyncStream[RawMessageStreamEvent]) -> None:
+        self._raw, self.response = raw, raw.response
+
+    async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
+        """Its events."""
+        async for event in self._raw:
+            yield wire.with_usage(event)
+
+    async def close(self) -> None:
+        """Close the response."""
+        await self._raw.close()
 
 
 class _Watched(httpx2.AsyncByteStream):
@@ -248,7 +277,9 @@ def _searched(answer: WireMessage, limit: int) -> Searched:
             excerpt = " … ".join(cited.get(found.url, ()))
             hit = WebHit(url=found.url, title=found.title, excerpt=excerpt, age=found.page_age or "")
             hits.setdefault(found.url, hit)
-    return Searched(hits=tuple(hits.values())[:limit], usage=_usage(answer), fault="" if hits else fault)
+    return Searched(
+        hits=tuple(hits.values())[:limit], usage=_usage(answer), model=answer.model, fault="" if hits else fault
+    )
 
 
 def _cited(answer: WireMessage) -> dict[str, list[str]]:
@@ -268,6 +299,9 @@ def _citations(answer: WireMessage) -> Iterator[tuple[str, str]]:
 
 
 def _usage(answer: WireMessage) -> Usage:
-    by_server = answer.usage.server_tool_use
-    searches = by_server.web_search_requests if by_server is not None else 0
+    by_server: object = getattr(getattr(answer, "usage", None), "server_tool_use", None)
+    counted: object = getattr(by_server, "web_search_requests", None)
+    results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
+    made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
+    searches = counted if isinstance(counted, int) and counted > 0 else made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)

@@ -6,8 +6,10 @@ from typing import Literal, NotRequired, TypedDict
 from anthropic.types import (
     CacheControlEphemeralParam,
     ContentBlock,
+    MessageDeltaUsage,
     MessageParam,
     OutputConfigParam,
+    RawMessageStreamEvent,
     RedactedThinkingBlockParam,
     TextBlockParam,
     ThinkingBlockParam,
@@ -18,6 +20,7 @@ from anthropic.types import (
     ToolUseBlockParam,
 )
 from anthropic.types import Message as WireMessage
+from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, ValidationError
 
 from waystation.domain.budget import Usage
@@ -114,13 +117,17 @@ def reply(message: WireMessage) -> ModelReply:
     With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
 
     Raises:
-        ModelUnavailable: there is no stop reason, a field is missing or malformed, or there is a kind of block or a
-            stop reason that this version does not know. Leaving a block out would make the next request differ from
-            what the model said. The reply is billed by then, which ModelRejected would deny.
+        ModelUnavailable: there is no stop reason, a field is missing or malformed, two calls have one id, or there is a
+            kind of block or a stop reason that this version does not know. Leaving a block out would make the next
+            request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
     """
     try:
+        blocks = tuple(_block(block) for block in message.content)
+        calls = [block.id for block in blocks if isinstance(block, ToolUse)]
+        if len(set(calls)) < len(calls):
+            raise ModelUnavailable("the model's reply gives two calls of tools one id")
         return ModelReply(
-            blocks=tuple(_block(block) for block in message.content),
+            blocks=blocks,
             stop=_stop(message.stop_reason),
             usage=usage_of(message),
             model=message.model,
@@ -131,14 +138,39 @@ def reply(message: WireMessage) -> ModelReply:
 
 
 def usage_of(message: WireMessage) -> Usage:
-    """Tokens by kind; searches are not among them. Raises ValidationError."""
-    used = message.usage
+    """Tokens by kind, 0 where the endpoint reports none; searches are not among them."""
+    used: object = getattr(message, "usage", None)
     return Usage(
-        input=used.input_tokens,
-        cache_write=used.cache_creation_input_tokens or 0,
-        cache_read=used.cache_read_input_tokens or 0,
-        output=used.output_tokens,
+        input=_reported(used, "input_tokens"),
+        cache_write=_reported(used, "cache_creation_input_tokens"),
+        cache_read=_reported(used, "cache_read_input_tokens"),
+        output=_reported(used, "output_tokens"),
     )
+
+
+def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
+    """The event with zeros where the endpoint reports no usage: the SDK adds up fields that it has not looked for."""
+    if event.type == "message_start":
+        used = getattr(event.message, "usage", None)
+        event.message.usage = WireUsage(input_tokens=0, output_tokens=0) if used is None else used
+    elif event.type == "message_delta":
+        used = getattr(event, "usage", None)
+        event.usage = MessageDeltaUsage(output_tokens=0) if used is None else used
+        event.usage.output_tokens = _reported(used, "output_tokens")
+    return event
+
+
+def _reported(used: object, name: str) -> int:
+    tokens: object = getattr(used, name, None)
+    return max(tokens, 0) if isinstance(tokens, int) else 0
+
+
+def count_of(answer: object) -> int | None:
+    """The tokens of a count. None where it is none: the SDK validates nothing that it receives, and a page or a zero
+    would let a call of any size pass.
+    """
+    counted: object = getattr(answer, "input_tokens", None)
+    return counted if isinstance(counted, int) and counted > 0 else None
 
 
 def _system(request: ModelRequest) -> list[TextBlockParam]:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0013"
+REVISION = "0014"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -238,6 +238,8 @@ charges = Table(
     Column("cache_read", BigInteger, nullable=False),
     Column("output", BigInteger, nullable=False),
     Column("searches", BigInteger, nullable=False, server_default="0"),
+    Column("estimated", BigInteger, nullable=False, server_default="0"),
+    Column("answered_by", String, nullable=False, server_default=""),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, cast, delete, func, insert, select, update
+from sqlalchemy import BigInteger, ColumnElement, ScalarSelect, Table, case, cast, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -404,6 +404,7 @@ def _sum(column: ColumnElement[int]) -> ColumnElement[int]:
 
 def _last_prompt(run_id: str) -> ScalarSelect[int]:
     turns = charges.alias()
-    prompt = turns.c.input + turns.c.cache_write + turns.c.cache_read
+    reported = turns.c.input + turns.c.cache_write + turns.c.cache_read
+    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # a bound would teach estimates nothing
     newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
     return newest.limit(1).scalar_subquery()

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from unicodedata import normalize
 
-from waystation.domain.transcript import Block, Message
+from waystation.domain.transcript import Block, Message, RedactedThinking, Thinking
 from waystation.domain.value import Value
 
 MESSAGE_TOKENS = 5
@@ -117,6 +117,14 @@ def upper_bound(system: str, tools_json: str, messages: Iterable[Message]) -> in
     for message in messages:
         bound += _most_bytes(message.model_dump_json()) + PART_OVERHEAD * (1 + len(message.blocks))
     return bound
+
+
+def reply_bound(blocks: Iterable[Block], max_output: int) -> int:
+    """Tokens that a reply certainly does not exceed. Of what was thought only a part may be shown."""
+    said = list(blocks)
+    if any(isinstance(block, Thinking | RedactedThinking) for block in said):
+        return max_output
+    return min(max_output, sum(_most_bytes(block.model_dump_json()) + PART_OVERHEAD for block in said))
 
 
 class Measure(Value):
