@@ -43,17 +43,27 @@ def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Pri
         )
 
 
+def prices_at(base_url: str | None, prices: Sequence[Price]) -> tuple[Price, ...]:
+    """Those that say what an endpoint takes: the built-in ones are the provider's."""
+    host = _host(base_url)
+    own = host == PROVIDER or host.endswith(f".{PROVIDER}")
+    return tuple(price for price in prices if own or price not in PRICES)
+
+
+def _host(base_url: str | None) -> str:
+    return (urlsplit(base_url).hostname or "this endpoint") if base_url else PROVIDER
+
+
 def refuse_prices_of_others(
     budget: Limit, models: tuple[str, ...], prices: Sequence[Price], base_url: str | None
 ) -> None:
     """Who answers at another endpoint, and for how much, the provider's prices do not say."""
-    host = urlsplit(base_url).hostname or "" if base_url else PROVIDER
-    if budget.micro_usd is None or host == PROVIDER or host.endswith(f".{PROVIDER}"):
+    if budget.micro_usd is None:
         return
-    written = {price.model for price in prices if price not in PRICES}
+    written = {price.model for price in prices_at(base_url, prices)}
     if missing := sorted(model for model in set(models) if plain_name(model) not in written):
         raise BadInput(
-            f"a budget in dollars at {host or 'this endpoint'} needs prices that somebody wrote down, and "
+            f"a budget in dollars at {_host(base_url)} needs prices that somebody wrote down, and "
             f"{', '.join(missing)} has only the provider's own: give --budget in tokens, or the price in a file that "
             "WAYSTATION_PRICES names"
         )

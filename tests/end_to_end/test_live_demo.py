@@ -9,6 +9,8 @@ import pytest
 
 from tests.end_to_end.messages_server import running_messages_server
 from tests.end_to_end.shell import ROOT, WAYSTATION, Shell
+from waystation.adapters.prices import price_file
+from waystation.domain.models import PRICES
 
 CAP = 500_000
 """Millionths of a dollar."""
@@ -35,7 +37,12 @@ def typed(shell: Shell, answer: bytes, *arguments: str) -> tuple[int, str]:
 @pytest.mark.timeout(600)
 def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> None:
     with running_messages_server(delay=0) as model:
-        shell = Shell(tmp_path / "home", {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url})
+        prices = (
+            tmp_path / "prices.toml"
+        )  # at another endpoint than the provider's own, somebody has to write them down
+        prices.write_text(price_file(price.model_copy(update={"source": "a test"}) for price in PRICES))
+        key = {"ANTHROPIC_API_KEY": "a-key-for-tests", "ANTHROPIC_BASE_URL": model.url}
+        shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})
         unasked = shell.run("demo", "--live")
         assert unasked.returncode == 2
         assert "there is no terminal to ask at: add --yes" in unasked.stderr

@@ -204,7 +204,7 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
     shown = capsys.readouterr()
     assert "claude-sonnet-5-5 from 2026-10-07 on: $2 in, $10 out, cache $2.50 written, $0.10 read" in shown.out
     assert PRICES[0].source in shown.out
-    assert shown.err == "without a price: meta/llama\n"
+    assert shown.err == "without a price that holds here: meta/llama\n"
     assert run(["prices", "--litellm", str(published), "--model", "meta/llama"]) == 0
     imported = capsys.readouterr()
     (tmp_path / "prices.toml").write_text(imported.out)
@@ -214,5 +214,10 @@ def test_the_command_lists_prices_with_day_and_source_and_names_models_in_use_wi
     told = json.loads(capsys.readouterr().out)
     assert told["without"] == []
     assert "meta/llama" in [price["model"] for price in told["prices"]]
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://localhost:11434")
+    assert run(["prices"]) == 0
+    elsewhere = capsys.readouterr().err
+    assert "claude-sonnet-5-5" in elsewhere
+    assert "meta/llama" not in elsewhere
     assert run(["prices", "--model", "meta/llama"]) != 0
     assert "name it with --litellm" in capsys.readouterr().err

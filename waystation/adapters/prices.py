@@ -135,7 +135,9 @@ def _completed(rates: Mapping[str, Decimal]) -> Rates:
 
 def _long_prompts(entry: Mapping[str, JsonValue], base: Mapping[str, Decimal]) -> LongPrompts | None:
     lengths = [name.partition("_above_")[2].removesuffix("k_tokens") for name in entry if name.endswith("k_tokens")]
-    thousands = {length for length in lengths if length.isascii() and length.isdecimal() and len(length) < 6}
+    thousands = {
+        length for length in lengths if length.isascii() and length.isdecimal() and 0 < int(length[:6]) < 100_000
+    }
     longer = [_completed({**base, **_known(entry, f"_above_{length}k_tokens")}) for length in thousands]
     if not longer:
         return None

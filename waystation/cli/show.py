@@ -43,6 +43,7 @@ from waystation.domain.progress import Bill
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.domain.transcript import Message, Transcript
 from waystation.domain.value import Value
+from waystation.impossible_terms import prices_at
 from waystation.settings import Settings
 from waystation.task_view import TaskView
 from waystation.terms import called_models
@@ -146,7 +147,10 @@ def prices(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the prices that are known, with date and source, and the models in use that have none."""
+    """List the prices that are known, with date and source, and the models in use that have none.
+
+    At another endpoint than the provider's own the built-in prices do not hold.
+    """
     settings, today = Settings(), utc_now().date()
     asked = TaskRequest(question="What does it cost?", request_id="prices")
     wanted = tuple(dict.fromkeys(model or called_models(asked, settings)))
@@ -156,13 +160,14 @@ def prices(
         found = load_prices(settings.prices)
     else:
         found = litellm_prices(litellm, wanted, f"the table of LiteLLM in {litellm.name}, read on {today}")
-    without = tuple(name for name in wanted if price_of(name, today, found) is None)
+    holding = found if settings.uses_offline_model else prices_at(settings.anthropic_base_url, found)
+    without = tuple(name for name in wanted if price_of(name, today, holding) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
         print_text(prices_text(found) if litellm is None else price_file(found))
         if without:
-            say(f"without a price: {', '.join(without)}")
+            say(f"without a price that holds here: {', '.join(without)}")
 
 
 @app.command("list")
