@@ -8,6 +8,7 @@ follow.
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from importlib import import_module
 from itertools import chain, count, islice, permutations
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ MOST_REPEATED = 3
 MOST_DIGITS = 1_000
 """That one repetition of a number has. `int` reads 4,300."""
 _IN_NUMBERS = "0123456789,._+- "
+MOST_CHARACTERS = 16
+"""Of a set, that texts are made of."""
 _UNBOUNDED = 1_000_000
 """Characters."""
 Node = tuple[Any, Any]
@@ -211,12 +214,19 @@ def _characters(node: Node) -> list[str]:
         case "NOT_LITERAL":
             return [probe for probe in _PROBES if ord(probe) != argument]
         case "IN":
-            members = [(str(kind), value) for kind, value in argument]
-            edges = [chr(end) for kind, value in members for end in _edges(kind, value)]
-            taken = [one for one in (*edges, *_PROBES) if _takes(members, one)]
-            return list(dict.fromkeys(taken))[:12] or ["\x7f"]
+            return list(_of_set(tuple(argument)))
         case _:
             return list(_PROBES.replace("\n", ""))
+
+
+@cache
+def _of_set(given: tuple[Node, ...]) -> list[str]:
+    """A few characters of the set. Some sets are of hundreds of ranges: they are looked at once, and not to the end."""
+    members = [(str(kind), value) for kind, value in given]
+    negated = any(kind == "NEGATE" for kind, _ in members)
+    edges = () if negated else (chr(end) for kind, value in members for end in _edges(kind, value))
+    taken = (one for one in chain(edges, _PROBES) if _takes(members, one))
+    return list(dict.fromkeys(islice(taken, MOST_CHARACTERS))) or ["\x7f"]
 
 
 def _edges(kind: str, value: Any) -> tuple[int, ...]:
