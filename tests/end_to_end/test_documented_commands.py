@@ -87,6 +87,7 @@ AFTER_IT = ("waystation memory reindex",)
 """When the platform is down: embedded memory is opened by one process."""
 ELSEWHERE: Mapping[str, str] = {
     "waystation up": "the fixture",
+    "waystation serve": "test_serve, with what its page asks by curl",
     "waystation down": "the fixture",
     "waystation down; .venv/bin/waystation up": "the fixture",
     "waystation demo": "the wheel's test",

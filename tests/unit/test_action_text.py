@@ -12,7 +12,7 @@ from tests.unit.answering import approve, deny
 from tests.unit.notice_values import ASKED
 from tests.unit.render_values import ASKING, PAUSED
 from waystation.cli.render_requests import inbox_text, request_text
-from waystation.cli.task_json import ApprovalJson
+from waystation.client.task_json import ApprovalJson
 from waystation.domain.amount import Amount
 from waystation.domain.approvals import Circumstances
 from waystation.domain.details import details

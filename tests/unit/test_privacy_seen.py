@@ -8,7 +8,7 @@ from rich.console import Console
 from tests.unit.render_values import PAUSED
 from tests.unit.test_report import parts
 from waystation.cli.render import happened, task_screen
-from waystation.cli.task_json import task_json
+from waystation.client.task_json import task_json
 from waystation.domain.details import details
 from waystation.domain.privacy import Policy
 from waystation.domain.report import Apparatus, whole_report

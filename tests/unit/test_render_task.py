@@ -5,7 +5,7 @@ from rich.console import Console, RenderableType
 
 from tests.unit.render_values import ASKING, DEAR, PAUSED, USAGE
 from waystation.cli.render import budget_text, happened, task_screen, tasks_table
-from waystation.cli.task_json import task_json
+from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.approvals import Origin
 from waystation.domain.budget import RunTotals

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 from inline_snapshot import snapshot
 
 from tests.unit.render_values import DEAR, PAUSED
-from waystation.cli.task_json import task_json
+from waystation.client.task_json import task_json
 from waystation.domain.documents import DocumentsUpdate
 from waystation.task_view import TaskView
 
@@ -18,6 +18,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
             "run_id": "run-1",
             "ui_url": "http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
             "report_path": None,
+            "title": "Which licences [red]do[/red] they carry?",
             "phase": "paused",
             "model": "claude-sonnet-5-5",
             "models": {},

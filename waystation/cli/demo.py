@@ -15,8 +15,8 @@ from waystation.cli.options import JsonOption
 from waystation.cli.platform import something_running, stop_on_signals
 from waystation.cli.render import counted
 from waystation.cli.submit import hand_in, tell_terms
-from waystation.cli.task_json import task_json
 from waystation.client import Client
+from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, Limit, amount_text, used_text
 from waystation.domain.details import cost_text
 from waystation.domain.errors import BadInput

@@ -22,8 +22,8 @@ from waystation.cli.console import OK, WORK_FAILED, ask, can_ask, print_json, pr
 from waystation.cli.options import parse_amount
 from waystation.cli.platform import serves_itself
 from waystation.cli.render import doing_text, happened, task_screen
-from waystation.cli.task_json import task_json
 from waystation.client import Client
+from waystation.client.task_json import task_json
 from waystation.domain.amount import Amount, amount_text
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.task import Approval, TaskPhase, TaskProgress

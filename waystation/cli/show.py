@@ -29,10 +29,10 @@ from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen, tasks_table
 from waystation.cli.render_context import context_text, log_texts, said_of
-from waystation.cli.task_json import task_json
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
 from waystation.client.lookups import require_words, restored_for_owner
+from waystation.client.task_json import AgentJson, ReportJson, ViewJson, task_json
 from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
@@ -40,8 +40,8 @@ from waystation.domain.errors import BadInput
 from waystation.domain.models import Price, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
-from waystation.domain.task import TaskPhase, TaskRequest
-from waystation.domain.transcript import Message, Transcript
+from waystation.domain.task import TaskRequest
+from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
 from waystation.impossible_terms import prices_at
 from waystation.settings import Settings
@@ -190,17 +190,6 @@ async def _tasks(session: str | None) -> tuple[TaskView, ...]:
         return await client.tasks(session)
 
 
-class ReportJson(Value):
-    """A report as Markdown, and how its task ended."""
-
-    task_id: str
-    phase: TaskPhase
-    """How the task stands now: after a rewind it goes on."""
-    version: int | None
-    """Of the report, from 1 on; null of a draft."""
-    report: str
-
-
 @app.command()
 def report(
     task: TaskArgument,
@@ -270,20 +259,6 @@ def changes_text(found: ReportChanges) -> str:
 
 def _claim_list(head: str, lines: Sequence[str]) -> str:
     return "\n".join([f"{head} ({len(lines)})", *lines]) if lines else ""
-
-
-class AgentJson(Value):
-    """An agent of a task."""
-
-    id: str
-    role: str
-
-
-class ViewJson(Value):
-    """What the model sees."""
-
-    run_id: str
-    messages: tuple[Message, ...]
 
 
 @app.command()

@@ -28,22 +28,14 @@ from waystation.cli.render import counted
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
+from waystation.client.task_json import CancelJson, SessionJson
 from waystation.domain.amount import Limit, limit_text
 from waystation.domain.documents import REMOVED_NAME, Document
 from waystation.domain.errors import Unreachable
 from waystation.domain.signals import Answer
-from waystation.domain.value import Value
 from waystation.settings import Settings
 
 app = typer.Typer()
-
-
-class CancelJson(Value):
-    """What `cancel` prints. `asked` is false where the task was over already; `phase` is as it was before."""
-
-    task_id: str
-    phase: str
-    asked: bool
 
 
 @app.command()
@@ -166,14 +158,6 @@ UNLIMITED = "unlimited"
 
 session = typer.Typer(name="session", help="Set what a session may spend.", no_args_is_help=True)
 app.add_typer(session)
-
-
-class SessionJson(Value):
-    """What `session set` prints. A limit is null in a unit that is not limited."""
-
-    session: str
-    limit_tokens: int | None
-    limit_usd: float | None
 
 
 @session.callback()

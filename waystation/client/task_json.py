@@ -1,4 +1,4 @@
-"""What `--json` prints of a task: keys that stay.
+"""What `--json` prints of a task, and `waystation serve` answers: keys that stay.
 
 What `--json` prints of a request for money, or for a call, and of its answer: keys that stay.
 """
@@ -14,6 +14,7 @@ from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text
 from waystation.domain.plan import PlanVersion
 from waystation.domain.task import Approval, BudgetProgress, Reused, StepProgress, TaskPhase
+from waystation.domain.transcript import Message
 from waystation.domain.value import Value
 from waystation.task_view import TaskView
 
@@ -300,6 +301,8 @@ class TaskJson(Value):
     run_id: str | None
     ui_url: str | None
     report_path: Path | None
+    title: str
+    """The redacted question, shortened."""
     phase: TaskPhase
     model: str
     models: dict[str, str]
@@ -337,16 +340,14 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         run_id=view.run_id,
         ui_url=view.ui_url,
         report_path=report_path,
+        title=progress.title,
         phase=progress.phase,
         model=progress.model,
         models=progress.models,
         usage=UsageJson.of(progress.totals.usage),
         cost_usd=None if micro_usd is None else micro_usd / 1_000_000,
         legs=progress.legs,
-        compactions=tuple(
-            CompactionJson(id=compaction.compaction_id, **compaction.model_dump())
-            for compaction in progress.compactions
-        ),
+        compactions=tuple(CompactionJson(id=one.compaction_id, **one.model_dump()) for one in progress.compactions),
         approvals=tuple(
             ApprovalJson.of(approval, view.origins.get(approval.request_id)) for approval in progress.approvals
         ),
@@ -368,3 +369,44 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         procedures=tuple(ProcedureJson(name=one.name, sha256=one.digest) for one in view.procedures),
         session=view.session,
     )
+
+
+class ReportJson(Value):
+    """A report as Markdown, and how its task ended."""
+
+    task_id: str
+    phase: TaskPhase
+    """How the task stands now: after a rewind it goes on."""
+    version: int | None
+    """Of the report, from 1 on; null of a draft."""
+    report: str
+
+
+class AgentJson(Value):
+    """An agent of a task."""
+
+    id: str
+    role: str
+
+
+class ViewJson(Value):
+    """What the model sees."""
+
+    run_id: str
+    messages: tuple[Message, ...]
+
+
+class CancelJson(Value):
+    """What `cancel` prints. `asked` is false where the task was over already; `phase` is as it was before."""
+
+    task_id: str
+    phase: str
+    asked: bool
+
+
+class SessionJson(Value):
+    """What `session set` prints. A limit is null in a unit that is not limited."""
+
+    session: str
+    limit_tokens: int | None
+    limit_usd: float | None

@@ -1,0 +1,369 @@
+"""What other sites, other tenants and foreign words try on `waystation serve`, and what a person sees there."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi import APIRouter
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from tests.ended_tasks import keep_ended_task, row_of
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.client import Client
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.decisions import ActionQuestion
+from waystation.domain.plan import Plan, PlanVersion, Step
+from waystation.domain.signals import Answer
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
+from waystation.serve.api import as_html, unless_refused, v1
+from waystation.serve.app import Site, application
+from waystation.serve.pages import FOLDER, LONGEST_UPLOAD_NAME, bar, error_page, file_name, pages, picture, uploaded
+from waystation.settings import Settings
+from waystation.task_view import as_stored
+
+ACCESS = SignIn(token="t" * 43, port=8520)
+SITE = Site(api=v1, pages=pages, files=FOLDER / "static", failed=error_page)
+HERE = "http://127.0.0.1:8520"
+BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
+COOKIES = {"Cookie": f"{COOKIE}={ACCESS.cookie}"}
+SCRIPT = "<script>alert(1)</script>"
+NO_SERVER = "127.0.0.1:9"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+@asynccontextmanager
+async def served(settings: Settings, tenant: str | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
+    settings = settings if tenant is None else settings.model_copy(update={"tenant": tenant})
+    async with await Client.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, ACCESS))
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
+            yield asking
+
+
+async def keep_hostile_task(settings: Settings) -> str:
+    """A task that is over, in which everything foreign is markup."""
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = await row_of(store, TaskRequest(question=SCRIPT, session="default", request_id="r2"), settings)
+    await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
+    words = (
+        f'# Report\n\n{SCRIPT}\n\n[x](javascript:alert(1)) ![p](https://a.example/p.png) <img src=x onerror="a()">\n'
+    )
+    question = ActionQuestion(call_id="c1", tool="send", text=SCRIPT, digest="d")
+    asked = Approval(request_id="q1", agent="writing", action=question, asked=Amount(), decision="denied", note=SCRIPT)
+    over = as_stored(row, TaskPhase.PARTIAL).model_copy(
+        update={
+            "title": f'{SCRIPT}"\u202e\u001b[2J',
+            "approvals": (asked,),
+            "report": await store.put_text(words, row.ref.reader),
+        }
+    )
+    await store.finish(row.ref.task_id, over)
+    await store.aclose()
+    return row.ref.task_id
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8520", "127.0.0.1", "127.0.0.1:8521", "localhost.evil.example:8520", ""]
+)
+async def test_a_name_that_was_bound_to_this_machine_is_refused(host: str, settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.get("/v1/tasks", headers={**BEARER, "Host": host})
+    assert answer.status_code == 421
+
+
+@pytest.mark.parametrize(
+    "origin",
+    ["https://evil.example", "null", "http://127.0.0.1:3000", "https://127.0.0.1:8520", f"{HERE}.evil.example"],
+)
+async def test_pages_of_other_origins_change_nothing(origin: str, settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        answer = await asking.post(
+            f"/tasks/{task}/cancel", headers={**COOKIES, "Origin": origin}, data={"mark": ACCESS.mark}
+        )
+        read = await asking.get("/v1/tasks", headers={**BEARER, "Origin": origin})
+    assert (answer.status_code, read.status_code) == (403, 403)
+
+
+async def test_a_browser_that_names_no_page_changes_nothing(settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        answer = await asking.post(f"/v1/tasks/{task}/cancel", headers=COOKIES)
+    assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("mark", ["", "0" * 64, ACCESS.cookie, ACCESS.token])
+@pytest.mark.parametrize("action", ["approve", "deny", "cancel"])
+async def test_a_form_that_is_not_ours_changes_nothing(action: str, mark: str, settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        answer = await asking.post(
+            f"/tasks/{task}/{action}", headers={**COOKIES, "Origin": HERE}, data={"mark": mark, "request_id": "q"}
+        )
+    assert (answer.status_code, "of another run" in answer.text) == (403, True)
+
+
+async def test_our_own_form_is_taken(settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        answer = await asking.post(
+            f"/tasks/{task}/cancel", headers={**COOKIES, "Origin": HERE}, data={"mark": ACCESS.mark}
+        )
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/tasks/{task}")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": f"Bearer {ACCESS.cookie}"},
+        {"Authorization": f"Basic {ACCESS.token}"},
+        {"Cookie": f"{COOKIE}={ACCESS.token}"},
+        {"Cookie": f"{COOKIE}=; {COOKIE}é="},
+        {"Cookie": f"{COOKIE}={ACCESS.cookie}; {COOKIE}=x"},
+    ],
+)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/?token=wrong",
+        f"/?{'a=1&' * 9}",
+        "/v1/tasks",
+        "/v1/openapi.json",
+        "/static/style.css",
+    ],
+)
+async def test_who_has_no_token_sees_nothing(path: str, headers: dict[str, str], settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.get(path, headers=[(name.encode(), value.encode()) for name, value in headers.items()])
+    assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+
+
+async def test_the_printed_address_signs_a_browser_in_and_leaves_no_token_in_it(settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.get(f"/?token={ACCESS.token}")
+        front = await asking.get("/")
+    assert (answer.status_code, answer.headers["location"], front.status_code) == (303, "/", 200)
+    assert answer.headers["set-cookie"] == f"{COOKIE}={ACCESS.cookie}; HttpOnly; Path=/; SameSite=strict"
+    assert ACCESS.token not in front.text
+
+
+async def test_cookies_of_other_programs_do_not_hide_ours(settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.get("/v1/tasks", headers={"Cookie": f'theme={{"a": 1}}; a b; {COOKIE}={ACCESS.cookie}'})
+    assert answer.status_code == 200
+
+
+async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Settings) -> None:
+    broken = APIRouter(prefix="/v1")
+
+    @broken.get("/broken")
+    async def fail() -> None:  # pyright: ignore[reportUnusedFunction] # a route
+        raise RuntimeError("the words of a document")
+
+    async with await Client.connect(settings) as client:
+        app = application(SITE._replace(api=broken), client, settings.tenant, ACCESS)
+        transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
+            answer = await asking.get("/v1/broken", headers=BEARER)
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "RuntimeError" in answer.text
+    assert "the words" not in answer.text
+    assert "content-security-policy" in answer.headers
+
+
+async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() -> None:
+    given = ("../x.md", "x.md", "\u5b57" * 110 + ".md")
+    documents = await uploaded([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
+    names = [one.name for one in documents]
+    assert names[:2] == ["0/x.md", "1/x.md"]
+    assert names[2].endswith("\u5b57.md")
+    assert len(names[2].encode()) <= LONGEST_UPLOAD_NAME
+
+
+async def test_every_form_for_a_task_has_an_id_of_its_own_so_that_a_second_click_finds_the_first(
+    settings: Settings,
+) -> None:
+    async with served(settings) as asking:
+        pages_seen = [(await asking.get("/", headers=BEARER)).text for _ in range(2)]
+    first, second = [text.partition('name="request_id" value="')[2][:16] for text in pages_seen]
+    assert len(first) == 16
+    assert first != second
+
+
+def test_who_answers_second_is_told_so() -> None:
+    with pytest.raises(HTTPException) as refused:
+        unless_refused(Answer(outcome="refused", reason="it was approved by Ada"))
+    assert (refused.value.status_code, refused.value.detail) == (409, "it was approved by Ada")
+
+
+async def test_foreign_words_are_text_on_every_page(settings: Settings) -> None:
+    task = await keep_hostile_task(settings)
+    async with served(settings) as asking:
+        texts = [(await asking.get(path, headers=BEARER)).text for path in ("/", f"/tasks/{task}")]
+        html = await asking.get(f"/v1/tasks/{task}/report?form=html", headers=BEARER)
+    for text in (*texts, html.text):
+        assert "<script>alert" not in text
+        assert "<img" not in text
+        assert 'javascript:alert(1)"' not in text
+        assert not {"\u202e", "\u001b"} & set(text)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in texts[0]
+    assert texts[1].count("&lt;script&gt;") >= 3
+
+
+async def test_every_answer_forbids_inline_code_and_frames(settings: Settings) -> None:
+    async with served(settings) as asking:
+        answers = [await asking.get(path, headers=BEARER) for path in ("/", "/v1/tasks", "/static/live.js", "/nothing")]
+        answers.append(await asking.get("/"))
+    for answer in answers:
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert all(" style=" not in answer.text and " onclick" not in answer.text for answer in answers)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/tasks/{}", "/v1/tasks/{}/report", "/v1/tasks/{}/bill", "/v1/tasks/{}/documents",
+        "/v1/tasks/{}/compactions", "/v1/tasks/{}/events", "/v1/tasks/{}/agents/writing/transcript",
+        "/v1/tasks/{}/agents/writing/view", "/tasks/{}", "/tasks/{}/agents/writing",
+    ],
+)  # fmt: skip
+async def test_another_tenants_task_is_as_unknown_as_none(path: str, settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    none = "task-0123456789abcdef"
+    async with served(settings, tenant="other") as asking:
+        theirs, nothing = [await asking.get(path.format(one), headers=BEARER) for one in (task, none)]
+    assert (theirs.status_code, theirs.text.replace(task, none)) == (404, nothing.text)
+
+
+@pytest.mark.parametrize("action", ["cancel", "approve", "deny", "tell"])
+async def test_another_tenants_task_takes_no_orders(action: str, settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings, tenant="other") as asking:
+        answer = await asking.post(
+            f"/v1/tasks/{task}/{action}",
+            headers=BEARER,
+            json={"message": "m"} if action == "tell" else {"request_id": "q"},
+        )
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2f..%2fclient/client.py", "/static//etc/passwd",
+     "/tasks/..%2f..%2fetc", "/v1/tasks/task-%25", "/v1/tasks/____", "/tasks/task-0/agents/..%2f.."],
+)  # fmt: skip
+async def test_paths_lead_nowhere_else(path: str, settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.get(path, headers=BEARER)
+    assert answer.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\x\\a.md", "a.md"),
+        (".bashrc", "bashrc"),
+        ("..", "document.txt"),
+        ("/", "document.txt"),
+        ("a\0b\n.md", "a␀b.md"),
+    ],
+)
+def test_a_files_name_is_no_path(given: str, kept: str) -> None:
+    assert file_name(given) == kept
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_body_has_an_end(announced: bool, settings: Settings) -> None:
+    async def endless() -> AsyncGenerator[bytes]:
+        for _ in range(MOST_BODY_BYTES // 1_000_000 + 2):
+            yield b" " * 1_000_000
+
+    async with served(settings) as asking:
+        more = {"Content-Length": "5000000000"} if announced else {}
+        answer = await asking.post("/v1/tasks", headers={**BEARER, **more}, content=b"{}" if announced else endless())
+    assert answer.status_code == 413
+
+
+async def test_a_server_that_is_away_is_said_and_what_is_stored_still_shown(settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        waiting = await asking.get("/v1/approvals", headers=BEARER)
+        front = await asking.get("/", headers=BEARER)
+        listed = await asking.get("/v1/tasks", headers=BEARER)
+        report = await asking.get(f"/v1/tasks/{task}/report", headers=BEARER)
+    assert "Nothing waits" not in front.text
+    assert (waiting.status_code, waiting.json()["title"]) == (503, "Not reachable")
+    assert (front.status_code, 'class="remark"' in front.text) == (200, True)
+    assert [one["task_id"] for one in listed.json()] == [task]
+    assert report.json() == {"task_id": task, "phase": "partial", "version": 1, "report": "# Report"}
+
+
+async def test_events_tell_a_state_once(settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        first = await asking.get(f"/v1/tasks/{task}/events", headers=BEARER)
+        number = first.text.partition("id: ")[2].partition("\n")[0]
+        again = await asking.get(f"/v1/tasks/{task}/events", headers={**BEARER, "Last-Event-ID": number})
+    assert first.text.count("event: task\n") == 1
+    assert (again.status_code, again.text) == (204, "")
+
+
+async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settings) -> None:
+    async with served(settings) as asking:
+        answer = await asking.post("/v1/tasks", headers=BEARER, json={"question": "", "budget": SCRIPT})
+        amount = await asking.post(
+            "/v1/tasks/task-00000000/approve", headers=BEARER, json={"request_id": "q", "add": "lots"}
+        )
+    assert (answer.status_code, SCRIPT in answer.text) == (422, False)
+    assert (amount.status_code, "lots" in amount.json()["detail"]) == (400, True)
+
+
+def test_a_report_keeps_its_words_and_loses_what_acts() -> None:
+    assert as_html("**a** <b>c</b> <https://a.example/>") == (
+        '<p><strong>a</strong> &lt;b&gt;c&lt;/b&gt; <a href="https://a.example/">https://a.example/</a></p>\n'
+    )
+
+
+def test_the_bar_shows_the_unit_that_ends_first() -> None:
+    budget = BudgetProgress(
+        limit=Limit(tokens=1_000, micro_usd=1_000_000),
+        spent=Amount(tokens=100, micro_usd=500_000),
+        reserved=Amount(tokens=900),
+    )
+    assert bar(budget)[:2] == (50.0, 0.0)
+
+
+def test_a_step_stands_to_the_right_of_what_it_needs() -> None:
+    steps = (
+        Step(id="research-1", role="research", title="R" * 40, goal="g"),
+        Step(id="research-2", role="research", title="S", goal="g"),
+        Step(id="writing", role="writing", title="W", goal="g", needs=("research-1", "research-2")),
+    )
+    drawn = picture(PlanVersion(number=1, made_by="planning", reason="", plan=Plan(steps=steps)), {"writing": "done"})
+    assert [(box.x, box.y, box.state) for box in drawn.boxes] == [
+        (2, 2, "waiting"),
+        (2, 64, "waiting"),
+        (242, 2, "done"),
+    ]
+    assert len(drawn.lines) == 2
+    assert drawn.boxes[0].label.endswith("…")

@@ -1,0 +1,31 @@
+"""What the pages say of a request before it is answered."""
+
+from tests.unit.render_values import ASKING
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.plan import PLANNING_ID, standard_plan
+from waystation.domain.progress import not_begun
+from waystation.domain.task import Approval
+from waystation.serve.pages import for_what
+from waystation.task_view import PendingApproval
+
+
+def rows(approval: Approval, **changes: object) -> dict[str, str]:
+    one = PendingApproval(task_id="task-1", title="Why?", approval=approval).model_copy(update=changes)
+    return dict(for_what(one))
+
+
+def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do() -> None:
+    step = standard_plan("Why?").steps[0]
+    asked = Approval(request_id="plan-1", agent=PLANNING_ID, asked=Amount())
+    assert rows(asked, steps=(not_begun(step, Limit(tokens=9_000), skipped=False),)) == {
+        "research": f"{step.title}, with 9,000 tokens",
+        "if approved": "its steps begin",
+        "if denied": "the task ends; planning stays paid",
+    }
+
+
+def test_a_request_for_money_says_what_the_smallest_grant_is_for_unless_money_is_not_what_is_missing() -> None:
+    assert rows(ASKING)["at least"].startswith("900 tokens: its next call is made when 1,400 tokens are there, ")
+    halted = rows(ASKING.model_copy(update={"reason": "the key is not known"}))
+    assert halted["why"] == "the key is not known"
+    assert "at least" not in halted

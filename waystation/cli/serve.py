@@ -1,0 +1,50 @@
+"""`waystation serve`: pages in the browser and an HTTP API, for this machine."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from waystation.cli.console import print_text, say
+from waystation.domain.errors import BadInput
+from waystation.imports import loading
+from waystation.settings import Settings
+from workers.health import address_of
+
+LISTEN = "127.0.0.1:8520"
+
+app = typer.Typer()
+
+
+@app.command()
+def serve(
+    listen: Annotated[str, typer.Option(help="Host and port; the host is this machine's own, 127.0.0.1.")] = LISTEN,
+) -> None:
+    """Show tasks in the browser, answer their requests there, and offer all of it to programs, until Ctrl-C.
+
+    Who has the address that is printed may do what you may: tell nobody. It is another one at every start.
+    """
+    listener = address_of("--listen", listen)
+    if listener.host != "127.0.0.1":
+        raise BadInput(
+            f"--listen is {listen!r}: only 127.0.0.1 is served, since whoever has the address may spend and approve; "
+            "reach it from elsewhere by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
+        )
+    asyncio.run(_serve(Settings(), listener.port))
+
+
+async def _serve(settings: Settings, port: int) -> None:
+    # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
+    with loading():
+        from waystation.client import Client  # noqa: PLC0415
+        from waystation.serve.api import v1  # noqa: PLC0415
+        from waystation.serve.app import Site, SiteServer  # noqa: PLC0415
+        from waystation.serve.pages import FOLDER, error_page, pages  # noqa: PLC0415
+
+    async with await Client.connect(settings) as client:
+        site = Site(api=v1, pages=pages, files=FOLDER / "static", failed=error_page)
+        server = SiteServer(site, client, settings.tenant, port)
+        print_text(server.address)
+        say("Open it in your browser, and tell nobody. Ctrl-C stops.")
+        await server.serve()
+    say("stopped")

@@ -1,0 +1,130 @@
+"""The application: routes, what errors become, and the server that listens on this machine alone."""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import uvicorn
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from waystation import __version__
+from waystation.client import Client
+from waystation.domain.errors import (
+    BadInput,
+    RequestConflict,
+    StoreUnavailable,
+    TextMissing,
+    UnknownTask,
+    Unreachable,
+    WaystationError,
+)
+from waystation.domain.foreign import plain
+from waystation.serve.access import Guard, SignIn, problem_response
+
+TOKEN_BYTES = 32
+SECONDS_TO_END = 2
+"""Listeners to events are let go after so long."""
+
+
+class Site(NamedTuple):
+    """What is served: routes for programs and for people, files, and how a page tells of an error."""
+
+    api: APIRouter
+    pages: APIRouter
+    files: Path
+    failed: Callable[[Request, int, str, str], Response]
+
+
+def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGIApp:
+    """Everything that is served, behind its guard."""
+    app = FastAPI(
+        title="Waystation",
+        version=__version__,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.client, app.state.tenant, app.state.access = client, tenant, access
+    app.include_router(site.api)
+    app.include_router(site.pages)
+    app.mount("/static", StaticFiles(directory=site.files))
+
+    async def told(request: Request, error: Exception) -> Response:
+        """The error as a problem, and on a page where a page was asked for."""
+        problem = _problem(error)
+        return problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
+
+    app.add_exception_handler(WaystationError, told)
+    app.add_exception_handler(RequestValidationError, told)
+    app.add_exception_handler(ValidationError, told)
+    app.add_exception_handler(HTTPException, told)
+    app.add_exception_handler(Exception, told)
+    return Guard(app, access)
+
+
+def _problem(error: Exception) -> tuple[int, str, str]:
+    match error:
+        case HTTPException():
+            return error.status_code, "Refused", str(error.detail)
+        case RequestValidationError() | ValidationError():
+            return _faults(error)
+        case UnknownTask() | TextMissing():
+            return 404, "Not found", _line(error)
+        case RequestConflict():
+            return 409, "Conflict", _line(error)
+        case BadInput():
+            return 400, "Cannot be used", _line(error)
+        case Unreachable() | StoreUnavailable():
+            return 503, "Not reachable", _line(error)
+        case WaystationError():
+            return 500, "Failed", _line(error)
+        case _:
+            # Its message may hold words of documents, or of whatever else it failed at.
+            return 500, "Failed", f"{type(error).__name__}: the terminal in which the server runs says more"
+
+
+def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
+    """What is wrong, by place, without what was given. An address that can be no task's is none."""
+    faults = [(tuple(map(str, fault["loc"])), str(fault["msg"])) for fault in error.errors()]
+    if any(place[:1] == ("path",) for place, _ in faults):
+        return 404, "Not found", "there is nothing at this address"
+    return 422, "Cannot be used", "; ".join(f"{'.'.join(place)}: {plain(words)}" for place, words in faults)
+
+
+def _line(error: Exception) -> str:
+    return plain(" ".join(str(error).split()))
+
+
+class SiteServer(uvicorn.Server):
+    """A server whose signals are those of its process: it ends when it is told to by `should_exit`."""
+
+    def __init__(self, site: Site, client: Client, tenant: str, port: int) -> None:
+        self.access = SignIn(token=secrets.token_urlsafe(TOKEN_BYTES), port=port)
+        super().__init__(
+            uvicorn.Config(
+                application(site, client, tenant, self.access),
+                host="127.0.0.1",
+                port=port,
+                # Addresses of this run have its token.
+                access_log=False,
+                log_level="warning",
+                server_header=False,
+                # Nobody stands in front, so nobody may say who asks; and nothing here speaks WebSocket.
+                proxy_headers=False,
+                ws="none",
+                timeout_graceful_shutdown=SECONDS_TO_END,
+            )
+        )
+
+    @property
+    def address(self) -> str:
+        """Where a person signs in."""
+        return f"http://127.0.0.1:{self.access.port}/?token={self.access.token}"

@@ -1,0 +1,334 @@
+"""The pages: tasks with what waits for a person, and one task with its plan, money, requests and report.
+
+Whatever a document, a model or a person wrote is text here: escaped by the templates, with controls made visible.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from secrets import token_hex
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from waystation.adapters.documents.sources import Named, load_documents, unique_names
+from waystation.client import Client
+from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.foreign import plain
+from waystation.domain.plan import PlanVersion
+from waystation.domain.task import Approval, BudgetProgress, SourceDocument
+from waystation.serve.access import SignIn
+from waystation.serve.api import (
+    AgentPath,
+    Asking,
+    Denial,
+    Grant,
+    NewTask,
+    TaskPath,
+    as_html,
+    grant,
+    refuse,
+    shown,
+    stop,
+    take_in,
+)
+from waystation.task_view import PendingApproval, TaskView, pending
+
+FOLDER = Path(__file__).parent
+MOST_FILES, MOST_FIELDS = 200, 20
+LONGEST_UPLOAD_NAME = 200
+"""Bytes. File systems take 255."""
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
+"""Of the plan's picture, in its own units."""
+LONGEST_LABEL = 22
+
+pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+def _finalized(value: object) -> object:
+    """What a template shows: controls and signs that turn the direction of writing are made visible."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+class Bar(NamedTuple):
+    """Spent and reserved of a limit, in hundredths of it."""
+
+    spent: float
+    reserved: float
+    words: str
+
+
+def bar(budget: BudgetProgress) -> Bar:
+    """Of the unit that is closer to its end."""
+    parts = [
+        (spent / limit, reserved / limit)
+        for spent, reserved, limit in (
+            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
+            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
+        )
+        if limit
+    ]
+    spent, reserved = max(parts, default=(0.0, 0.0))
+    spent = min(spent, 1.0)
+    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
+    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+
+
+class Box(NamedTuple):
+    """A step in the plan's picture."""
+
+    x: int
+    y: int
+    id: str
+    label: str
+    title: str
+    state: str
+
+
+class Edge(NamedTuple):
+    """From a step to one that needs it."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+class Picture(NamedTuple):
+    """The plan as boxes, those that need others to the right of them."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    lines: tuple[Edge, ...]
+
+
+def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
+    """Where each step of a plan stands. Plans have no circles."""
+    column: dict[str, int] = {}
+    for _ in version.plan.steps:
+        for step in version.plan.steps:
+            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
+    filled: dict[int, int] = {}
+    boxes: dict[str, Box] = {}
+    for step in version.plan.steps:
+        at = column[step.id]
+        row = filled.get(at, 0)
+        filled[at] = row + 1
+        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
+        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
+        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
+    lines = tuple(_line(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
+    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
+    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
+    return Picture(width, height, tuple(boxes.values()), lines)
+
+
+def _line(first: Box, then: Box) -> Edge:
+    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
+
+
+def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
+    """What a person should know before answering, in rows."""
+    asked = one.approval
+    if asked.about_plan:
+        steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
+        return (*steps, ("if approved", "its steps begin"), ("if denied", "the task ends; planning stays paid"))
+    if asked.action is not None:
+        return (
+            ("if approved", "it is called once, with exactly these arguments"),
+            ("if denied", f"{asked.agent} goes on without it, and reads your note"),
+            ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
+        )
+    rows = [("it has spent", amount_text(asked.spent))]
+    if asked.reason:
+        rows.append(("why", asked.reason))
+    else:
+        rows.append(("at least", least_text(asked)))
+    if asked.outlook is not None:
+        rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
+        rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
+    return tuple(rows)
+
+
+def _answered(approval: Approval) -> str:
+    return answer_text(approval, over=True)
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("waystation.serve"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalized,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_SHOWN: Mapping[str, object] = {
+    "bar": bar,
+    "for_what": for_what,
+    "answered": _answered,
+    "amount": amount_text,
+    "limit": limit_text,
+    "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
+}
+"""What every template may ask for."""
+
+
+def _access(request: Request) -> SignIn:
+    access = request.app.state.access
+    if not isinstance(access, SignIn):
+        raise TypeError("the application has no access")
+    return access
+
+
+def _page(request: Request, name: str, status: int = 200, **shown_there: object) -> HTMLResponse:
+    mark = _access(request).mark
+    return HTMLResponse(_TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(mark=mark, **shown_there), status)
+
+
+def error_page(request: Request, status: int, title: str, detail: str) -> Response:
+    """What went wrong and what to do, with the way back."""
+    return _page(request, "error.html", status, title=title, detail=detail)
+
+
+@asynccontextmanager
+async def _form(request: Request) -> AsyncGenerator[FormData]:
+    """What our own form sent, with its files until the end of the block. Raises HTTPException for any other."""
+    async with request.form(max_files=MOST_FILES, max_fields=MOST_FIELDS) as form:
+        if not _access(request).is_mark(_field(form, "mark")):
+            raise HTTPException(403, "this form is of another run of the server: load its page again")
+        yield form
+
+
+def _field(form: FormData, name: str) -> str:
+    value = form.get(name, "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _answer_of(form: FormData) -> dict[str, str]:
+    return {name: _field(form, name) for name in ("request_id", "by", "note")}
+
+
+@pages.get("/")
+async def front(request: Request, client: Asking) -> HTMLResponse:
+    """What waits for a person, the newest tasks, and the form for another."""
+    views = await client.tasks()
+    try:
+        waiting, remark = await client.approvals(), ""
+    except Unreachable as away:
+        waiting, remark = (), str(away)
+    return _page(request, "tasks.html", tasks=views, waiting=waiting, remark=remark, request_id=token_hex(8))
+
+
+@pages.get("/tasks/{task}")
+async def task_page(request: Request, client: Asking, task: TaskPath) -> HTMLResponse:
+    """One task as it is now."""
+    task_id = await client.resolve(task)
+    view = await client.with_stored(await client.with_origins(await client.progress(task_id)))
+    progress = view.progress
+    states = {step.id: str(step.state) for step in progress.steps}
+    return _page(
+        request,
+        "task.html",
+        view=view,
+        waiting=pending(progress),
+        agents=[step.id for step in progress.steps],
+        graph=picture(view.plans[-1], states) if view.plans else None,
+        report=await _report(client, view),
+    )
+
+
+async def _report(client: Client, view: TaskView) -> Markup | None:
+    readable = view.progress.readable
+    if readable is None:
+        return None
+    # `as_html` lets no HTML of the report through.
+    return Markup(as_html(await client.report_text(readable)))
+
+
+@pages.get("/tasks/{task}/agents/{agent}")
+async def agent_page(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> HTMLResponse:
+    """Everything that one agent said and was told."""
+    task_id = await client.resolve(task)
+    log = shown(await client.transcript(task_id, agent))
+    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log)
+
+
+@pages.post("/tasks")
+async def submit_by_form(request: Request, client: Asking) -> RedirectResponse:
+    """Hand in what the form has."""
+    async with _form(request) as form:
+        files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
+        new = NewTask(
+            question=_field(form, "question"),
+            session=_field(form, "session") or None,
+            budget=_field(form, "budget") or None,
+            documents=await uploaded(files),
+        )
+        request_id = _field(form, "request_id") or token_hex(8)
+    submitted = await take_in(client, str(request.app.state.tenant), new, request_id)
+    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+
+async def uploaded(files: Sequence[UploadFile]) -> tuple[SourceDocument, ...]:
+    """Their texts, read as those of `submit --docs` are. A file's name is no path here. Raises BadInput."""
+    if not files:
+        return ()
+    with TemporaryDirectory() as folder:
+        for number, file in enumerate(files):
+            own = Path(folder) / str(number)
+            own.mkdir()
+            (own / file_name(file.filename or "")).write_bytes(await file.read())
+        loaded = await run_in_threadpool(load_documents, [Path(folder)])
+    if loaded.left_out:
+        raise BadInput("; ".join(f"{one.name}: {one.reason}" for one in loaded.left_out))
+    names = unique_names([Named(one.name.partition("/")[2] or one.name, one.name) for one in loaded.documents])
+    return tuple(one.model_copy(update={"name": name}) for one, name in zip(loaded.documents, names, strict=True))
+
+
+def file_name(given: str) -> str:
+    """The last part of what a browser called a file, without signs that lead elsewhere or hide it."""
+    last = plain(given).replace("\\", "/").rpartition("/")[2]
+    kept = "".join(sign for sign in last if sign not in "\n\t\0")
+    return kept.encode(errors="replace")[-LONGEST_UPLOAD_NAME:].decode(errors="ignore").lstrip(".") or "document.txt"
+
+
+@pages.post("/tasks/{task}/approve")
+async def approve_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+    """Grant the one request that the form names."""
+    async with _form(request) as form:
+        given = Grant(**_answer_of(form), add=_field(form, "add") or None)
+    answer = await grant(client, task, given)
+    return _after(request, task, answer.outcome, answer.reason)
+
+
+@pages.post("/tasks/{task}/deny")
+async def deny_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+    """Refuse the one request that the form names."""
+    async with _form(request) as form:
+        given = Denial.model_validate(_answer_of(form))
+    answer = await refuse(client, task, given)
+    return _after(request, task, answer.outcome, answer.reason)
+
+
+@pages.post("/tasks/{task}/cancel")
+async def cancel_by_form(request: Request, client: Asking, task: TaskPath) -> RedirectResponse:
+    """Ask the task to stop."""
+    async with _form(request):
+        done = await stop(client, task)
+    return RedirectResponse(f"/tasks/{done.task_id}", 303)
+
+
+def _after(request: Request, task: str, outcome: str, reason: str) -> Response:
+    if outcome == "refused":
+        return error_page(request, 409, "Refused", reason)
+    return RedirectResponse(f"/tasks/{task}", 303)

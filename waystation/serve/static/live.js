@@ -1,0 +1,23 @@
+// A task that changes: its page is asked for again, and what is new put in, unless somebody is writing an answer.
+"use strict";
+const live = document.getElementById("live");
+if (live && live.dataset.events) {
+  const source = new EventSource(live.dataset.events);
+  let behind = false;
+  const writing = () => [...live.querySelectorAll("input")].some(
+    (field) => field === document.activeElement || field.value !== field.defaultValue);
+  const renew = async () => {
+    behind = writing();
+    if (behind) return;
+    const answer = await fetch(location.href, { credentials: "same-origin" });
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.getElementById("live");
+    behind = writing();
+    if (!fresh || behind) return;
+    live.replaceChildren(...fresh.childNodes);
+    if (!fresh.dataset.events) source.close();
+  };
+  source.addEventListener("task", renew);
+  live.addEventListener("focusout", () => setTimeout(() => { if (behind) renew(); }));
+}
