@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,16 +19,6 @@ from tests.ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 CURL = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
 DOCUMENTED_PORT = "8520"
-
-
-def until_it_listens(port: int) -> None:
-    """The server says where it stands before it listens there."""
-    for _ in range(300):
-        with socket.socket() as asking:
-            if asking.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    raise AssertionError("nothing listens")
 
 
 def serve(home: Path, listen: str) -> subprocess.Popen[str]:
@@ -51,7 +40,6 @@ def served(home: Path, port: int) -> Generator[str]:
             assert running.stdout is not None
             address = running.stdout.readline().strip()
             assert address.startswith(f"http://127.0.0.1:{port}/?token=")
-            until_it_listens(port)
             yield address.partition("token=")[2]
         finally:
             running.send_signal(signal.SIGINT)
@@ -88,3 +76,22 @@ def test_it_listens_on_this_machine_alone(listen: str, tmp_path: Path) -> None:
         said = refused.communicate(timeout=60)[1]
     assert refused.returncode == 2
     assert "127.0.0.1" in said
+
+
+def test_a_port_that_is_taken_is_refused_before_an_address_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with serve(tmp_path, f"127.0.0.1:{port}") as refused:
+            out, said = refused.communicate(timeout=60)
+    assert (refused.returncode, out) == (2, "")
+    assert f"--listen 127.0.0.1:{port} cannot be listened on (Address already in use)" in said
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_when_it_is_told_to(ending: signal.Signals, tmp_path: Path) -> None:
+    with serve(tmp_path, f"127.0.0.1:{free_port()}") as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        running.send_signal(ending)
+        said = running.communicate(timeout=60)[1]
+    assert said.endswith("stopped\n"), said

@@ -1,6 +1,8 @@
 """`waystation serve`: pages in the browser and an HTTP API, for this machine."""
 
 import asyncio
+import os
+from socket import create_server, socket
 from typing import Annotated
 
 import typer
@@ -10,6 +12,7 @@ from waystation.domain.errors import BadInput
 from waystation.imports import loading
 from waystation.settings import Settings
 from workers.health import address_of
+from workers.shutdown import stop_on_signals
 
 LISTEN = "127.0.0.1:8520"
 
@@ -30,10 +33,22 @@ def serve(
             f"--listen is {listen!r}: only 127.0.0.1 is served, since whoever has the address may spend and approve; "
             "reach it from elsewhere by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
         )
-    asyncio.run(_serve(Settings(), listener.port))
+    # Taken before anything is loaded or told: an address is printed by the server that listens there.
+    with _listening(listener.port) as taken:
+        asyncio.run(_serve(Settings(), taken))
 
 
-async def _serve(settings: Settings, port: int) -> None:
+def _listening(port: int) -> socket:
+    try:
+        return create_server(("127.0.0.1", port))
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise BadInput(
+            f"--listen 127.0.0.1:{port} cannot be listened on ({why}): stop what does, or give another port"
+        ) from None
+
+
+async def _serve(settings: Settings, listener: socket) -> None:
     # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
@@ -43,8 +58,9 @@ async def _serve(settings: Settings, port: int) -> None:
 
     async with await Client.connect(settings) as client:
         site = Site(api=v1, pages=pages, files=FOLDER / "static", failed=error_page)
-        server = SiteServer(site, client, settings.tenant, port)
+        server = SiteServer(site, client, settings.tenant, int(listener.getsockname()[1]))
+        stop_on_signals()
         print_text(server.address)
         say("Open it in your browser, and tell nobody. Ctrl-C stops.")
-        await server.serve()
+        await server.until_cancelled(listener)
     say("stopped")

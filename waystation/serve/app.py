@@ -1,8 +1,11 @@
 """The application: routes, what errors become, and the server that listens on this machine alone."""
 
+import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from socket import socket
 from typing import NamedTuple
 
 import uvicorn
@@ -104,7 +107,7 @@ def _line(error: Exception) -> str:
 
 
 class SiteServer(uvicorn.Server):
-    """A server whose signals are those of its process: it ends when it is told to by `should_exit`."""
+    """A server whose signals are those of its process: it ends when its task is cancelled."""
 
     def __init__(self, site: Site, client: Client, tenant: str, port: int) -> None:
         self.access = SignIn(token=secrets.token_urlsafe(TOKEN_BYTES), port=port)
@@ -123,6 +126,20 @@ class SiteServer(uvicorn.Server):
                 timeout_graceful_shutdown=SECONDS_TO_END,
             )
         )
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """None: the process has its own."""
+        yield
+
+    async def until_cancelled(self, listener: socket) -> None:
+        """Answer what comes there. Requests that are at work get a moment to end."""
+        serving = asyncio.create_task(self.serve(sockets=[listener]))
+        try:
+            await asyncio.shield(serving)
+        except asyncio.CancelledError:
+            self.should_exit = True
+            await serving
 
     @property
     def address(self) -> str:
