@@ -2,10 +2,10 @@
 
 import sys
 
-from benchmarks.memory import recall, relevance, speed
+from benchmarks.memory import kinds, recall, relevance, speed
 from benchmarks.proofs import run_proofs
 
-PROOFS = {"recall": recall.prove, "relevance": relevance.prove, "speed": speed.prove}
+PROOFS = {"kinds": kinds.prove, "recall": recall.prove, "relevance": relevance.prove, "speed": speed.prove}
 
 if __name__ == "__main__":
     run_proofs("benchmarks.memory", PROOFS, sys.argv[1:])

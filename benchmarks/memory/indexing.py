@@ -91,7 +91,7 @@ async def indexed(
     texts = {message.id: item.text for message, item in zip(messages, redacted, strict=True)}
     places = {message.id: place for place, message in enumerate(messages)}
     evidence = {
-        question.text: _as_redacted(question.evidence, rendered[place], redacted[place])
+        question.text: as_redacted(question.evidence, rendered[place], redacted[place])
         for question in dialogue.questions
         for place in [places[question.message]]
     }
@@ -104,7 +104,7 @@ async def indexed(
         await memory.aclose()
 
 
-def _as_redacted(words: str, text: str, redacted: Redacted) -> str:
+def as_redacted(words: str, text: str, redacted: Redacted) -> str:
     """The words as they stand in the redacted text: redacted by themselves they can become something else."""
     start = text.index(words)
     spans = [span for span in redacted.spans if span.end > start and span.start < start + len(words)]

@@ -36,7 +36,7 @@ def ways() -> tuple[Way, ...]:
     static = WordLlamaEmbedder()
     return tuple(
         Way(name, search, cut, embedder, kind)
-        for name, cut in (("one message each", one_message_each), ("overlapping windows", windows))
+        for name, cut in (("one message each", one_message_each), ("the product's windows", windows))
         for search, embedder, kind in (
             ("BM25", NO_EMBEDDER, Recollection),
             ("static dense", static, MeaningAlone),

@@ -1,0 +1,222 @@
+"""Recall for every kind of what memory is given, with and without redaction, beside the plain baseline in the same run.
+
+Dialogues between people are read from the folder that the variable `DIALOGUES` names, in the form of `waystation memory
+eval`: `NAME.conversation.jsonl` and `NAME.questions.jsonl`. What is generated comes from seeds.
+"""
+
+import asyncio
+import os
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from benchmarks.budgets.tables import show
+from benchmarks.memory.conversations import FACTS, FIRMS, PARTS, PROJECTS, REMARKS, dialogue
+from benchmarks.memory.indexing import RUN, as_redacted, windows
+from benchmarks.memory.plain import PlainMemory
+from waystation.adapters.embeddings.local import WordLlamaEmbedder
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.adapters.qdrant.edge import QdrantEdgeMemory
+from waystation.agents.archive import Recollection, embedded
+from waystation.agents.auditor import NoRedaction, Question, Said
+from waystation.domain.passages import render, tool_names
+from waystation.domain.privacy import Place, meant
+from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
+from waystation.ports import Redactor
+
+SEED = 7
+"""Sizes and weights were chosen on 1 to 3, and 4 to 6 are those of `recall`."""
+BUDGETS = (1_000, 2_000)
+SMALL = (250, 500)
+"""Of conversations that are short themselves."""
+KEY = bytes(32)
+FOLDER = "DIALOGUES"
+CHINESE_SITES = ("虹桥仓库", "滨江码头", "东山隧道", "南湖学校", "西岭水库", "北城医院", "青溪图书馆", "金沙车站")
+CHINESE_PARTS = ("屋顶", "南门", "暖气", "电梯", "排水管", "发电机", "防火门", "地基", "停车场", "通风系统")
+CHINESE_FIRMS = ("华建公司", "远望工程", "利民材料", "天工集团", "长风供应商", "海宁设备")
+CHINESE_REMARKS = (
+    "今天{site}下了一整天的雨,外面的工作都停了。",
+    "{part}的照片已经放进共享文件夹了。",
+    "周四的会议改到下午,请大家准时参加。",
+    "我再去看看{site},{part}还是让我有点担心。",
+)
+CHINESE_FACTS = (
+    ("{site}的{part}交给{firm}来做。", "谁负责{site}的{part}?"),
+    ("{site}的{part}预算是{number}元。", "{site}的{part}要花多少钱?"),
+    ("{site}的{part}要在{month}月{day}日之前完工。", "{site}的{part}什么时候做完?"),
+)
+
+
+class Sought(NamedTuple):
+    """A question, and by message the words that have to be there."""
+
+    text: str
+    evidence: tuple[tuple[str, str], ...]
+
+
+class Kind(NamedTuple):
+    """One conversation of a kind."""
+
+    name: str
+    messages: Sequence[Message]
+    sought: Sequence[Sought]
+    budgets: tuple[int, ...] = BUDGETS
+
+
+def _message(place: int, text: str) -> Message:
+    return Message(id=f"m{place}", role="user", blocks=(Text(text=text),))
+
+
+def generated() -> Iterator[Kind]:
+    """Talk and logs of one conversation; a long document that was read; talk in Chinese."""
+    talk = dialogue(SEED)
+    of_tools = {one.id for one in talk.messages if any(isinstance(block, ToolResult) for block in one.blocks)}
+    for name, wanted in (("talk, generated", False), ("tool results and logs", True)):
+        asked = [one for one in talk.questions if (one.message in of_tools) is wanted]
+        yield Kind(name, talk.messages, [Sought(one.text, ((one.message, one.evidence),)) for one in asked])
+    yield _document(random.Random(SEED))
+    yield _chinese(random.Random(SEED))
+
+
+def _document(chance: random.Random) -> Kind:
+    """Paragraphs of three sentences, of which one of two has a fact; read by a tool in one piece."""
+    paragraphs, sought = list[str](), list[Sought]()
+    for project in PROJECTS:
+        for part in PARTS:
+            place = {"project": project, "part": part, "value": chance.choice(FIRMS)}
+            around = [one.format(**place) for one in chance.sample(REMARKS, 2)]
+            if chance.random() < 0.5:
+                fact = FACTS["firm"]
+                around.insert(1, told := chance.choice(fact.told).format(**place))
+                sought.append(Sought(chance.choice(fact.sought).format(**place), (("m2", told),)))
+            paragraphs.append(" ".join(around))
+    call = ToolUse(id="c1", name="read_document", input={"name": "handbook"})
+    result = ToolResult(tool_use_id=call.id, content="\n\n".join(paragraphs))
+    asked, answered = (
+        Message(id="m1", role="assistant", blocks=(call,)),
+        Message(id="m2", role="user", blocks=(result,)),
+    )
+    return Kind("document", (asked, answered), sought)
+
+
+def _chinese(chance: random.Random) -> Kind:
+    messages, sought = list[Message](), list[Sought]()
+    pairs = [(site, part) for site in CHINESE_SITES for part in CHINESE_PARTS]
+    chance.shuffle(pairs)
+    for site, part in pairs:
+        place = {
+            "site": site,
+            "part": part,
+            "firm": chance.choice(CHINESE_FIRMS),
+            "number": chance.randrange(900, 90_000),
+        }
+        place |= {"month": chance.randrange(1, 13), "day": chance.randrange(1, 29)}
+        for remark in chance.sample(CHINESE_REMARKS, 2):
+            other = {"site": chance.choice(CHINESE_SITES), "part": chance.choice(CHINESE_PARTS)}
+            messages.append(_message(len(messages), remark.format(**other)))
+        told, asked = (text.format(**place) for text in chance.choice(CHINESE_FACTS))
+        messages.append(_message(len(messages), told))
+        sought.append(Sought(asked, ((messages[-1].id, told),)))
+    return Kind("talk, Chinese", messages, sought)
+
+
+def people(folder: Path) -> Iterator[Kind]:
+    """The dialogues there. The whole of each relevant turn has to be found."""
+    for path in sorted(folder.glob("*.conversation.jsonl")):
+        name = path.name.partition(".")[0]
+        said = [Said.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        lines = path.with_name(f"{name}.questions.jsonl").read_text(encoding="utf-8").splitlines()
+        texts = {one.id: one.text for one in said}
+        asked = [Question.model_validate_json(line) for line in lines if line]
+        sought = [Sought(one.text, tuple((key, texts[key]) for key in one.relevant)) for one in asked]
+        yield Kind(f"people, {name}", [one.message for one in said], sought, (*SMALL, *BUDGETS))
+
+
+class Answered(NamedTuple):
+    """Recall by budget."""
+
+    ours: dict[int, float]
+    plain: dict[int, float]
+
+
+async def recall_of(kind: Kind, redactor: Redactor, embedder: WordLlamaEmbedder) -> Answered:
+    """The mean share of a question's evidence, by the product and by the plain thing."""
+    names = tool_names(kind.messages)
+    rendered = {message.id: render(message, names) for message in kind.messages}
+    redacted = dict(
+        zip(rendered, await redactor.redact([*rendered.values()], Place.COMPRESSED, RUN.tenant), strict=True)
+    )
+    texts = {key: one.text for key, one in redacted.items()}
+    plain = await PlainMemory.of([meant(text) for text in texts.values()], embedder)
+    with TemporaryDirectory() as folder:
+        memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
+        await memory.upsert(await embedded(embedder, windows(kind.messages, texts)))
+        recollection = Recollection(memory, embedder, redactor)
+        ours, theirs = ({tokens: list[float]() for tokens in kind.budgets} for _ in range(2))
+        for one in kind.sought:
+            wanted = [as_redacted(words, rendered[key], redacted[key]) for key, words in one.evidence]
+            (asked,) = await redactor.redact([one.text], Place.COMPRESSED, RUN.tenant)
+            for tokens in kind.budgets:
+                found = await recollection.find(RUN, one.text, tokens)
+                ours[tokens].append(_share(wanted, [excerpt.text for excerpt in found]))
+                shown = await plain.shown(meant(asked.text), tokens)
+                theirs[tokens].append(_share([meant(words) for words in wanted], shown))
+        await memory.aclose()
+    return Answered(*({tokens: fmean(shares) for tokens, shares in way.items()} for way in (ours, theirs)))
+
+
+def _share(wanted: Sequence[str], shown: Sequence[str]) -> float:
+    return fmean(any(words in text for text in shown) for words in wanted)
+
+
+async def _all(kinds: Sequence[Kind]) -> dict[tuple[str, str], Answered]:
+    embedder, presidio = WordLlamaEmbedder(), PresidioRedactor(KEY)
+    try:
+        redactors: tuple[tuple[str, Redactor], ...] = (("no", NoRedaction()), ("yes", presidio))
+        return {(kind.name, name): await recall_of(kind, one, embedder) for kind in kinds for name, one in redactors}
+    finally:
+        presidio.close()
+
+
+def _row(name: str, redacted: str, asked: object, answers: Sequence[Answered]) -> tuple[object, ...]:
+    cells = [f"{_mean(one.ours[n] for one in answers)} / {_mean(one.plain[n] for one in answers)}" for n in BUDGETS]
+    small = [
+        f"{_mean(one.ours[n] for one in answers)} / {_mean(one.plain[n] for one in answers)}"
+        if all(n in one.ours for one in answers)
+        else "-"
+        for n in SMALL
+    ]
+    return name, redacted, asked, *small, *cells
+
+
+def _gain(answered: Answered) -> float:
+    """Over the baseline, at the smaller budget that all kinds have."""
+    return answered.ours[BUDGETS[0]] - answered.plain[BUDGETS[0]]
+
+
+def _mean(shares: Iterable[float]) -> str:
+    return f"{fmean(shares):.3f}"
+
+
+def prove() -> None:
+    """Print the table: in each cell the product's recall, then the baseline's."""
+    folder = os.environ.get(FOLDER, "")
+    kinds = [*(people(Path(folder)) if folder else ()), *generated()]
+    found = asyncio.run(_all(kinds))
+    rows = [
+        _row(kind.name, redacted, len(kind.sought), [found[kind.name, redacted]])
+        for kind in kinds
+        for redacted in ("no", "yes")
+    ]
+    for redacted in ("no", "yes"):
+        answers = [found[kind.name, redacted] for kind in kinds]
+        rows.append(_row("mean", redacted, "", answers))
+        worst = min(kinds, key=lambda kind: _gain(found[kind.name, redacted]))
+        rows.append(_row(f"least gain: {worst.name}", redacted, "", [found[worst.name, redacted]]))
+    head = ("kind", "redacted", "questions", *(f"{n:,} tokens" for n in (*SMALL, *BUDGETS)))
+    show("Recall, ours / windows of three turns", head, rows)
+    if not folder:
+        print(f"\nNo dialogues between people: {FOLDER} names no folder.")
