@@ -189,9 +189,13 @@ def _closing_runs(text: str) -> dict[int, int]:
     return ends
 
 
+_CONTAINERS = frozenset({"blockquote", "bullet_list", "ordered_list"})
 _LEADING_OUT = ("http://", "https://", "mailto:")
-_DEEPEST = 40
-"""Blocks within blocks; what is deeper is left out."""
+_DEEPEST, _DEEPEST_READ = 8, 100
+"""Blocks within blocks: what is deeper stands at that depth, and what no person writes is read as not indented."""
+_LONGEST_INDENT = 60
+_INDENTS = " >-*+.)0123456789"
+"""What opens blocks within blocks at the beginning of a line."""
 _UNTITLED = "Report"
 
 
@@ -241,7 +245,7 @@ def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
 
 def _citing_reader() -> MarkdownIt:
     """Of CommonMark with tables and citations, whose names are names and no emphasis: `[a/__init__.py:1-2]`."""
-    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST}).enable("table")
+    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_READ}).enable("table")
     reader.inline.ruler.before("link", "citation", _read_citation)
     return reader
 
@@ -256,6 +260,12 @@ def _read_citation(state: StateInline, silent: bool) -> bool:
     return True
 
 
+def _less_indented(line: str) -> str:
+    line = line.expandtabs(4)
+    words = line.lstrip(_INDENTS)
+    return words if words and len(line) - len(words) > _LONGEST_INDENT else line
+
+
 @dataclass(frozen=True)
 class _Reader:
     """Reads Markdown into blocks."""
@@ -264,12 +274,32 @@ class _Reader:
     numbering: Numbering
 
     def blocks(self, text: str) -> tuple[ReportBlock, ...]:
-        return self._blocks(SyntaxTreeNode(self.markdown.parse(plain(text))).children)
+        tokens = self.markdown.parse(plain(text))
+        if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
+            # The reader has left out what was deeper, and all that came after it.
+            tokens = self.markdown.parse("\n".join(map(_less_indented, plain(text).split("\n"))))
+        return self._blocks(SyntaxTreeNode(tokens).children, 0)
 
-    def _blocks(self, nodes: Iterable[SyntaxTreeNode]) -> tuple[ReportBlock, ...]:
-        return tuple(block for node in nodes if (block := self._block(node)) is not None)
+    def _blocks(self, nodes: Iterable[SyntaxTreeNode], depth: int) -> tuple[ReportBlock, ...]:
+        return tuple(block for node in nodes for block in self._block(node, depth))
 
-    def _block(self, node: SyntaxTreeNode) -> ReportBlock | None:
+    def _block(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        if node.type in _CONTAINERS:
+            return self._container(node, depth)
+        block = self._leaf(node)
+        return () if block is None else (block,)
+
+    def _container(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        quotes = node.type == "blockquote"
+        parts = [node] if quotes else node.children
+        inner = tuple(self._blocks(part.children, depth + 1) for part in parts)
+        if depth >= _DEEPEST:
+            return tuple(block for blocks in inner for block in blocks)
+        if quotes:
+            return (QuoteBlock(blocks=inner[0]),)
+        return (ListBlock(first=int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None, items=inner),)
+
+    def _leaf(self, node: SyntaxTreeNode) -> ReportBlock | None:
         match node.type:
             case "paragraph":
                 return ParagraphBlock(inlines=self._inlines(node))
@@ -279,11 +309,6 @@ class _Reader:
                 return CodeBlock(text=node.content.rstrip("\n"))
             case "hr":
                 return RuleBlock()
-            case "blockquote":
-                return QuoteBlock(blocks=self._blocks(node.children))
-            case "bullet_list" | "ordered_list":
-                first = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
-                return ListBlock(first=first, items=tuple(self._blocks(item.children) for item in node.children))
             case "table":
                 rows = (row for part in node.children for row in part.children)
                 return TableBlock(rows=tuple(tuple(self._inlines(cell) for cell in row.children) for row in rows))

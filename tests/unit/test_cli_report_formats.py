@@ -1,13 +1,18 @@
 """`waystation report --format`: each format from one stored report, opened by somebody else's library."""
 
 import json
+import sys
 from collections.abc import Callable
+from ctypes import c_int
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from bs4 import BeautifulSoup
+from pypdfium2 import raw
 
-from tests.report_to_send import HOSTILE, STORED, keep_to_send
+from tests.report_to_send import HOSTILE, STORED, keep_to_send, to_send
+from waystation.adapters.reports import pdf
 from waystation.cli.main import run
 from waystation.settings import Settings
 
@@ -52,6 +57,56 @@ def test_every_citation_of_the_page_leads_to_its_source_and_nothing_on_it_acts(t
     assert page.title is not None
     assert page.title.get_text() == "Häfen & <b>Silt</b>: 港口 مرفأ 🚢"
     assert not [name for found in page.find_all(True) for name in found.attrs if name.startswith("on")]
+
+
+def words_and_links(content: bytes) -> tuple[str, int]:
+    """Of a PDF, and how many links lead to a place in it."""
+    words, links = list[str](), 0
+    with pypdfium2.PdfDocument(content) as document:
+        for page in document:
+            words.append(page.get_textpage().get_text_range())
+            place, link = c_int(0), raw.FPDF_LINK()
+            while raw.FPDFLink_Enumerate(page, place, link):
+                links += bool(raw.FPDFLink_GetDest(document, link))
+    return " ".join(" ".join(words).split()), links
+
+
+def test_every_citation_of_the_pdf_leads_to_its_source_and_what_looks_like_typst_is_words(
+    task_id: str, ran: Ran
+) -> None:
+    code, content, err = ran("report", task_id, "--format", "pdf")
+    assert (code, content[:5]) == (0, b"%PDF-")
+    words, links = words_and_links(content)
+    assert links == 7
+    assert '#read("/etc/passwd") #panic("x") $ x^2 $ @ref <label> // no comment \\u{1F600}' in words
+    assert 'It says "silted up in ten years" [3]' in words
+    assert "[3] survey.pdf, page 2 of attachment a (1).pdf, lines 12–15" in words
+    assert "[5?] gone.md, lines 1–9. Does not hold: there is no such document." in words
+    assert ("港口" in words) != ("‹2 CJK characters›.md, line 1" in words)
+    assert ("they are described between" in words) == ("‹" in words) == ("they are described between" in err)
+
+
+def test_what_nests_deeper_than_the_typesetter_goes_and_words_wider_than_a_page_are_set() -> None:
+    nested = "\n".join(f"{'  ' * level}- level{level}" for level in range(60))
+    wide = f"# {'W' * 500}\n\n{'> ' * 60}quoted\n\n| {'w' * 500} | b |\n|---|---|\n\n```\n{'v' * 500}\n```\n\n{nested}"
+    words, _ = words_and_links(pdf.report_pdf(to_send(wide)).content)
+    assert "quoted" in words
+    assert "level59" in words
+    for letter in "Wwv":
+        assert words.count(letter) >= 500
+
+
+def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is_said(
+    task_id: str, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as at_terminal:
+        at_terminal.setattr(sys.stdout, "isatty", lambda: True)
+        code, out, err = ran("report", task_id, "--format", "pdf")
+    assert (code, out) == (2, b"")
+    assert f"pdf is no text for a terminal: say --output {task_id}.pdf" in err
+    monkeypatch.setattr(pdf, "find_spec", dict[str, str]().get)
+    code, _, err = ran("report", task_id, "--format", "pdf")
+    assert (code, "pip install 'waystation[reports]'" in err) == (2, True)
 
 
 def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:

@@ -4,6 +4,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.report_to_send import STORED, to_send
+from waystation.adapters.reports.page import report_page
 from waystation.domain.exports import HeadingBlock, shortest_names, stored_report
 from waystation.markdown import numbered_markdown
 
@@ -113,3 +114,20 @@ Given with the documents, and not read:
 
 - picture.bin: it is no text
 """)
+
+
+DEEP = (
+    "\n".join(f"{'  ' * level}- level{level}" for level in range(80)),
+    "\n".join(f"{chr(9) * level}- level{level}" for level in range(80)),
+    "\n\n".join(f"{'>' * level} level{level}" for level in range(150)),
+    "- " * 200 + "level",
+    "1. " * 200 + "level",
+    "*" * 300 + "level" + "*" * 300,
+)
+
+
+@pytest.mark.parametrize("deep", DEEP)
+def test_nothing_is_lost_of_what_is_nested_deeper_than_any_person_does(deep: str) -> None:
+    page = report_page(to_send(f"# T\n\n{deep}\n\nBehind it [a.md:1-2].\n"))
+    assert [word for word in deep.split() if word.startswith("level") and word not in page] == []
+    assert 'Behind it <a class="cite"' in page

@@ -26,6 +26,7 @@ import typer
 from waystation.adapters.clock import utc_now
 from waystation.adapters.prices import litellm_prices, load_prices, price_file
 from waystation.adapters.reports.page import report_page
+from waystation.adapters.reports.pdf import report_pdf
 from waystation.cli.console import print_exactly, print_json, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
@@ -195,8 +196,8 @@ async def _tasks(session: str | None) -> tuple[TaskView, ...]:
         return await client.tasks(session)
 
 
-Format = Literal["md", "html", "json"]
-_BINARY = frozenset[str]()
+Format = Literal["md", "html", "pdf", "json"]
+_BINARY = frozenset({"pdf"})
 
 
 class _Found(NamedTuple):
@@ -221,7 +222,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report as Markdown, as it is stored; or write it as HTML, PDF or Word, to be sent."""
+    """Print a task's report as Markdown, as it is stored; or write it as HTML or PDF, to be sent."""
     if as_json and (form or output):
         raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
     form = form or (_format_of(output) if output is not None else None)
@@ -254,6 +255,11 @@ def _exported(found: _Found, form: Format) -> bytes:
             return numbered_markdown(stored, whole).encode()
         case "html":
             return report_page(whole).encode()
+        case "pdf":
+            pdf = report_pdf(whole)
+            if pdf.lacking:
+                say(pdf.lacking)
+            return pdf.content
         case "json":
             facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
             about = found.imprint.model_dump(include={"stored_at", "model"})

@@ -1,1 +1,1 @@
-"""Reports as people send them: HTML, PDF and Word."""
+"""Reports as people send them: HTML and PDF."""
