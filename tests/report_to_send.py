@@ -70,7 +70,7 @@ Given with the documents, and not read:
 
 - picture.bin: it is no text
 """
-WHEN = datetime(2026, 11, 23, 7, tzinfo=UTC)
+WHEN = datetime(2026, 11, 23, 7, 0, 0, 1, tzinfo=UTC)
 
 
 def to_send(markdown: str = STORED) -> ExportedReport:

@@ -69,7 +69,10 @@ def report_pdf(report: ExportedReport) -> Pdf:
     lacking = _lacking(missing)
     shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).whole(report)
     inputs: dict[str, JsonValue] = {"report": shown, "lacking": lacking}
-    (content,) = _typeset(_TEMPLATE.read_bytes(), inputs, "pdf", report.imprint.stored_at)
+    stored_at = report.imprint.stored_at
+    # The typesetter takes whole seconds.
+    at = None if stored_at is None else stored_at.replace(microsecond=0)
+    (content,) = _typeset(_TEMPLATE.read_bytes(), inputs, "pdf", at)
     return Pdf(content, lacking)
 
 
