@@ -3,15 +3,38 @@
 Nothing is fetched when somebody opens it, nothing runs, and a link is not other than it looks: HTML, images and links
 lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code by the rules of
 CommonMark and also where tables are known, whose cells and rows end code.
+
+The same Markdown in blocks, for reports that are sent: HTML is words there, and links lead to the web.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
 
-from waystation.domain.foreign import plain
+from waystation.domain.citations import CITATION, citations_in
+from waystation.domain.exports import (
+    CodeBlock,
+    ExportedReport,
+    HeadingBlock,
+    Imprint,
+    Inline,
+    ListBlock,
+    NumberedSource,
+    Numbering,
+    ParagraphBlock,
+    QuoteBlock,
+    ReportBlock,
+    RuleBlock,
+    StoredReport,
+    TableBlock,
+    shown_citation,
+)
+from waystation.domain.foreign import plain, plain_words
 from waystation.domain.privacy import PLACEHOLDER
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -164,3 +187,170 @@ def _closing_runs(text: str) -> dict[int, int]:
             ends[begin] = next_of_length[length]
         next_of_length[length] = begin + length
     return ends
+
+
+_CONTAINERS = frozenset({"blockquote", "bullet_list", "ordered_list"})
+_LEADING_OUT = ("http://", "https://", "mailto:")
+_DEEPEST, _DEEPEST_READ = 8, 100
+"""Blocks within blocks: what is deeper stands at that depth, and what no person writes is read as not indented."""
+_LONGEST_INDENT = 60
+_INDENTS = " >-*+.)0123456789"
+"""What opens blocks within blocks at the beginning of a line."""
+_UNTITLED = "Report"
+
+
+def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
+    """The report in blocks, with its citations numbered. Its first heading is its title."""
+    numbering = Numbering(stored)
+    reader = _Reader(_citing_reader(), numbering)
+    blocks = reader.blocks(stored.body)
+    titles = (one for one in blocks if isinstance(one, HeadingBlock) and one.level == 1)
+    title = next(titles, None)
+    return ExportedReport(
+        title=_UNTITLED if title is None else "".join(one.text for one in title.inlines).strip() or _UNTITLED,
+        imprint=imprint,
+        blocks=tuple(one for one in blocks if one is not title),
+        checked=stored.checked,
+        account=reader.blocks(stored.account),
+        sources=numbering.sources(),
+    )
+
+
+def numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
+    """The report as Markdown to be sent: citations as numbers, and the list of sources behind what agents wrote.
+
+    Inert again, since placeholders may have been restored.
+    """
+    shown = {f"[{one.document}:{one.first_line}-{one.last_line}]": shown_citation(one) for one in report.sources}
+    above, mark, below = f"\n{stored.body}".partition("\n# ")
+    title, _, rest = below.partition("\n")
+    pieces = [above.strip(), f"# {title}" if mark else "", f"*{report.imprint}*", _renumbered(rest.strip(), shown)]
+    if report.sources or report.checked:
+        lines = [
+            f"- {shown_citation(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
+            for one in report.sources
+        ]
+        pieces.append("\n\n".join(filter(None, ["## Sources", report.checked, "\n".join(lines)])))
+    pieces.append(_renumbered(stored.account, shown))
+    return inert("\n\n".join(filter(None, pieces)) + "\n")
+
+
+def _plain_name(source: NumberedSource) -> str:
+    return plain_words(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
+
+
+def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
+    return CITATION.sub(lambda match: shown.get(match[0], match[0]), markdown)
+
+
+def _citing_reader() -> MarkdownIt:
+    """Of CommonMark with tables and citations, whose names are names and no emphasis: `[a/__init__.py:1-2]`."""
+    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_READ}).enable("table")
+    reader.inline.ruler.before("link", "citation", _read_citation)
+    return reader
+
+
+def _read_citation(state: StateInline, silent: bool) -> bool:
+    match = CITATION.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("citation", "", 0).content = match[0]
+    state.pos = match.end()
+    return True
+
+
+def _less_indented(line: str) -> str:
+    line = line.expandtabs(4)
+    words = line.lstrip(_INDENTS)
+    return words if words and len(line) - len(words) > _LONGEST_INDENT else line
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Reads Markdown into blocks."""
+
+    markdown: MarkdownIt
+    numbering: Numbering
+
+    def blocks(self, text: str) -> tuple[ReportBlock, ...]:
+        tokens = self.markdown.parse(plain(text))
+        if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
+            # The reader has left out what was deeper, and all that came after it.
+            tokens = self.markdown.parse("\n".join(map(_less_indented, plain(text).split("\n"))))
+        return self._blocks(SyntaxTreeNode(tokens).children, 0)
+
+    def _blocks(self, nodes: Iterable[SyntaxTreeNode], depth: int) -> tuple[ReportBlock, ...]:
+        return tuple(block for node in nodes for block in self._block(node, depth))
+
+    def _block(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        if node.type in _CONTAINERS:
+            return self._container(node, depth)
+        block = self._leaf(node)
+        return () if block is None else (block,)
+
+    def _container(self, node: SyntaxTreeNode, depth: int) -> tuple[ReportBlock, ...]:
+        quotes = node.type == "blockquote"
+        parts = [node] if quotes else node.children
+        inner = tuple(self._blocks(part.children, depth + 1) for part in parts)
+        if depth >= _DEEPEST:
+            return tuple(block for blocks in inner for block in blocks)
+        if quotes:
+            return (QuoteBlock(blocks=inner[0]),)
+        return (ListBlock(first=int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None, items=inner),)
+
+    def _leaf(self, node: SyntaxTreeNode) -> ReportBlock | None:
+        match node.type:
+            case "paragraph":
+                return ParagraphBlock(inlines=self._inlines(node))
+            case "heading":
+                return HeadingBlock(level=int(node.tag[1:]), inlines=self._inlines(node))
+            case "fence" | "code_block":
+                return CodeBlock(text=node.content.rstrip("\n"))
+            case "hr":
+                return RuleBlock()
+            case "table":
+                rows = (row for part in node.children for row in part.children)
+                return TableBlock(rows=tuple(tuple(self._inlines(cell) for cell in row.children) for row in rows))
+            case _:
+                return None
+
+    def _inlines(self, node: SyntaxTreeNode) -> tuple[Inline, ...]:
+        """Of a paragraph, a heading or a cell."""
+        inline = node.children[0] if node.children else None
+        return tuple(self._marked(inline.children, Inline())) if inline is not None and inline.children else ()
+
+    def _marked(self, nodes: Iterable[SyntaxTreeNode], marks: Inline) -> Iterator[Inline]:
+        for node in nodes:
+            match node.type:
+                case "strong":
+                    yield from self._marked(node.children, marks.model_copy(update={"strong": True}))
+                case "em":
+                    yield from self._marked(node.children, marks.model_copy(update={"emphasis": True}))
+                case "link":
+                    yield from self._marked(node.children, self._linked(node, marks))
+                case _:
+                    if words := self._words(node):
+                        yield marks.model_copy(update=words)
+
+    @staticmethod
+    def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
+        address = str(node.attrs.get("href", ""))
+        leads_out = address.lower().startswith(_LEADING_OUT)
+        return marks.model_copy(update={"address": address}) if leads_out else marks
+
+    def _words(self, node: SyntaxTreeNode) -> dict[str, str | int | bool]:
+        match node.type:
+            case "softbreak":
+                return {"text": " "}
+            case "hardbreak":
+                return {"text": "\n"}
+            case "code_inline":
+                return {"text": node.content, "code": True}
+            case "citation":
+                (citation,) = citations_in(node.content)
+                return {"source": self.numbering.number(citation), "address": ""}
+            case "image":
+                return {"text": f"{node.content} ({node.attrs.get('src', '')})", "address": ""}
+            case _:
+                return {"text": node.content}

@@ -16,15 +16,18 @@
 """
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.prices import litellm_prices, load_prices, price_file
-from waystation.cli.console import print_json, print_text, result, say
+from waystation.adapters.reports.page import report_page
+from waystation.adapters.reports.pdf import report_pdf
+from waystation.cli.console import print_exactly, print_json, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen, tasks_table
@@ -32,18 +35,21 @@ from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
 from waystation.client.lookups import require_words, restored_for_owner
-from waystation.client.task_json import AgentJson, ReportJson, ViewJson, task_json
+from waystation.client.task_json import AgentJson, ExportJson, ReportJson, ViewJson, task_json
 from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
+from waystation.domain.exports import Imprint, stored_report
 from waystation.domain.models import Price, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
-from waystation.domain.task import TaskRequest
+from waystation.domain.task import TaskProgress, TaskRequest
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
+from waystation.files import write_private
 from waystation.impossible_terms import prices_at
+from waystation.markdown import exported_report, numbered_markdown
 from waystation.settings import Settings
 from waystation.task_view import TaskView
 from waystation.terms import called_models
@@ -190,6 +196,15 @@ async def _tasks(session: str | None) -> tuple[TaskView, ...]:
         return await client.tasks(session)
 
 
+Format = Literal["md", "html", "pdf", "json"]
+_BINARY = frozenset({"pdf"})
+
+
+class _Found(NamedTuple):
+    report: ReportJson
+    imprint: Imprint
+
+
 @app.command()
 def report(
     task: TaskArgument,
@@ -197,33 +212,104 @@ def report(
     restore: Annotated[
         bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
     ] = False,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="To send it: citations as numbers, which lead to a list of sources."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write it there; the format by its ending. In a folder: named by the task."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report as Markdown."""
+    """Print a task's report as Markdown, as it is stored; or write it as HTML or PDF, to be sent."""
+    if as_json and (form or output):
+        raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
+    form = form or (_format_of(output) if output is not None else None)
+    if form in _BINARY and output is None and sys.stdout.isatty():
+        raise BadInput(f"{form} is no text for a terminal: say --output {task}.{form}, or lead it into a file")
     found = asyncio.run(_report(task, draft=draft, restore=restore))
     if as_json:
-        print_json(found)
+        print_json(found.report)
+    elif form is None:
+        print_text(found.report.report)
     else:
-        print_text(found.report)
+        _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
 
 
-async def _report(task: str, *, draft: bool, restore: bool) -> ReportJson:
+def _format_of(output: Path) -> Format:
+    """By the ending of its name. Raises BadInput."""
+    ending = output.suffix.removeprefix(".").lower()
+    for form in get_args(Format):
+        if ending == form:
+            return form
+    raise BadInput(f"{output} does not say which format it is: add --format, one of {', '.join(get_args(Format))}")
+
+
+def _exported(found: _Found, form: Format) -> bytes:
+    """Raises BadInput where a package for it is not installed."""
+    stored = stored_report(found.report.report)
+    whole = exported_report(stored, found.imprint)
+    match form:
+        case "md":
+            return numbered_markdown(stored, whole).encode()
+        case "html":
+            return report_page(whole).encode()
+        case "pdf":
+            pdf = report_pdf(whole)
+            if pdf.lacking:
+                say(pdf.lacking)
+            return pdf.content
+        case "json":
+            facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
+            about = found.imprint.model_dump(include={"stored_at", "model"})
+            as_data = ExportJson.model_validate({**found.report.model_dump(), **about, **facts})
+            return f"{as_data.model_dump_json(indent=2)}\n".encode()
+
+
+def _hand_over(content: bytes, output: Path | None, name: str) -> None:
+    """To a file, whose path is printed; or to where output goes."""
+    if output is not None:
+        path = output / name if output.is_dir() else output
+        write_private(path, content)
+        print_text(str(path))
+    elif sys.stdout.isatty():
+        print_exactly(content.decode())
+    else:
+        sys.stdout.buffer.write(content)
+
+
+async def _report(task: str, *, draft: bool, restore: bool) -> _Found:
     settings = Settings()
     async with await Client.connect(settings) as client:
         task_id = await client.resolve(task)
         if draft:
             found = await client.draft(task_id)
-            report, phase, version = found.markdown, found.phase, None
+            report, imprint = found.markdown, Imprint(task_id=task_id, phase=found.phase)
         else:
             report, progress = await client.report(task_id), await client.reported(task_id)
-            phase, version = progress.phase, progress.readable.number if progress.readable else None
+            imprint = _imprint(progress)
             if remark := remark_on(progress):
                 say(remark)
     if restore:
         restored = await restored_for_owner(settings, task_id, report)
         say(said_of(restored))
         report = restored.text
-    return ReportJson(task_id=task_id, phase=phase, version=version, report=report)
+    return _Found(
+        ReportJson(task_id=task_id, phase=imprint.phase, version=imprint.version, report=report),
+        imprint,
+    )
+
+
+def _imprint(progress: TaskProgress) -> Imprint:
+    shown = progress.readable
+    return Imprint(
+        task_id=progress.task_id,
+        phase=progress.phase,
+        version=shown.number if shown else None,
+        stored_at=shown.stored_at if shown else None,
+        model=progress.model,
+    )
 
 
 @app.command()

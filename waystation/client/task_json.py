@@ -12,6 +12,7 @@ from waystation.domain.approvals import Origin
 from waystation.domain.budget import Usage
 from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text
+from waystation.domain.exports import NumberedSource
 from waystation.domain.plan import PlanVersion
 from waystation.domain.task import Approval, BudgetProgress, Reused, StepProgress, TaskPhase
 from waystation.domain.transcript import Message
@@ -380,6 +381,18 @@ class ReportJson(Value):
     version: int | None
     """Of the report, from 1 on; null of a draft."""
     report: str
+
+
+class ExportJson(ReportJson):
+    """A report with its citations as data."""
+
+    title: str
+    stored_at: datetime | None
+    model: str
+    checked: str
+    """What the check of its citations said."""
+    sources: tuple[NumberedSource, ...]
+    """In the order in which the report first cites them."""
 
 
 class AgentJson(Value):

@@ -1,0 +1,1 @@
+"""Reports as people send them: HTML and PDF."""
