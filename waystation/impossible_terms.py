@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import date
-from urllib.parse import urlsplit
 
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Mode, WorstRates
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.decisions import Unattended
+from waystation.domain.endpoints import ModelEndpoint, model_endpoint
 from waystation.domain.errors import BadInput
 from waystation.domain.models import (
     LEAST_THINKING,
@@ -27,8 +27,6 @@ from waystation.domain.task import TaskRequest
 
 PROMPT_TOKENS = 2_550
 """System prompt and tools of the role with the longest ones (analysis), as estimated; a test compares it with them."""
-PROVIDER = "anthropic.com"
-"""Whose the built-in prices are."""
 CONTRACT_TOKENS = 300
 """What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""
 
@@ -45,13 +43,8 @@ def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Pri
 
 def prices_at(base_url: str | None, prices: Sequence[Price]) -> tuple[Price, ...]:
     """Those that say what an endpoint takes: the built-in ones are the provider's."""
-    host = _host(base_url)
-    own = host == PROVIDER or host.endswith(f".{PROVIDER}")
+    own = model_endpoint(base_url, {}).is_provider
     return tuple(price for price in prices if own or price not in PRICES)
-
-
-def _host(base_url: str | None) -> str:
-    return (urlsplit(base_url).hostname or "this endpoint") if base_url else PROVIDER
 
 
 def refuse_prices_of_others(
@@ -63,10 +56,20 @@ def refuse_prices_of_others(
     written = {price.model for price in prices_at(base_url, prices)}
     if missing := sorted(model for model in set(models) if plain_name(model) not in written):
         raise BadInput(
-            f"a budget in dollars at {_host(base_url)} needs prices that somebody wrote down, and "
+            f"a budget in dollars at {model_endpoint(base_url, {}).host} needs prices that somebody wrote down, and "
             f"{', '.join(missing)} has only the provider's own: give --budget in tokens, or the price in a file that "
             "WAYSTATION_PRICES names"
         )
+
+
+def refuse_unfit(models: tuple[str, ...], endpoint: ModelEndpoint) -> None:
+    """What a model was found not to do where it is, no task can do without."""
+    for model in sorted(set(models)):
+        if cause := endpoint.of(model).unfit:
+            raise BadInput(
+                f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model (docs/models.md), or ask "
+                f"again with `waystation doctor --model {model} --save`"
+            )
 
 
 def refuse_other_units(budget: Limit, agent_budget: Limit) -> None:

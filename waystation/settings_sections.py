@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.delegation import DelegationTerms
+from waystation.domain.endpoints import Capabilities
 from waystation.domain.memory import MemoryScope
 from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working
 from waystation.domain.presets import Profile
@@ -282,6 +283,11 @@ class ModelSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
 
     agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
+    endpoints: Annotated[dict[str, dict[str, Capabilities]], NoDecode, WrittenTable] = Field(
+        default={},
+        description="What an endpoint can do, by its address and the model's name, as `waystation doctor --model NAME "
+        '--save` writes it: [endpoints."http://localhost:11434"."NAME"] (docs/models.md).',
+    )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
         description="Model, effort and thinking by role. In the config file: [roles.writing] with model, effort, "

@@ -12,6 +12,7 @@ from typing import TypedDict
 from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
+from waystation.domain.endpoints import UNKNOWN, model_endpoint
 from waystation.domain.leg import AgentTerms
 from waystation.domain.models import DEEP, OFFLINE_MODEL, Price, Working, budgeted, model_facts, prices_of, worst_rates
 from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
@@ -25,6 +26,7 @@ from waystation.impossible_terms import (
     refuse_other_units,
     refuse_prices_of_others,
     refuse_too_narrow,
+    refuse_unfit,
     refuse_unpriced,
     refuse_untaken,
 )
@@ -211,6 +213,7 @@ def task_terms(
     chosen, called = choices(request, settings), tuple(called_models(request, settings))
     refuse_unpriced(chosen.budget, called, prices, today)
     if not settings.uses_offline_model:
+        refuse_unfit(called, model_endpoint(settings.anthropic_base_url, settings.endpoints))
         refuse_prices_of_others(chosen.budget, called, prices, settings.anthropic_base_url)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
@@ -299,7 +302,7 @@ def _part_for_an_agent(chosen: Choices) -> Limit:
 def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
     sentences = (sentence for role in step_roles() for sentence in _adjustments(request, settings, role))
-    return tuple(dict.fromkeys((*_of_no_use(settings), *sentences)))
+    return tuple(dict.fromkeys((*_of_no_use(settings), *_never_probed(request, settings), *sentences)))
 
 
 def _of_no_use(settings: Settings) -> Iterator[str]:
@@ -308,6 +311,17 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
     if settings.uses_offline_model and given:
         named = ", ".join(variable_given(name) or f"{name} in the config file" for name in given)
         yield f"The built-in offline model does the work. Not used: {named}."
+
+
+def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
+    """Models of whose endpoint nothing is written down and nothing known."""
+    endpoint = model_endpoint(settings.anthropic_base_url, settings.endpoints)
+    for model in () if settings.uses_offline_model else dict.fromkeys(called_models(request, settings)):
+        if endpoint.of(model) == UNKNOWN:
+            yield (
+                f"Nobody has looked what {endpoint.host} can do with {model}: `waystation doctor --model {model} "
+                "--save` does."
+            )
 
 
 def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterator[str]:

@@ -4,6 +4,7 @@ import httpx2
 
 from waystation.adapters.anthropic.model import Patience, anthropic_model
 from waystation.adapters.offline.transport import offline_transport
+from waystation.domain.endpoints import model_endpoint
 from waystation.domain.errors import ModelRejected
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.ports import ChatModel, ModelReply, ModelRequest
@@ -45,7 +46,9 @@ def model_switch(settings: Settings) -> ModelSwitch:
     if settings.anthropic_api_key is None:
         return ModelSwitch(offline, None)
     key = settings.anthropic_api_key.get_secret_value()
-    return ModelSwitch(offline, anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings)))
+    endpoint = model_endpoint(settings.anthropic_base_url, settings.endpoints)
+    provider = anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
+    return ModelSwitch(offline, provider)
 
 
 def patience_of(settings: Settings) -> Patience:

@@ -234,3 +234,26 @@ def test_how_long_a_model_may_be_silent_is_set_apart_for_thinking_and_for_a_repl
     assert patience_of(Settings()) == Patience(first_byte=180, thinking=600, stream=90)
     given = Settings(model_patience=20, model_patience_thinking=900, model_stream_patience=15)
     assert patience_of(given) == Patience(first_byte=20, thinking=900, stream=15)
+
+
+AT_ANOTHER: dict[str, object] = {"anthropic_base_url": "http://model.test"}
+
+
+def test_a_model_that_takes_no_tools_where_it_is_is_refused_with_the_next_step() -> None:
+    rows = {"http://model.test": {SONNET: {"tools": False, "probed": "2026-11-20"}}}
+    with pytest.raises(BadInput, match="does not take tools") as refused:
+        terms(endpoints=rows, **AT_ANOTHER)
+    assert f"waystation doctor --model {SONNET}" in str(refused.value)
+    assert terms(endpoints=rows).agent.model == SONNET, "it is refused where it is, and nowhere else"
+
+
+def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_not() -> None:
+    def said(**given: object) -> str:
+        request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
+        return " ".join(adjustments(request, Settings.model_validate(given)))
+
+    assert f"waystation doctor --model {SONNET} --save" in said(**AT_ANOTHER)
+    rows = {"http://model.test": {name: {"tools": True} for name in (SONNET, CONDENSE_MODEL)}}
+    assert "Nobody has looked" not in said(endpoints=rows, **AT_ANOTHER)
+    assert "Nobody has looked" not in said()
+    assert "Nobody has looked" not in said(offline=True, **AT_ANOTHER)

@@ -23,6 +23,7 @@ from waystation.adapters.anthropic import wire
 from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
+from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.errors import ModelUnavailable
 from waystation.domain.foreign import tagged
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
@@ -55,24 +56,30 @@ _PATIENCE = Patience()
 class AnthropicModel:
     """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
 
-    def __init__(self, client: AsyncAnthropic, patience: Patience = _PATIENCE) -> None:
-        """Take over the client: retries are switched off, and `aclose` closes it."""
+    def __init__(
+        self, client: AsyncAnthropic, patience: Patience = _PATIENCE, endpoint: ModelEndpoint | None = None
+    ) -> None:
+        """Take over the client: retries are switched off, and `aclose` closes it. `endpoint`: what can be done there;
+        None where nothing is known of it.
+        """
         self._client = client.with_options(max_retries=0)
         self._patience = patience
+        self._endpoint = endpoint or ModelEndpoint(url="")
         self._uncounted: set[str] = set()
         """Models whose tokens the endpoint does not count, as it has shown."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
-        prompt = wire.request_parameters(request)
+        prompt = wire.request_parameters(request, self._endpoint.of(request.model))
         with vendor_errors():
             return wire.reply(await self._streamed(prompt, request.max_output))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
-        if request.model in self._uncounted:
+        capable = self._endpoint.of(request.model)
+        if capable.counts is False or request.model in self._uncounted:
             return None
-        prompt = wire.request_parameters(request)
+        prompt = wire.request_parameters(request, capable)
         with vendor_errors():
             try:
                 answer = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
@@ -157,9 +164,10 @@ def anthropic_model(
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
     patience: Patience = _PATIENCE,
+    endpoint: ModelEndpoint | None = None,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
-    return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience)
+    return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
 
 
 def sdk_client(

@@ -24,6 +24,7 @@ from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, ValidationError
 
 from waystation.domain.budget import Usage
+from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.domain.models import ThinkingSetting as WayOfThinking
@@ -67,19 +68,21 @@ class Prompt(TypedDict):
     extra_body: NotRequired[dict[str, JsonValue]]
 
 
-def request_parameters(request: ModelRequest) -> Prompt:
-    """The request's parameters without `max_tokens`. Raises ModelRejected for a block in a message of the wrong role.
+def request_parameters(request: ModelRequest, capable: Capabilities = UNKNOWN) -> Prompt:
+    """The request's parameters without `max_tokens`, as the endpoint takes them.
+
+    Raises ModelRejected for a block in a message of the wrong role.
 
     Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system
     prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
     """
-    facts = model_facts(request.model)
-    wire = Prompt(model=request.model, messages=_messages(request.messages, request.reminder))
-    system = _system(request)
+    facts, marks = _facts(request.model, capable), capable.caches is not False
+    wire = Prompt(model=request.model, messages=_messages(request.messages, request.reminder, marks=marks))
+    system = _system(request, facts, marks=marks)
     if system:
         wire["system"] = system
     if request.tools:
-        wire["tools"] = _tools(request.tools)
+        wire["tools"] = _tools(request.tools, marks=marks)
     if request.require_tool is not None:
         wire["tool_choice"] = _tool_choice(facts, request.require_tool)
     if request.effort is not None:
@@ -87,6 +90,12 @@ def request_parameters(request: ModelRequest) -> Prompt:
     if request.require_tool is None or not facts.forces_tools:
         _think(wire, facts, request.thinking)
     return wire
+
+
+def _facts(model: str, capable: Capabilities) -> ModelFacts:
+    """What is known of the model by its name, and over it what its endpoint was found to do."""
+    found = {"forces_tools": capable.forces_tools, "binds_thinking": capable.binds_thinking}
+    return model_facts(model).model_copy(update={name: fits for name, fits in found.items() if fits is not None})
 
 
 def thinks(wire: Prompt) -> bool:
@@ -173,20 +182,23 @@ def count_of(answer: object) -> int | None:
     return counted if isinstance(counted, int) and counted > 0 else None
 
 
-def _system(request: ModelRequest) -> list[TextBlockParam]:
+def _system(request: ModelRequest, facts: ModelFacts, *, marks: bool) -> list[TextBlockParam]:
     system: list[TextBlockParam] = []
     if request.system:
-        system.append({"type": "text", "text": request.system, "cache_control": CACHED})
-    if request.require_tool is not None and not model_facts(request.model).forces_tools:
+        system.append({"type": "text", "text": request.system})
+        if marks:
+            system[-1]["cache_control"] = CACHED
+    if request.require_tool is not None and not facts.forces_tools:
         system.append({"type": "text", "text": f"Reply with exactly one call of the tool `{request.require_tool}`."})
     return system
 
 
-def _tools(specs: Sequence[ToolSpec]) -> list[ToolParam]:
+def _tools(specs: Sequence[ToolSpec], *, marks: bool) -> list[ToolParam]:
     tools: list[ToolParam] = [
         {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}} for spec in specs
     ]
-    tools[-1]["cache_control"] = CACHED
+    if marks:
+        tools[-1]["cache_control"] = CACHED
     return tools
 
 
@@ -196,9 +208,9 @@ def _tool_choice(facts: ModelFacts, tool: str) -> ToolChoiceParam:
     return {"type": "auto", "disable_parallel_tool_use": True}
 
 
-def _messages(messages: Sequence[Message], reminder: str) -> list[MessageParam]:
+def _messages(messages: Sequence[Message], reminder: str, *, marks: bool) -> list[MessageParam]:
     indices = range(len(messages))
-    marked = [index for index in indices if _ends_request(messages, index)][-_USER_MARKS:]
+    marked = [index for index in indices if marks and _ends_request(messages, index)][-_USER_MARKS:]
     newest = max((index for index in indices if messages[index].role == "user"), default=None)
     wire = [
         _message(message, mark=index in marked, reminder=reminder if index == newest else "")

@@ -1,0 +1,72 @@
+"""What an endpoint was found not to do is not asked of it."""
+
+import pytest
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, streamed
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.domain.endpoints import KNOWN, PROVIDER_URL, UNKNOWN, Capabilities, ModelEndpoint, model_endpoint
+from waystation.domain.transcript import Text, user_text
+from waystation.ports import ModelRequest, ToolSpec
+from waystation.testing import scripted_reply
+
+URL, MODEL = "http://model.test", "claude-haiku-5-5"
+NOTE = ToolSpec(name="note", description="Keep a note.", input_schema={"type": "object"})
+REQUEST = ModelRequest(
+    model=MODEL, system="You research.", messages=(user_text("m1", "What?"),), tools=(NOTE,), max_output=900
+)
+FORCED = REQUEST.model_copy(update={"require_tool": "note"})
+
+
+async def sent(request: ModelRequest, capable: Capabilities) -> dict[str, JsonValue]:
+    server = ScriptedServer([streamed(message_of(scripted_reply(Text(text="Fine."))))])
+    endpoint = ModelEndpoint(url=URL, rows={MODEL: capable})
+    await anthropic_model("key", URL, server.http_client(), endpoint=endpoint).complete(request)
+    return server.bodies[0]
+
+
+async def test_no_cache_marks_go_to_an_endpoint_that_refuses_them() -> None:
+    assert "cache_control" in str(await sent(REQUEST, UNKNOWN))
+    assert "cache_control" not in str(await sent(REQUEST, Capabilities(caches=False)))
+
+
+async def test_a_tool_is_forced_or_asked_for_in_words_as_the_endpoint_takes_it() -> None:
+    assert (await sent(FORCED, UNKNOWN))["tool_choice"] == {
+        "type": "tool",
+        "name": "note",
+        "disable_parallel_tool_use": True,
+    }
+    asked = await sent(FORCED, Capabilities(forces_tools=False))
+    assert asked["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert "exactly one call of the tool `note`" in str(asked["system"])
+
+
+async def test_outdated_thinking_is_not_bound_where_the_endpoint_does_not_take_that() -> None:
+    assert "block_binding" in str(await sent(REQUEST, UNKNOWN))
+    assert "thinking" not in await sent(REQUEST, Capabilities(binds_thinking=False))
+
+
+async def test_an_endpoint_that_does_not_count_is_never_asked_to() -> None:
+    server = ScriptedServer([])
+    endpoint = ModelEndpoint(url=URL, rows={MODEL: Capabilities(counts=False)})
+    model = anthropic_model("key", URL, server.http_client(), endpoint=endpoint)
+    assert await model.count_tokens(REQUEST) is None
+    assert not server.requests
+    assert await model.count_tokens(REQUEST.model_copy(update={"model": "another"}))
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("written", ["http://user:secret@Model.test/", "http://model.test"])
+def test_a_row_is_found_by_the_address_without_who_uses_it(written: str) -> None:
+    row = Capabilities(tools=False)
+    assert model_endpoint("http://model.test", {written: {MODEL: row}}).of(MODEL) == row
+    assert model_endpoint(written, {"http://model.test": {MODEL: row}}).of(MODEL) == row
+    assert model_endpoint(written, {"http://other.test": {MODEL: row}}).of(MODEL) == UNKNOWN
+    assert "secret" not in model_endpoint(written, {}).url
+
+
+def test_the_provider_is_known_and_a_written_row_beats_that() -> None:
+    assert model_endpoint(None, {}).of(MODEL) == KNOWN[PROVIDER_URL]
+    row = Capabilities(counts=False)
+    assert model_endpoint(None, {PROVIDER_URL: {MODEL: row}}).of(MODEL) == row
+    assert model_endpoint("http://anthropic.com.other.test", {}).of(MODEL) == UNKNOWN
