@@ -9,14 +9,14 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, SecretStr, ValidationError
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, JsonValue, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
@@ -204,6 +204,33 @@ def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool
         if fault := _fault(name, fields):
             raise BadInput(f"the config file {path} must not give {name}, since {fault}")
     return written
+
+
+def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) -> None:
+    """Put a table of plain values into the file, in the place of an earlier one; all else stays as it is.
+
+    Raises BadInput where the file cannot be used, or has the table in another form.
+    """
+    head = f"[{'.'.join((names[0], *map(json.dumps, names[1:])))}]"
+    try:
+        before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        said = [head, *(f"{name} = {json.dumps(value)}" for name, value in row.items())]
+        after = "\n".join([*_without_table(before, head), *said]) + "\n"
+        tomllib.loads(after)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(after, encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"the config file {path} cannot take {head}: write {names[0]} there as such tables") from error
+
+
+def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
+    inside = False
+    for line in lines:
+        inside = line.strip() == head or (inside and not line.lstrip().startswith("["))
+        if not inside:
+            yield line
 
 
 def variables_of(name: str, field: FieldInfo) -> tuple[str, ...]:

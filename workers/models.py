@@ -4,8 +4,8 @@ import httpx2
 
 from waystation.adapters.anthropic.model import Patience, anthropic_model
 from waystation.adapters.offline.transport import offline_transport
-from waystation.domain.endpoints import model_endpoint
-from waystation.domain.errors import ModelRejected
+from waystation.domain.endpoints import ModelEndpoint, model_endpoint
+from waystation.domain.errors import BadInput, ModelRejected
 from waystation.domain.models import OFFLINE_MODEL
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
@@ -49,6 +49,14 @@ def model_switch(settings: Settings) -> ModelSwitch:
     endpoint = model_endpoint(settings.anthropic_base_url, settings.endpoints)
     provider = anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
     return ModelSwitch(offline, provider)
+
+
+def probing_model(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
+    """The provider's model at an endpoint of which nothing is taken for granted. Raises BadInput without a key."""
+    if settings.anthropic_api_key is None:
+        raise BadInput("there is no endpoint to ask: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another one")
+    key = settings.anthropic_api_key.get_secret_value()
+    return anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
 
 
 def patience_of(settings: Settings) -> Patience:

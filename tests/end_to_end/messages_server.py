@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 import httpx2
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.messages_server import Gap, disguised, refused
+from waystation.adapters.anthropic.messages_server import Gap, disguised, endpoint_refusal, refused
 from waystation.adapters.offline.transport import OfflineTransport
 from waystation.domain.models import OFFLINE_MODEL
 
@@ -111,14 +111,31 @@ class ServerWithGaps(MessagesServer):
             self.counts += 1
             missing = "no count" in self.gaps
             return refused(HTTPStatus.NOT_FOUND, "not_found_error") if missing else super().reply(path, headers, body)
-        asked = cast("dict[str, object]", json.loads(body))
-        whole = super().reply(path, headers, json.dumps({**asked, "stream": False}).encode())
+        asked = cast("dict[str, JsonValue]", json.loads(body))
+        if (answer := endpoint_refusal(asked, self.gaps)) is not None:
+            return answer
+        calls = _depths(asked, most=1 if "no parallel calls" in self.gaps else 2)
+        # The offline model cannot be made to call a tool that it has no work for.
+        unforced = {name: value for name, value in asked.items() if name != "tool_choice"} if calls else asked
+        whole = super().reply(path, headers, json.dumps({**unforced, "stream": False}).encode())
         if whole.status_code != HTTPStatus.OK:
             return whole
         said = cast("dict[str, JsonValue]", json.loads(whole.content)) | {"model": cast("str", asked["model"])}
-        disguise = disguised(said, self.gaps)
+        disguise = disguised(said | ({"content": calls, "stop_reason": "tool_use"} if calls else {}), self.gaps)
         asyncio.run(_read(disguise))
         return disguise
+
+
+def _depths(asked: dict[str, JsonValue], most: int) -> list[JsonValue]:
+    """The calls of a model that is asked for the depths of harbours, and has the tool for it."""
+    tools, messages = json.dumps(asked.get("tools", [])), cast("list[JsonValue]", asked["messages"])
+    named = [name for name in ("Nordvik", "Osthamn") if name in json.dumps(messages)] or ["Nordvik"]
+    if "harbour_depth" not in tools or len(messages) > 1 or ("tool_choice" not in asked and "ready" in str(messages)):
+        return []
+    return [
+        {"type": "tool_use", "id": f"toolu_{name}", "name": "harbour_depth", "input": {"harbour": name}}
+        for name in named[:most]
+    ]
 
 
 @dataclass

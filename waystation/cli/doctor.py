@@ -6,10 +6,13 @@ What other users of this machine can reach of us, as `waystation doctor` tells i
 import asyncio
 import os
 import stat
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
+from textwrap import wrap
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
@@ -28,20 +31,36 @@ from waystation.adapters.temporal.connect import (
 )
 from waystation.adapters.temporal.dev_server import find_temporal
 from waystation.adapters.temporal.tasks import TemporalTasks
+from waystation.agents.probe import PROBE_CALLS, PROBE_TOKENS, Fit, Probe, Probed, ProbeLine
 from waystation.children import Child, ChildFailed
-from waystation.cli.console import OK, UNREACHABLE, WORK_FAILED, print_json, result
+from waystation.cli.console import (
+    OK,
+    UNREACHABLE,
+    WORK_FAILED,
+    can_ask,
+    confirmed,
+    print_json,
+    print_text,
+    result,
+    say,
+)
 from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.domain.details import counted
+from waystation.domain.endpoints import Capabilities, ModelEndpoint, model_endpoint
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
+from waystation.domain.models import model_facts
 from waystation.domain.names import QUEUES
 from waystation.domain.roles import step_roles
 from waystation.domain.value import Value
 from waystation.files import open_to_others
+from waystation.ports import ChatModel
 from waystation.settings import Settings, unknown_variables
+from waystation.settings_text import CONFIG_NAME, write_table
 from waystation.stores import opened_store, payload_codec, require_key_of
 
 NAMED_PATHS = 3
+TABLE_COLUMNS = 80
 
 
 def open_paths(settings: Settings) -> tuple[Path, ...]:
@@ -117,9 +136,32 @@ class Check(Value):
     """False: it is there or not there on another side of a connection."""
 
 
+ModelOption = Annotated[
+    str | None, typer.Option("--model", help="Find out by a few calls what the endpoint can do for this model.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost.")]
+SaveOption = Annotated[bool, typer.Option("--save", help="Keep what --model found in the config file.")]
+OverflowOption = Annotated[
+    bool, typer.Option("--overflow", help="With --model: also a request that is longer than the window.")
+]
+
+
 @app.command()
-def doctor(as_json: JsonOption = False) -> None:
-    """Check everything that Waystation needs. Exit code 1 if something is broken, 3 if only the server is missing."""
+def doctor(
+    model: ModelOption = None,
+    save: SaveOption = False,
+    overflow: OverflowOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check everything that Waystation needs. Exit code 1 if something is broken, 3 if only the server is missing.
+
+    With --model it asks the endpoint of the settings instead, and exits with 1 where no task can run there.
+    """
+    if model is not None:
+        raise typer.Exit(OK if _probed(model, save=save, overflow=overflow, yes=yes, as_json=as_json) else WORK_FAILED)
+    if save or overflow:
+        raise BadInput("--save and --overflow are about one model: give --model NAME")
     checks = asyncio.run(_checks(Settings()))
     if as_json:
         print_json(list(checks))
@@ -131,6 +173,62 @@ def doctor(as_json: JsonOption = False) -> None:
     if any(check.reachable for check in failed):
         raise typer.Exit(WORK_FAILED)
     raise typer.Exit(UNREACHABLE if failed else OK)
+
+
+def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool) -> bool:
+    settings = Settings()
+    tokens = model_facts(model).window if overflow else 0
+    endpoint = model_endpoint(settings.anthropic_base_url, {})
+    most = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
+    say(f"At most {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}, which may cost up to {most}.")
+    if not yes and not (can_ask() and asyncio.run(confirmed("Make them? [y/N]"))):
+        raise BadInput("nothing was asked: say --yes for calls that cost")
+    lines, found = asyncio.run(_asked(settings, endpoint.url, model, tokens))
+    row = found.model_copy(update={"probed": utc_now().date(), "source": "waystation doctor"})
+    probed = Probed(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
+    if as_json:
+        print_json(probed)
+    else:
+        print_text("\n".join(probe_table(probed)))
+    if save:
+        path = settings.config or settings.home / CONFIG_NAME
+        write_table(path, ("endpoints", probed.endpoint, model), row.model_dump(mode="json", exclude_defaults=True))
+        say(f"Kept in {path}.")
+    return probed.works
+
+
+async def _asked(settings: Settings, url: str, model: str, overflow: int) -> tuple[tuple[ProbeLine, ...], Capabilities]:
+    from workers.models import probing_model  # noqa: PLC0415 - the provider's SDK comes with it
+
+    async with AsyncExitStack() as open_models:
+        asked: dict[tuple[bool, bool], ChatModel] = {}
+        for caches, binds in product((True, False), repeat=2):
+            row = Capabilities(
+                forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
+            )
+            chat = probing_model(settings, ModelEndpoint(url=url, rows={model: row}))
+            asked[caches, binds] = await open_models.enter_async_context(aclosing(chat))
+        return await Probe(asked, model).run(overflow)
+
+
+FIT_MARKS: Mapping[Fit, str] = {
+    "fits": "ok",
+    "worked around": "around",
+    "will not work": "FAIL",
+    "not asked": "--",
+}
+
+
+def probe_table(probed: Probed) -> Iterator[str]:
+    """What was found, in lines of at most 80 columns."""
+    yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
+    for line in probed.lines:
+        head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"
+        yield from wrap(line.finding, TABLE_COLUMNS, initial_indent=head, subsequent_indent=" " * len(head))
+    yield from wrap(
+        f"No task can run there: {cause}." if (cause := probed.capabilities.unfit) else "Tasks can run there.",
+        TABLE_COLUMNS,
+    )
 
 
 async def _checks(settings: Settings) -> tuple[Check, ...]:

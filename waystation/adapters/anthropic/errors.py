@@ -47,8 +47,13 @@ _STATUS_OF_KIND = {row.kind: status for status, row in TABLE.items()}
 
 NO_CREDIT = "the provider's account has no credit"
 BLOCKED = "the provider's content filter blocked the reply"
+_TOO_LONG = "the request is longer than the model's window"
 _KNOWN_CAUSES = {
-    "prompt is too long": "the request is longer than the model's window",
+    "prompt is too long": _TOO_LONG,
+    "context length": _TOO_LONG,
+    "context window": _TOO_LONG,
+    "context size": _TOO_LONG,
+    "maximum context": _TOO_LONG,
     "credit balance is too low": NO_CREDIT,
     "content filtering policy": BLOCKED,
     "tool_choice": "the model does not take this choice of tools",

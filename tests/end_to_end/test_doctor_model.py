@@ -1,0 +1,155 @@
+"""`waystation doctor --model` at an endpoint in each of its guises: what it prints, what it keeps, what follows."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import JsonValue
+
+from tests.end_to_end.messages_server import ServerWithGaps, serving
+from waystation.adapters.anthropic.messages_server import Gap
+from waystation.cli.main import run
+from waystation.domain.endpoints import UNKNOWN, model_endpoint
+from waystation.settings import Settings
+
+MODEL = "harbour-1"
+FITTING = {
+    "streams": True,
+    "tools": True,
+    "forces_tools": True,
+    "parallel_calls": True,
+    "reports_usage": True,
+    "caches": True,
+    "counts": True,
+}
+GUISES: dict[Gap, dict[str, JsonValue]] = {
+    "strict": {},
+    "no count": {"counts": False},
+    "no usage": {"reports_usage": False, "caches": None},
+    "no cache fields": {"caches": None},
+    "no cache marks": {"caches": False},
+    "no tools": {"tools": False, "forces_tools": None, "parallel_calls": None},
+    "no forced choice": {"forces_tools": False},
+    "no parallel calls": {"parallel_calls": False},
+    "another model": {"answers_as": "another-model"},
+}
+"""What each changes of a row where everything fits."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-for-tests")
+    return tmp_path
+
+
+def probed(monkeypatch: pytest.MonkeyPatch, gaps: frozenset[Gap], *options: str) -> tuple[int, str]:
+    """The exit code, and the endpoint's address."""
+    with serving(ServerWithGaps(0.0, gaps=gaps)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        return run(["doctor", "--model", MODEL, "--yes", *options]), server.url
+
+
+@pytest.mark.parametrize("gap", GUISES)
+def test_the_row_of_each_guise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap) -> None:
+    code, url = probed(monkeypatch, frozenset({gap}), "--save", "--json")
+    expected = {name: value for name, value in {**FITTING, **GUISES[gap]}.items() if value is not None}
+    said = json.loads(capsys.readouterr().out)
+    assert said["endpoint"] == url
+    found = {name: value for name, value in said["capabilities"].items() if value not in (None, "")}
+    assert found.pop("probed")
+    assert found.pop("source") == "waystation doctor"
+    assert found == expected
+    kept = model_endpoint(url, Settings().endpoints).of(MODEL)
+    assert kept.model_dump(mode="json") == said["capabilities"]
+    assert code == (1 if gap == "no tools" else 0)
+
+
+def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gaps: frozenset[Gap] = frozenset({"no count", "no forced choice", "another model"})
+    assert probed(monkeypatch, gaps)[0] == 0
+    said = capsys.readouterr()
+    assert "calls of harbour-1" in said.err
+    assert max(map(len, said.out.splitlines())) <= 80
+    starts = {line[7:22].strip(): line[:7].strip() for line in said.out.splitlines()[1:-1] if line[:7].strip()}
+    assert starts == {
+        "streaming": "ok",
+        "model": "around",
+        "usage": "ok",
+        "tools": "ok",
+        "forced choice": "around",
+        "parallel calls": "ok",
+        "cache": "ok",
+        "count": "around",
+        "overflow": "--",
+    }
+    assert probed(monkeypatch, frozenset({"no tools"}))[0] == 1
+    said = capsys.readouterr()
+    assert "FAIL   tools" in said.out
+    assert "No task can run there" in said.out
+
+
+@pytest.mark.parametrize(
+    ("gap", "cause"), [("a page", "something else than an event stream"), ("no stop reason", "cut off")]
+)
+def test_what_is_no_whole_stream_will_not_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap, cause: str
+) -> None:
+    assert probed(monkeypatch, frozenset({gap}))[0] == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "FAIL streaming" in said
+    assert cause in said
+
+
+def test_a_request_that_is_longer_than_the_window_is_sent_only_where_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert probed(monkeypatch, frozenset(), "--overflow", "--json")[0] == 0
+    said = capsys.readouterr()
+    assert "200,000 more" in said.err
+    assert json.loads(said.out)["capabilities"]["names_overflow"] is True
+
+
+def test_nothing_is_asked_of_an_endpoint_without_a_yes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(ServerWithGaps(0.0)) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        assert run(["doctor", "--model", MODEL]) == 2
+        assert server.counts == 0
+    said = capsys.readouterr()
+    assert "may cost up to" in said.err
+    assert "--yes" in said.err
+    assert not said.out
+
+
+def test_saving_again_replaces_the_row_and_leaves_the_rest_of_the_file_alone(
+    monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    config = home / "config.toml"
+    config.write_text('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
+    with serving(ServerWithGaps(0.0, gaps=frozenset({"no tools"}))) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        run(["doctor", "--model", MODEL, "--yes", "--save"])
+        assert model_endpoint(server.url, Settings().endpoints).of(MODEL).tools is False
+        server.gaps = frozenset()
+        run(["doctor", "--model", MODEL, "--yes", "--save"])
+    kept = config.read_text()
+    assert kept.startswith('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
+    assert kept.count(f'"{MODEL}"') == 1
+    settings = Settings()
+    assert model_endpoint(server.url, settings.endpoints).of(MODEL).tools is True
+    assert model_endpoint(server.url, settings.endpoints).of("another") == UNKNOWN
+    assert settings.roles["writing"].effort == "high"
+
+
+def test_a_config_file_with_endpoints_in_another_form_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path
+) -> None:
+    config = home / "config.toml"
+    config.write_text("endpoints = {}\n")
+    assert probed(monkeypatch, frozenset(), "--save")[0] == 2
+    assert "write endpoints there as such tables" in capsys.readouterr().err
+    assert config.read_text() == "endpoints = {}\n"
