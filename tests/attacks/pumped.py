@@ -11,6 +11,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
+from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 from types import ModuleType
@@ -31,14 +32,19 @@ FIRST_SIZES = 2
 """Every pump is tried at these; the slowest go on to the rest."""
 ONE_SLOWEST_FOR = 50
 """Pumps: of so many, one is the slowest."""
-SECONDS_A_CHARACTER = 10e-6
-"""A second for 100 KB: patterns whose repetitions are bounded try all of their bounds at each character."""
-SECONDS_BEFORE = 0.02
+REFERENCE, REFERENCE_CHARACTERS = re.compile("[^b]{1,400}b"), 16_000
+"""What all patterns are compared with, in the same process: it tries all of its bound at each character."""
+REFERENCES = 20
+"""A text may take as long as the reference takes on twenty texts of its size."""
+REFERENCES_BEFORE = 2
+"""And as long as on two of the reference's own size, whatever its size."""
+ATTEMPTS = 3
+"""What is slow each time is slow: other processes may have taken the caches meanwhile."""
 GROWTH = 64
 """From one size to sixteen times as much: 16 is linear, 256 quadratic; what is bounded looks worse while short."""
 DEPTH = 4
 """So deep in collections and objects patterns are looked for."""
-LEAST_SECONDS = 0.01
+LEAST_REFERENCES = 1
 """What is shorter is measured too badly to tell how it grows."""
 
 
@@ -54,13 +60,29 @@ class Slow(NamedTuple):
         return f"{self.characters:,} characters of {self.pump!r} take {self.seconds:.2f} s or more"
 
 
+@cache
+def reference() -> float:
+    """CPU seconds of the reference on this machine: the least of five."""
+    text = "a" * REFERENCE_CHARACTERS
+    return min(_seconds(REFERENCE, text, limit=0) for _ in range(5))
+
+
 def allowed(characters: int) -> float:
     """CPU seconds for a text of so many characters."""
-    return SECONDS_BEFORE + SECONDS_A_CHARACTER * characters
+    return reference() * (REFERENCES_BEFORE + REFERENCES * characters / REFERENCE_CHARACTERS)
 
 
 def slowness(pattern: Pattern, number: int) -> Slow | None:
-    """The first of so many pumps that the pattern is too slow on."""
+    """The first of so many pumps that the pattern is too slow on, each time that they are tried."""
+    slow = None
+    for _ in range(ATTEMPTS):
+        slow = _once(pattern, number)
+        if slow is None:
+            break
+    return slow
+
+
+def _once(pattern: Pattern, number: int) -> Slow | None:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -102,7 +124,7 @@ def _tried(pattern: Pattern, number: int) -> Iterator[str]:
         seconds = _seconds(pattern, pump.text(size), 2 * allowed(size))
         earlier = spent.setdefault(pump, [])
         earlier.append(seconds)
-        grew = len(earlier) > 2 and earlier[-1] > GROWTH * max(earlier[-3], LEAST_SECONDS)
+        grew = len(earlier) > 2 and earlier[-1] > GROWTH * max(earlier[-3], LEAST_REFERENCES * reference())
         if seconds > allowed(size) or grew:
             yield json.dumps({**attempt, "seconds": seconds})
             return
@@ -110,7 +132,7 @@ def _tried(pattern: Pattern, number: int) -> Iterator[str]:
 
 
 def _seconds(pattern: Pattern, text: str, limit: float) -> float:
-    """CPU seconds for all matches in the text, and for the whole of it."""
+    """CPU seconds for all matches in the text, and for the whole of it. A limit of 0 is none."""
     signal.setitimer(signal.ITIMER_PROF, limit)
     begun = time.process_time()
     _run(pattern, text)
@@ -188,6 +210,7 @@ def main() -> None:
     pumped |= {f"{name!r}: {one.pattern!r}": one for name in asked["persons"] for one in _patterns_of(name)}
     pumped |= {source: re.compile(source, flags) for source, flags in asked["sources"]}
     pumped |= {f"RE2: {source}": Linear(source, flags) for source, flags in asked["linear"]}
+    reference()
     gc.freeze()
     for place, pattern in pumped.items():
         slow = slowness(pattern, asked["number"])

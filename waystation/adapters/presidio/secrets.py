@@ -212,7 +212,7 @@ _SECOND_ARGUMENT = proven(
     rf"[\"']\s{{0,20}},\s{{0,80}}(?:(?:default|fallback|default_value|defaultvalue)\s?[=:]\s?)?{_QUOTED}"
 )
 _OR_ELSE = proven(rf"[\"']?[\])]{{0,2}}\s{{0,40}}(?:\|\||\?\?|\?:|or\b)\s{{0,40}}{_QUOTED}")
-_IN_BRACES = proven(r"(?::?[-=]|:(?![?+]|\d{1,4}(?::|\})))(?P<secret>[^\s{}$\"'`<>]{3,400})\}")
+_IN_BRACES = proven(r"(?::?[-=]|:(?![?+]|\d{1,4}(?::|\})))(?P<secret>[^\s{}$\"'`<>]{3,400}+)\}")
 _FORMS = (
     (_LOOKED_UP, _SECOND_ARGUMENT),
     (_OF_ENVIRONMENT, _OR_ELSE),
