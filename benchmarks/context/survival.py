@@ -23,7 +23,7 @@ from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, excerpts
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, excerpts, turns_of
 from waystation.domain.passages import make_passages, render, tool_names
 from waystation.domain.transcript import Message, Transcript
 
@@ -55,7 +55,7 @@ class Recall:
         names = tool_names(messages)
         texts = {message.id: render(message, names) for message in messages}
         passages = make_passages(RUN, record_id, messages, texts, CREATED)
-        vectors = await self.embedder.embed([passage.text for passage in passages])
+        vectors = await self.embedder.embed([passage.indexed for passage in passages])
         await self.memory.upsert(
             [EmbeddedPassage(passage=passage, dense=dense) for passage, dense in zip(passages, vectors, strict=True)]
         )
@@ -65,7 +65,9 @@ class Recall:
         question = sentence.replace(identifier, " ")
         (dense,) = await self.embedder.embed([question])
         query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=dense)
-        return any(identifier in found.text for found in excerpts(await self.memory.search(query), RECALLED_TOKENS))
+        turns = turns_of(await self.memory.search(query))
+        alike = await self.embedder.likeness(question, [turn.said for turn in turns])
+        return any(identifier in found.text for found in excerpts(turns, alike, RECALLED_TOKENS))
 
 
 class Survived(NamedTuple):

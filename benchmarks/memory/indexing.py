@@ -12,7 +12,7 @@ from waystation.adapters.embeddings.local import NoEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
 from waystation.agents.archive import Recollection, embedded
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import Excerpt, MemoryQuery, Passage, excerpts
+from waystation.domain.memory import Excerpt, MemoryQuery, Passage, excerpts, turns_of
 from waystation.domain.passages import make_passages, render, tool_names
 from waystation.domain.privacy import Place, Redacted, meant, with_placeholders
 from waystation.domain.transcript import Message
@@ -55,8 +55,8 @@ class MeaningAlone(Recollection):
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """See `Recollection`; the embedder sees the words, and the engine none."""
         (dense,) = await self.embedder.embed([meant(query.text)])
-        found = await self.memory.search(query.model_copy(update={"text": "", "dense": dense}))
-        return excerpts(found, tokens)
+        turns = turns_of(await self.memory.search(query.model_copy(update={"text": "", "dense": dense})))
+        return excerpts(turns, [0.0] * len(turns), tokens)
 
 
 @dataclass(frozen=True)

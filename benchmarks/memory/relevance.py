@@ -57,7 +57,7 @@ async def measured(embedder: Embedder) -> tuple[list[float], list[float]]:
     for seed in SEEDS:
         conversation = dialogue(seed)
         texts = {message.id: render(message, {}) for message in conversation.messages}
-        passages = await vectors(embedder, [passage.text for passage in windows(conversation.messages, texts)])
+        passages = await vectors(embedder, [passage.indexed for passage in windows(conversation.messages, texts)])
         own = await vectors(embedder, [question.text for question in conversation.questions])
         related += cosines(conversation, own, passages, own=True)
         unrelated += cosines(conversation, strangers, passages, own=False)

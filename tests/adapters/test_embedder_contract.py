@@ -52,7 +52,7 @@ async def embedder(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield embedder
 
 
-def likeness(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
+def cosine(left: tuple[float, ...] | None, right: tuple[float, ...] | None) -> float:
     assert left is not None
     assert right is not None
     return sum(a * b for a, b in zip(left, right, strict=True))
@@ -64,27 +64,27 @@ async def test_each_text_has_one_vector_of_the_promised_dimension_and_length_1(e
     for vector in vectors:
         assert vector is not None
         assert len(vector) == embedder.dimension
-        assert math.isclose(likeness(vector, vector), 1.0, rel_tol=1e-6)
+        assert math.isclose(cosine(vector, vector), 1.0, rel_tol=1e-6)
 
 
 async def test_texts_that_share_words_are_nearer_than_others_and_so_is_a_question(embedder: Embedder) -> None:
     wheel, audit, beacon = await embedder.embed(["the wheel", "the wheel audit", "red beacon"])
     (question,) = await embedder.embed(["wheel audit"], "query")
-    assert likeness(wheel, audit) > likeness(wheel, beacon)
-    assert likeness(question, audit) > likeness(question, beacon)
+    assert cosine(wheel, audit) > cosine(wheel, beacon)
+    assert cosine(question, audit) > cosine(question, beacon)
 
 
 async def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(embedder: Embedder) -> None:
     (alone,) = await embedder.embed(["wheel audit"])
     among = await embedder.embed(["beacon", *["red beacon"] * 300, "wheel audit", "the"])
-    assert likeness(alone, among[301]) == pytest.approx(1.0, abs=1e-5)
+    assert cosine(alone, among[301]) == pytest.approx(1.0, abs=1e-5)
 
 
 async def test_a_text_without_words_has_no_vector_and_its_neighbours_keep_theirs(embedder: Embedder) -> None:
     empty, wheel, blank = await embedder.embed(["", "wheel", " \n"])
     assert empty is None
     assert blank is None
-    assert likeness(wheel, wheel) == pytest.approx(1.0)
+    assert cosine(wheel, wheel) == pytest.approx(1.0)
     assert await embedder.embed([]) == ()
     assert await embedder.embed([""]) == (None,)
 
@@ -92,3 +92,27 @@ async def test_a_text_without_words_has_no_vector_and_its_neighbours_keep_theirs
 async def test_names_differ_so_that_vectors_of_two_models_are_never_compared(embedder: Embedder) -> None:
     others = {"wordllama-l2-supercat-256", f"fastembed/{STATIC}", "voyage/small", "openai/small"}
     assert embedder.name in others
+
+
+SAID = ("The tide turns at noon.", "An audit of the wheel is due.", "Nothing was said.", "", "漢字 かな")
+
+
+async def test_a_text_with_the_words_of_the_query_is_most_like_it_wherever_it_stands(embedder: Embedder) -> None:
+    like = await embedder.likeness("When is the audit of the wheel?", SAID)
+    assert like.index(max(like)) == 1
+    backwards = await embedder.likeness("When is the audit of the wheel?", SAID[::-1])
+    assert backwards == pytest.approx(like[::-1], abs=1e-6)
+    assert all(0 <= one <= 1 for one in like)
+    assert like[3] == 0
+
+
+async def test_words_that_most_texts_have_count_little(embedder: Embedder) -> None:
+    texts = [*("the harbour was quiet",) * 20, "the harbour had a dredger", "a dredger"]
+    like = await embedder.likeness("harbour dredger", texts)
+    assert like[21] > like[0]
+
+
+async def test_nothing_is_like_nothing(embedder: Embedder) -> None:
+    assert await embedder.likeness("", SAID) == (0.0,) * len(SAID)
+    assert await embedder.likeness("a word", ()) == ()
+    assert await embedder.likeness("a word", ("", " ")) == (0.0, 0.0)

@@ -10,6 +10,7 @@ import pytest
 from tests.agents.office import TENANT, Office
 from tests.agents.test_archive import commit_passages
 from tests.qdrant_server import QdrantStub, running_qdrant
+from waystation.adapters.embeddings.local import LikeByWords
 from waystation.agents.archive import EMBEDDED_AT_ONCE, Archive, Reindexed, Reindexing
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import MemoryUnavailable, OtherEmbedder
@@ -24,7 +25,7 @@ COUNT = 2 * EMBEDDED_AT_ONCE + 6
 
 
 @dataclass
-class Compass:
+class Compass(LikeByWords):
     """Every text lies in one direction, so that all are found by it."""
 
     name: str

@@ -68,6 +68,15 @@ async def test_a_message_of_this_conversation_is_shown_with_its_result(hidden: O
     assert (await hidden.call(use("expand", id="m999"))).endswith("has no message m999.")
 
 
+async def test_any_message_of_the_conversation_of_a_passage_is_shown_by_both_names(hidden: Office) -> None:
+    (name, _, _), *_ = await sources_of(hidden)
+    assert await hidden.call(use("expand", id=f"{name}/m10")) == await hidden.call(use("expand", id="m10"))
+    assert (await hidden.call(use("expand", id=f"{name}/m999"))).endswith(
+        f"conversation of {name} has no message m999."
+    )
+    assert (await hidden.call(use("expand", id="p00000000/m10"))).startswith("ERROR No passage is called")
+
+
 async def test_originals_are_shown_as_any_result_of_a_tool_is(office: Office) -> None:
     await office.said([user_text("m1", f"{NAME} has the key {SECRET}.")])
     assert await office.call(use("expand", id="m1")) == f"[m1 user] {NAME} has the key {SECRET_PLACEHOLDER}."

@@ -28,7 +28,7 @@ from waystation.domain.documents import Document
 from waystation.domain.foreign import TAGS, ForeignToolSpec, Tagged, attribute, tagged, tagged_line
 from waystation.domain.foreign import framed as from_server
 from waystation.domain.layers import Failure, Reminder
-from waystation.domain.memory import Excerpt, Passage
+from waystation.domain.memory import Excerpt, Passage, Turn
 from waystation.domain.plan import Plan, Step
 from waystation.domain.procedures import Malformed, Procedure
 from waystation.domain.task import SourceDocument, TaskRequest
@@ -84,7 +84,7 @@ def _passage(words: str) -> str:
     found = Passage.model_construct(
         id="a" * 32, kind="conversation", step_id="s", created=NOON, task_id=TASK, tenant=TENANT, session="s"
     )
-    return str(Excerpt((found,), words, 1.0, words))
+    return str(Excerpt((Turn(found, 0, "", words),), words))
 
 
 def _subagent(words: str) -> str:

@@ -1,10 +1,10 @@
 """What of the passages that were found is shown to an agent that did not ask."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
-from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, Recalled, excerpts, is_relevant
+from waystation.domain.memory import CALIBRATED, LEAST_RELEVANCE, MemoryQuery, Passage, is_relevant
 
 NAME = "wordllama-l2-supercat-256"
 SCALE = CALIBRATED[NAME]
@@ -55,12 +55,3 @@ def test_a_code_of_the_query_makes_a_passage_relevant_and_a_message_id_does_not(
 
 def test_relevance_is_from_0_to_1() -> None:
     assert [SCALE.relevance(cosine) for cosine in (-1, SCALE.unrelated, SCALE.related, 1)] == [0, 0, 1, 1]
-
-
-@pytest.mark.parametrize("pause", [timedelta(seconds=1), timedelta(weeks=9)])
-def test_recency_counts_in_turns_whatever_pause_was_between_them(pause: timedelta) -> None:
-    said = [
-        Recalled(passage=passage(f"fact number {place}", place, NOON + place * pause), score=0.5) for place in range(4)
-    ]
-    shown = excerpts(said, 1_000)
-    assert [excerpt.text for excerpt in shown] == [f"fact number {place}" for place in (3, 2, 1, 0)]

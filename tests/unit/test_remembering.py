@@ -65,8 +65,9 @@ def test_the_same_place_of_the_same_document_is_the_same_passage_in_every_task_o
         document_passage(REF, cut._replace(name="copy.md"), "b" * 64, 1, now),
     ]
     assert here.id not in {one.id for one in elsewhere}
-    assert here.precedes(elsewhere[3])
-    assert not here.precedes(elsewhere[2].model_copy(update={"place": 2}))
+    (turn,) = here.turns
+    assert elsewhere[3].turns[0].follows(turn)
+    assert not elsewhere[2].model_copy(update={"place": 2}).turns[0].follows(turn)
 
 
 def listed(*sizes: int, removed: int | None = None) -> list[Document]:

@@ -43,7 +43,7 @@ async def test_a_follow_up_is_told_of_earlier_tasks_and_recalls_their_reports_an
         ]
         own = asking(await parts.store.store_id(), "pilots", "autumn")
         found = await parts.recollection.find(own, "What did the keeper of the crew write?")
-        kinds = {excerpt.passages[0].kind for excerpt in found}
+        kinds = {excerpt.best.passage.kind for excerpt in found}
         documents = await documents_of_session(parts.store, "pilots", "autumn")
         points = len(await parts.store.passage_ids())
         await counter.edit(EditInput(action="rewind", agent="write", message="m2", keep=False))

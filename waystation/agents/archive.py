@@ -28,8 +28,10 @@ from waystation.domain.memory import (
     MemoryQuery,
     MemoryScope,
     Passage,
+    Recalled,
     excerpts,
     is_relevant,
+    turns_of,
 )
 from waystation.domain.ownership import Installation, OfSession, OfTask
 from waystation.domain.passages import (
@@ -129,7 +131,7 @@ class Archive:
 
 async def embedded(embedder: Embedder, passages: Sequence[Passage]) -> list[EmbeddedPassage]:
     """The passages with their vectors. Raises MemoryUnavailable."""
-    vectors = await embedder.embed([meant(passage.text) for passage in passages])
+    vectors = await embedder.embed([meant(passage.indexed) for passage in passages])
     return [EmbeddedPassage(passage=one, dense=dense) for one, dense in zip(passages, vectors, strict=True)]
 
 
@@ -344,10 +346,10 @@ class Recollection:
         query = await self._embedded(await self._within(run, scope, text))
         found = await self.memory.search(query)
         if query.dense is not None and self.embedder.name in CALIBRATED:
-            vectors = await self.embedder.embed([meant(one.passage.text) for one in found])
+            vectors = await self.embedder.embed([meant(one.passage.indexed) for one in found])
             judged = zip(found, vectors, strict=True)
             found = tuple(one for one, vector in judged if is_relevant(self.embedder.name, query, one.passage, vector))
-        return await self._labelled(run, excerpts(found, tokens))
+        return await self._labelled(run, await self._chosen(query, found, tokens))
 
     async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
@@ -364,7 +366,14 @@ class Recollection:
 
         Raises MemoryUnavailable, RedactionFailed.
         """
-        return excerpts(await self.memory.search(await self._embedded(query)), tokens)
+        query = await self._embedded(query)
+        return await self._chosen(query, await self.memory.search(query), tokens)
+
+    async def _chosen(self, query: MemoryQuery, found: Sequence[Recalled], tokens: int) -> tuple[Excerpt, ...]:
+        """Passages rank, their turns are shown."""
+        turns = turns_of(found)
+        alike = await self.embedder.likeness(meant(query.text), [meant(turn.said) for turn in turns])
+        return excerpts(turns, alike, tokens)
 
     async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
         others = sorted({one.session_hash for one in found} - {run.session})

@@ -79,11 +79,11 @@ class Auditor:
         if not kept or self.recollection is None:
             return kept
         found = await self.recollection.find(task, item.text)
-        return any(self._holds(passage, item) for excerpt in found for passage in excerpt.passages)
+        return any(SearchableText(excerpt.text).holds(item.kind, item.text) for excerpt in found)
 
     def _holds(self, passage: Passage, item: Item) -> bool:
         if passage.id not in self._searched:
-            self._searched[passage.id] = SearchableText(passage.text)
+            self._searched[passage.id] = SearchableText(passage.said)
         return self._searched[passage.id].holds(item.kind, item.text)
 
 
@@ -171,7 +171,7 @@ class _Answer(Value):
 
 def messages_of(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
     """Ids of the messages of which the excerpt has a part; `places` has their order."""
-    spans = [(places[one.first_message], places[one.last_message]) for one in excerpt.passages]
+    spans = [(places[first], places[last]) for first, last in (turn.messages for turn in excerpt.turns)]
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))
 
 

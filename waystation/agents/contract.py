@@ -157,7 +157,7 @@ class ContractParts:
     @property
     def _retrieved_parts(self) -> Iterator[Part]:
         for number, excerpt in enumerate(self.recalled):
-            yield Part(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.score)
+            yield Part(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best.score)
         for one in self.documents[:NAMED_DOCUMENTS]:
             yield Part(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
 

@@ -117,16 +117,17 @@ class FoundJson(Value):
     @classmethod
     def of(cls, excerpt: Excerpt) -> "FoundJson":
         """The excerpt, flat."""
-        first, last = excerpt.passages[0], excerpt.passages[-1]
+        first, last = excerpt.turns[0], excerpt.turns[-1]
         return cls(
-            passages=tuple(passage.short_id for passage in excerpt.passages),
-            score=excerpt.score,
-            agent=first.step_id,
-            last_message=last.last_message,
-            last_line=last.last_line,
-            created=last.created,
+            passages=excerpt.ids,
+            score=excerpt.best.score,
+            agent=first.passage.step_id,
+            first_message=first.messages[0],
+            last_message=last.messages[1],
+            last_line=last.passage.last_line,
+            created=last.passage.created,
             text=excerpt.text,
-            **first.model_dump(include={"kind", "task_id", "first_message", "document", "first_line"}),
+            **first.passage.model_dump(include={"kind", "task_id", "document", "first_line"}),
         )
 
 

@@ -17,6 +17,7 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from itertools import groupby
 from typing import Literal, NamedTuple, final
@@ -173,7 +174,7 @@ def _around_placeholders(words: str, table: Mapping[int, str]) -> str:
 def _defused(text: str, wanted: frozenset[str], mark: str) -> str:
     parts: list[str] = []
     start = 0
-    for place in _Names(wanted).openings(text):
+    for place in _names(wanted).openings(text):
         # A placeholder of a kind that is called like a tag is none, and must stay what it is.
         if not PLACEHOLDER.match(text, place):
             parts += [text[start:place], mark]
@@ -227,6 +228,11 @@ class _Names:
                     return None
                 stepped.add(ends[-1])
         return self._begun & stepped
+
+
+@cache
+def _names(wanted: frozenset[str]) -> _Names:
+    return _Names(wanted)
 
 
 def _prefix(before: _Prefix, sign: str) -> _Prefix:

@@ -1,6 +1,7 @@
 """Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again.
 
-What of the passages that a search found is shown: each thing once, neighbours as one, within a number of tokens.
+What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
+together and in its order, within a number of tokens.
 
 How relevant a passage is to what it was found for, from 0 to 1 for every embedder whose cosines were measured.
 
@@ -11,8 +12,10 @@ each has its scale: 0 is where unrelated texts are on average, 1 where related o
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.tokens import estimate_text
@@ -21,9 +24,13 @@ from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-CANDIDATES = 50
+CANDIDATES = 100
 """Passages that a search gives to whoever chooses among them (`domain.excerpts`)."""
 SHORT_ID_DIGITS = 8
+GOES_ON = " …"
+"""In a label: the turn goes on with the line of the one before."""
+TURN_LABEL = proven(rf"\[(?P<place>(?P<message>\S++) (?P<speaker>[^\]\n]*?)(?P<goes_on>{GOES_ON})?)\] ?")
+"""With which every turn of a conversation's passage begins."""
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
@@ -66,24 +73,52 @@ class Passage(Value):
     """Of the compaction that hid it; empty in passages of earlier releases."""
     place: int = 0
     """Its number among the passages of that compaction or document, in their order."""
+    turn: int | None = None
+    """Number of its first turn among those of its compaction. None: the passage is one turn by itself, as those of
+    documents, reports, findings and earlier releases are."""
+    heading: str = ""
+    """The calls that its turns answer. It is found by them, too, and they stand in none of its turns."""
 
     @property
     def short_id(self) -> str:
         """As summaries and recalled passages name it, like p1a2b3c4d."""
         return f"p{self.id[:SHORT_ID_DIGITS]}"
 
-    def precedes(self, other: "Passage") -> bool:
-        """Whether the conversation, the document or the report goes on in the other one."""
-        return any(self._text) and self._text == other._text and self.place + 1 == other.place
+    @property
+    def turns(self) -> tuple["Turn", ...]:
+        """In their order."""
+        if self.turn is None:
+            return (Turn(self, self.place, "", self.text),)
+        labelled = [(label, line[label.end() :]) for line in self.text.split("\n") if (label := TURN_LABEL.match(line))]
+        return tuple(
+            Turn(self, number, label["place"].removesuffix(GOES_ON), text, goes_on=bool(label["goes_on"]))
+            for number, (label, text) in enumerate(labelled, self.turn)
+        )
 
     @property
-    def _text(self) -> tuple[str, str]:
-        """Of which it is a part; a finding is none, and two passages of an earlier release need not be of the same."""
-        if self.kind == "document":
-            return self.document, self.blob
-        if self.kind == "report":
-            return self.task_id, self.blob
-        return self.compaction and self.run_id, self.compaction
+    def said(self) -> str:
+        """Without the labels of its turns."""
+        return joined_turns(self.turns)
+
+    @property
+    def indexed(self) -> str:
+        """What it is found by. A document's name and lines are part of it; who spoke and when is none."""
+        if self.kind != "conversation":
+            return self.text
+        return "\n".join(filter(None, (self.heading, self.said)))
+
+    @property
+    def source(self) -> tuple[str, ...]:
+        """Of which it is a part. A finding is one by itself, and so is a passage of the first releases."""
+        match self.kind:
+            case "document":
+                return self.document, self.blob
+            case "report":
+                return self.task_id, self.blob
+            case "conversation" if self.compaction:
+                return self.run_id, self.compaction
+            case _:
+                return (self.id,)
 
 
 class EmbeddedPassage(Value):
@@ -150,23 +185,76 @@ class Recalled(Value):
     """From 0 to 1."""
 
 
-RECENCY_SHARE = 0.05
-"""Of a passage's score: between equals the newer counts, and no old answer is drowned by new talk."""
+RECENCY_SHARE = 0.01
+"""Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
+LIKENESS = 0.8
+"""What the words of a turn itself count, where the passage that it stands in counts 1."""
 SHINGLE_WORDS = 4
 SAME_SHARE = 0.8
-"""Two passages say the same where the shorter one has so much of its shingles in the other."""
+"""Two turns say the same where the shorter one has so much of its shingles in the other."""
+GAP = "…"
+"""Between turns that do not follow each other."""
 _WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 _PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Excerpt:
-    """Passages that follow each other in one conversation or document, as one text."""
+class Turn:
+    """The least that is recalled: a line of what was said, or a part of a long one, or a passage that is not cut."""
 
-    passages: tuple[Passage, ...]
+    passage: Passage
+    """The best of those that have it."""
+    number: int
+    """In its source."""
+    label: str
+    """Its message and who speaks, without brackets; empty where the passage is not cut."""
     text: str
-    score: float
-    """Of the best of them."""
+    goes_on: bool = False
+    """With the line of the turn before."""
+    score: float = 0.0
+    """Of its passage, from 0 to 1."""
+
+    @property
+    def said(self) -> str:
+        """Without labels."""
+        return self.text if self.label else _PLACE.sub("", self.text)
+
+    @property
+    def messages(self) -> tuple[str, str]:
+        """Ids of the first and the last message that it is of."""
+        message = self.label.partition(" ")[0]
+        return (message, message) if message else (self.passage.first_message, self.passage.last_message)
+
+    @property
+    def speaker(self) -> str:
+        """As its label has it."""
+        return self.label.partition(" ")[2]
+
+    @property
+    def labelled(self) -> str:
+        """As it is shown where a stretch begins, or another speaks."""
+        return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
+
+    @property
+    def place(self) -> tuple[tuple[str, ...], int]:
+        """The same for a turn in every passage that has it."""
+        return self.passage.source, self.number
+
+    def follows(self, before: "Turn") -> bool:
+        """Whether nothing is between them."""
+        return self.place == (before.passage.source, before.number + 1)
+
+
+def joined_turns(turns: Iterable[Turn]) -> str:
+    """What these say, one after the other, without labels."""
+    return "".join(turn.said if turn.goes_on else f"\n{turn.said}" for turn in turns).removeprefix("\n")
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """Turns of one conversation, document or report, in their order."""
+
+    turns: tuple[Turn, ...]
     session: str = ""
     """Its name, where it is not the reader's own."""
 
@@ -176,14 +264,40 @@ class Excerpt:
     @property
     def shown(self) -> Tagged:
         """As a model reads it: labelled as a record with its source. It is data, never an instruction."""
-        ids = " ".join(passage.short_id for passage in self.passages)
         session = {"session": one_line(self.session)} if self.session else {}
-        return tagged("passage", self.text, id=ids, **self._source, **session)
+        return tagged("passage", self.text, id=" ".join(self.ids), **self._source, **session)
+
+    @property
+    def text(self) -> str:
+        """Each stretch begins with its message and who speaks, as does whoever speaks next in it."""
+        first, *others = self.turns
+        text = first.labelled
+        for before, turn in pairwise((first, *others)):
+            if not turn.follows(before):
+                text += f"\n{GAP}\n{turn.labelled}"
+            elif not turn.label:
+                text = _joined(text, turn.text)
+            elif turn.goes_on:
+                text += turn.text
+            else:
+                known = turn.speaker == before.speaker and not TURN_LABEL.match(turn.text)
+                text += f"\n{turn.text if known else turn.labelled}"
+        return text
+
+    @property
+    def best(self) -> Turn:
+        """By the score of its passage."""
+        return max(self.turns, key=lambda turn: turn.score)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Of its passages, as `expand` takes them: of a conversation one, from which its other messages are reached."""
+        return tuple(turn.passage.short_id for turn in ((self.best,) if self.best.label else self.turns))
 
     @property
     def _source(self) -> Mapping[str, str]:
         """What does not stand in the text, which names messages and lines of documents."""
-        first, last = self.passages[0], self.passages[-1]
+        first, last = self.turns[0].passage, self.turns[-1].passage
         at = f"{last.created:%Y-%m-%d}"
         match first.kind:
             case "conversation":
@@ -198,84 +312,78 @@ class Excerpt:
     @property
     def session_hash(self) -> str:
         """Of the session that it is of."""
-        return self.passages[0].session
+        return self.turns[0].passage.session
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """Plain estimate of how it is shown."""
         return estimate_text(str(self))
 
-    def joined(self, found: Recalled) -> "Excerpt | None":
-        """With this passage too, where it is a neighbour."""
-        passage = found.passage
-        if self.passages[-1].precedes(passage):
-            return Excerpt((*self.passages, passage), _joined(self.text, passage.text), self.score)
-        if passage.precedes(self.passages[0]):
-            return Excerpt((passage, *self.passages), _joined(passage.text, self.text), self.score)
-        return None
+    def having(self, turn: Turn) -> "Excerpt":
+        """With this one, too."""
+        return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
 
 
-def excerpts(found: Sequence[Recalled], tokens: int) -> tuple[Excerpt, ...]:
-    """The best of what was found, best first, that together have at most so many tokens."""
-    chosen: list[Excerpt] = []
-    room = tokens
-    for recalled in distinct(_with_recency(found)):
-        index, longer = _neighbour(chosen, recalled)
-        before = chosen[index].tokens if index < len(chosen) else 0
-        if longer.tokens - before <= room:
-            room -= longer.tokens - before
-            chosen[index : index + 1] = [longer]
-    return tuple(chosen)
-
-
-def _neighbour(chosen: Sequence[Excerpt], found: Recalled) -> tuple[int, Excerpt]:
-    """Which excerpt becomes longer by this passage, and how; or the passage alone, behind them all."""
-    for index, excerpt in enumerate(chosen):
-        if longer := excerpt.joined(found):
-            return index, longer
-    return len(chosen), Excerpt((found.passage,), found.passage.text, found.score)
-
-
-def _with_recency(found: Sequence[Recalled]) -> list[Recalled]:
-    """Best first, with a share for how late each was said among those that were found."""
-    said = sorted(found, key=lambda one: (one.passage.created, one.passage.compaction, one.passage.place))
-    late = {one.passage.id: place / max(1, len(said) - 1) for place, one in enumerate(said)}
-    scored = [
-        Recalled(passage=one.passage, score=(1 - RECENCY_SHARE) * one.score + RECENCY_SHARE * late[one.passage.id])
-        for one in found
-    ]
-    return sorted(scored, key=lambda one: (-one.score, one.passage.id))
-
-
-def distinct(found: Iterable[Recalled]) -> list[Recalled]:
-    """Without those that say nothing that a better one does not: nearly the same words, and no other figure."""
-    kept: list[Recalled] = []
-    words: list[_Words] = []
+def turns_of(found: Sequence[Recalled]) -> tuple[Turn, ...]:
+    """The turns of the passages that were found, best first, each once."""
+    turns: dict[object, Turn] = {}
     for recalled in found:
-        said = _Words.of(recalled.passage)
-        if not any(said.adds_nothing_to(better) for better in words):
-            kept.append(recalled)
-            words.append(said)
-    return kept
+        for turn in recalled.passage.turns:
+            turns.setdefault(turn.place, replace(turn, score=recalled.score))
+    return tuple(turns.values())
+
+
+def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+    """The best of these turns, by source, that together have at most so many tokens; the best source first.
+
+    `likeness` says of each how alike its words are to what is looked for, from 0 to 1. What says nothing that a better
+    one does not is left out: nearly the same words, and no other figure.
+    """
+    chosen: dict[object, Excerpt] = {}
+    said: list[_Words] = []
+    room = tokens
+    for turn in _by_worth(turns, likeness):
+        if estimate_text(turn.said) > room or (words := _Words.of(turn.said)).adds_nothing_to(said):
+            continue
+        before = chosen.get(turn.passage.source)
+        longer = before.having(turn) if before else Excerpt((turn,))
+        cost = longer.tokens - (before.tokens if before else 0)
+        if cost <= room:
+            room -= cost
+            chosen[turn.passage.source] = longer
+            said.append(words)
+    return tuple(chosen.values())
+
+
+def _by_worth(turns: Sequence[Turn], likeness: Sequence[float]) -> list[Turn]:
+    """Best first: by passage and by their own words, with a share for how late each was said among them."""
+    best = max((turn.score for turn in turns), default=0.0) or 1.0
+    said = sorted(turns, key=lambda turn: (turn.passage.created, turn.place))
+    late = {turn.place: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
+    worth = {
+        turn.place: turn.score / best + LIKENESS * alike + late[turn.place]
+        for turn, alike in zip(turns, likeness, strict=True)
+    }
+    return sorted(turns, key=lambda turn: (-worth[turn.place], turn.place))
 
 
 @dataclass(frozen=True)
 class _Words:
-    content_hash: str
+    text: str
     shingles: frozenset[tuple[str, ...]]
     figures: frozenset[str]
 
     @classmethod
-    def of(cls, passage: Passage) -> "_Words":
-        """Without the ids of messages: the same text at two places is the same."""
-        words: list[str] = _WORD.findall(_PLACE.sub("", passage.text).casefold())
+    def of(cls, text: str) -> "_Words":
+        words: list[str] = _WORD.findall(text.casefold())
         shingles = zip(*(words[start:] for start in range(SHINGLE_WORDS)), strict=False)
         figures = frozenset(word for word in words if any(map(str.isdigit, word)))
-        return cls(passage.content_hash, frozenset(shingles) or frozenset([tuple(words)]), figures)
+        return cls(text, frozenset(shingles) or frozenset([tuple(words)]), figures)
 
-    def adds_nothing_to(self, better: "_Words") -> bool:
-        if self.content_hash == better.content_hash:
-            return True
+    def adds_nothing_to(self, said: Iterable["_Words"]) -> bool:
+        return any(self.text == one.text or self._are_in(one) for one in said)
+
+    def _are_in(self, better: "_Words") -> bool:
         shared = len(self.shingles & better.shingles)
         return shared >= SAME_SHARE * len(self.shingles) and self.figures <= better.figures
 
@@ -306,11 +414,11 @@ class Scale(NamedTuple):
 
 
 CALIBRATED: Mapping[str, Scale] = {
-    "wordllama-l2-supercat-256": Scale(unrelated=0.044, related=0.348),
+    "wordllama-l2-supercat-256": Scale(unrelated=0.057, related=0.432),
 }
-"""By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 512 questions with passages that answer
-them, mean 0.348, and 77,280 pairs of passages and questions on other subjects, mean 0.044. At 0.3 of this scale 84 % of
-the first are shown, and 10 % of the second. An embedder that is not here is not filtered.
+"""By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
+that answers it, mean 0.432, and 337,728 of passages and questions on other subjects, mean 0.057. At 0.3 of this scale
+87 % of the first are shown, and 6 % of the second. An embedder that is not here is not filtered.
 """
 
 
@@ -321,7 +429,7 @@ def is_relevant(embedder: str, query: MemoryQuery, passage: Passage, vector: Seq
     everything that cannot be told.
     """
     scale = CALIBRATED.get(embedder)
-    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.text):
+    if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.said):
         return True
     cosine = sum(mine * its for mine, its in zip(query.dense, vector, strict=True))
     return scale.relevance(cosine) >= LEAST_RELEVANCE

@@ -1,11 +1,10 @@
 """Passages: made of messages that a compaction covers, of documents, and of what tasks came to.
 
-Makes passages of the messages that a compaction covers: overlapping windows, since those are found best.
+Makes passages of the messages that a compaction covers: overlapping windows, since those are found best. What is found
+in them are turns, so that each window says where its turns begin.
 
-On ten long conversations with 1,531 questions, overlapping windows of three messages brought 0.83 of the evidence into
-the first 2,000 tokens recalled, windows of five 0.84, single messages 0.76. On `benchmarks/memory`, whose messages are
-longer, three messages are better than five, and 300 characters better than 400 and more: more places fit into what is
-recalled.
+`python -m benchmarks.memory kinds` measures it. Windows of four turns, windows that have more characters at least, and
+larger steps find less in talk, logs or Chinese.
 
 How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order.
 
@@ -18,35 +17,37 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from waystation.domain.compaction.repair import units_of
 from waystation.domain.compaction.summary import shortened
 from waystation.domain.documents import Document, DocumentPassage
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import Passage, PassageKind, passage_hash
+from waystation.domain.memory import GOES_ON, TURN_LABEL, Passage, PassageKind, passage_hash
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
-WINDOW_MESSAGES = 3
-PASSAGE_CHARACTERS = 300
-REPEATED_CHARACTERS = 200
-"""A longer piece is not said again at the beginning of the next passage."""
+WINDOW_TURNS = 3
+TURN_CHARACTERS = 240
+"""A longer line is several turns, cut where it is structured."""
+WINDOW_CHARACTERS, STEP_CHARACTERS = 120, 60
+"""Of short turns a window has more, and the next one begins some of them later, so that there are not too many."""
+PART_CHARACTERS = 300
+"""Of a report."""
 HEADING_CHARACTERS = 150
-"""Of a call, in every part of its long result."""
+"""Of a call, before every window of its result."""
 STRUCTURE = tuple(proven(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
 """Where a text is cut, the best first."""
-_CALLS = proven(r"\A\[\S++ assistant calls ")
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
 
 class _Piece(NamedTuple):
-    """What stands in a passage whole: a unit of the conversation, or a part of a long one."""
+    """What a passage says with one label: a line of what was said, or a part of a long one."""
 
-    first: str
-    last: str
-    messages: int
+    message_id: str
+    label: str
     text: str
+    heading: str
+    """The call that it answers."""
 
 
 def tool_names(messages: Sequence[Message]) -> dict[str, str]:
@@ -63,14 +64,27 @@ def render(message: Message, names: Mapping[str, str]) -> str:
 
 
 def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> str:
+    head = _head(message, block)
     match block:
         case Text():
-            return f"[{message.id} {message.role}] {block.text}" if block.text.strip() else ""
+            return f"{head} {block.text}" if head else ""
         case ToolUse():
-            return f"[{message.id} {message.role} calls {block.name}] {json.dumps(block.input, ensure_ascii=False)}"
+            return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
         case ToolResult():
-            outcome = "error" if block.is_error else "result"
-            return f"[{message.id} {outcome} of {names.get(block.tool_use_id, 'a tool')}] {block.content}"
+            return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {block.content}"
+        case _:
+            return head
+
+
+def _head(message: Message, block: Block) -> str:
+    """How its text begins, whatever the tools are called that it answers; empty where it says nothing."""
+    match block:
+        case Text():
+            return f"[{message.id} {message.role}]" if block.text.strip() else ""
+        case ToolUse():
+            return f"[{message.id} {message.role} calls {block.name}]"
+        case ToolResult():
+            return f"[{message.id} {'error' if block.is_error else 'result'}"
         case Opaque():
             return f"[{message.id} {message.role} attaches: {block.kind}]"
         case Thinking() | RedactedThinking():
@@ -80,42 +94,66 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
 def make_passages(
     ref: RunRef, compaction_id: str, messages: Sequence[Message], texts: Mapping[str, str], created: datetime
 ) -> tuple[Passage, ...]:
-    """Passages of at most 300 characters, in the order of the messages.
+    """Windows of three turns, of which the next begins one turn later, in the order of the messages.
 
     `texts` holds the redacted rendering by message id; a message without one is left out. The same arguments give the
-    same passages with the same ids. A call and its results share a passage. Where they are too long for one they are
-    cut at paragraphs, else at lines, and every part repeats who is speaking, and the call that it answers.
+    same passages with the same ids. Every line of a passage begins with the message and who speaks, so that no line
+    can pass for another's.
     """
-    pieces = [piece for unit in units_of(messages) for piece in _pieces(unit, texts)]
+    pieces = list(_pieces(messages, texts))
     windows = enumerate(_windows(pieces))
-    return tuple(_passage(ref, compaction_id, place, window, created) for place, window in windows)
+    return tuple(_passage(ref, compaction_id, place, pieces, window, created) for place, window in windows)
 
 
-def _pieces(unit: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_Piece]:
-    said = [(message.id, text) for message in unit if (text := texts.get(message.id, "").strip())]
-    if not said:
-        return
-    whole = "\n".join(text for _, text in said)
-    if len(whole) <= PASSAGE_CHARACTERS:
-        yield _Piece(said[0][0], said[-1][0], len(unit), whole)
-        return
-    caller, calling = said[0]
-    calls = shortened(_calls(calling), HEADING_CHARACTERS)
-    # A short call opens the passage of its result, whole; a long one is cut like a result, and headed no better.
-    opening = f"{calling}\n" if len(said) > 1 and len(calling) <= REPEATED_CHARACTERS else ""
-    first = caller
-    for message_id, text in said[1:] if opening else said:
-        answered = f"{calls}\n" if calls and message_id != caller else ""
-        heading = f"{answered}[{message_id} continues] "
-        part, *rest = chunks(text, PASSAGE_CHARACTERS - max(len(opening), len(heading)))
-        yield _Piece(first if opening else message_id, message_id, 1, (opening or answered) + part)
-        yield from (_Piece(message_id, message_id, 1, heading + part) for part in rest)
-        opening = ""
+def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_Piece]:
+    calls: dict[str, str] = {}
+    for message in messages:
+        for block, (label, said) in _said(message, texts.get(message.id, "")):
+            heading = ""
+            match block:
+                case ToolUse():
+                    calls[block.id] = shortened(f"{block.name} {said}", HEADING_CHARACTERS).replace("\n", " ")
+                case ToolResult():
+                    heading = calls.get(block.tool_use_id, "")
+                case _:
+                    pass
+            for line in said.split("\n"):
+                first, *rest = chunks(line, TURN_CHARACTERS) if line.strip() else ("",)
+                for mark, part in [("", first), *((GOES_ON, part) for part in rest)]:
+                    if part.strip():
+                        yield _Piece(message.id, f"[{label}{mark}]", part, heading)
 
 
-def _calls(text: str) -> str:
-    """Of a rendered message, what it calls."""
-    return "\n".join(line for line in text.splitlines() if _CALLS.match(line))
+def _said(message: Message, text: str) -> Iterator[tuple[Block, tuple[str, str]]]:
+    """Each block with its label, without the brackets, and with what it says.
+
+    Where a block begins is told by its own label and by its place: what is said may have the labels of others in it.
+    """
+    shown = [(block, head) for block in message.blocks if (head := _head(message, block))]
+    starts = [0]
+    for _, head in shown[1:]:
+        starts.append(text.find(f"\n{head}", starts[-1]) + 1 or len(text))
+    for (block, _), start, end in zip(shown, starts, [*starts[1:], len(text)], strict=True):
+        label = TURN_LABEL.match(said := text[start:end].removesuffix("\n"))
+        yield block, (label["place"], said[label.end() :]) if label else (f"{message.id} {message.role}", said)
+
+
+def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:
+    """Numbers of the pieces of each."""
+    first = 0
+    while first < len(pieces):
+        end, size = first, 0
+        while end < len(pieces) and (end - first < WINDOW_TURNS or size < WINDOW_CHARACTERS):
+            size += len(pieces[end].text)
+            end += 1
+        yield range(first, end)
+        if end == len(pieces):
+            return
+        step = len(pieces[first].text)
+        first += 1
+        while first < end - 1 and step + len(pieces[first].text) <= STEP_CHARACTERS:
+            step += len(pieces[first].text)
+            first += 1
 
 
 def chunks(text: str, size: int) -> list[str]:
@@ -142,33 +180,11 @@ def _packed(parts: Iterable[str], size: int) -> list[str]:
     return packed
 
 
-def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Three messages or as many as fit; a window begins with the last piece of the one before, unless that is long."""
-    window: list[_Piece] = []
-    new = 0
-    for piece in pieces:
-        if new and not _fits(window, piece):
-            yield window
-            window, new = _repeated(window, piece), 0
-        window.append(piece)
-        new += 1
-    if new:
-        yield window
-
-
-def _fits(window: Sequence[_Piece], piece: _Piece) -> bool:
-    size = sum(len(one.text) + 1 for one in window) + len(piece.text)
-    return size <= PASSAGE_CHARACTERS and sum(one.messages for one in window) < WINDOW_MESSAGES
-
-
-def _repeated(window: Sequence[_Piece], piece: _Piece) -> list[_Piece]:
-    last = window[-1]
-    room = min(REPEATED_CHARACTERS, PASSAGE_CHARACTERS - len(piece.text) - 1)
-    return [last] if len(last.text) <= room else []
-
-
-def _passage(ref: RunRef, compaction_id: str, place: int, window: Sequence[_Piece], created: datetime) -> Passage:
-    text = "\n".join(piece.text for piece in window)
+def _passage(
+    ref: RunRef, compaction_id: str, place: int, pieces: Sequence[_Piece], window: range, created: datetime
+) -> Passage:
+    said = [pieces[number] for number in window]
+    text = "\n".join(f"{piece.label} {piece.text}" for piece in said)
     return Passage(
         id=str(uuid.uuid5(_NAMESPACE, f"{ref.run_id}/{compaction_id}/{place}")),
         tenant=ref.tenant,
@@ -178,8 +194,10 @@ def _passage(ref: RunRef, compaction_id: str, place: int, window: Sequence[_Piec
         step_id=ref.step_id,
         compaction=compaction_id,
         place=place,
-        first_message=window[0].first,
-        last_message=window[-1].last,
+        turn=window.start,
+        heading="\n".join(dict.fromkeys(piece.heading for piece in said if piece.heading)),
+        first_message=said[0].message_id,
+        last_message=said[-1].message_id,
         text=text,
         content_hash=passage_hash(text),
         created=created,
@@ -373,7 +391,7 @@ class Results(Value):
 
 def result_passages(results: Results, created: datetime) -> tuple[Passage, ...]:
     """The same results are the same passages, with the same ids."""
-    parts = [("", part) for part in chunks(results.report, PASSAGE_CHARACTERS)]
+    parts = [("", part) for part in chunks(results.report, PART_CHARACTERS)]
     kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
     return tuple(
         _result_passage(results, kind, step, (place, text), created)

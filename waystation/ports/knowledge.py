@@ -54,6 +54,14 @@ class Embedder(Protocol):
         """
         ...
 
+    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """How alike the words of each text are to those of the query, from 0 to 1, where the rarer ones among these
+        texts count more. Nothing leaves the machine for it.
+
+        Raises MemoryUnavailable.
+        """
+        ...
+
 
 class MemorySearch(Protocol):
     """What can be looked up in memory."""

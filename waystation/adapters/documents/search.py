@@ -4,27 +4,23 @@ The index is made of originals, which nobody has to wait for, and never leaves: 
 is searched as it is shown from then on, so that no hit tells anything of what is not shown.
 
 Documents cut into passages: stretches of whole lines, small enough to read and to cite, split where the text is.
-
-Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters.
 """
 
 import asyncio
 import logging
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 import bm25s
-import Stemmer
-from bm25s.stopwords import STOPWORDS_EN
 
 from waystation.domain.documents import Document, DocumentHit, DocumentPassage, ShownDocument, marked_place
 from waystation.domain.ownership import OfTask
 from waystation.domain.procedures import evidence
 from waystation.patterns import proven
 from waystation.ports import DocumentStore
+from waystation.words import terms
 
 MOST_LINES = 12
 MOST_CHARACTERS = 2_000
@@ -102,32 +98,6 @@ def _lines(text: str) -> Iterator[_Line]:
         stripped = line.rstrip()
         for start in range(0, max(1, len(stripped)), MOST_CHARACTERS):
             yield _Line(number, stripped[start : start + MOST_CHARACTERS])
-
-
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
-_WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
-_FIRST_CJK = proven(rf"[{_CJK}]")
-_STOPWORDS = frozenset(STOPWORDS_EN)
-
-
-class _Stemmer(Protocol):
-    def stemWords(self, words: list[str], /) -> list[str]: ...
-
-
-def terms(text: str) -> list[str]:
-    """The terms of a text in order, stop words left out.
-
-    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
-    """
-    words: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
-        if _FIRST_CJK.match(word):
-            words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-        elif word not in _STOPWORDS:
-            words.append(word)
-    # A stemmer keeps a cache and is not safe to share between threads; a new one costs microseconds.
-    stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
-    return stemmer.stemWords(words)
 
 
 KEPT_INDEXES = 16

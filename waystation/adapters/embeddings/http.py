@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import JsonValue, SecretStr, ValidationError
 
-from waystation.adapters.embeddings.local import Vector, of_length_1
+from waystation.adapters.embeddings.local import LikeByWords, Vector, of_length_1
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.domain.value import Value
 from waystation.ports.knowledge import Use
@@ -183,7 +183,7 @@ class _Answer(Value):
     data: tuple[_Embedded, ...]
 
 
-class HttpEmbedder:
+class HttpEmbedder(LikeByWords):
     """Implements the port `Embedder`. No request is made before the first text."""
 
     def __init__(self, endpoint: Endpoint, patience: RequestPatience = _PATIENCE) -> None:

@@ -15,24 +15,51 @@ import asyncio
 import logging
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.ports.knowledge import Use
+from waystation.words import scores
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
 _BATCH_TEXTS = 16
 """Texts that are padded to one length together: bounds the memory that a batch takes."""
+WORDS_SHARE = 0.375
+"""Of likeness; the rest is of tokens. By `python -m benchmarks.memory kinds`, where 0 and 1 are worse."""
+_T = TypeVar("_T")
+
+
+class _Encoding(Protocol):
+    ids: list[int]
+    attention_mask: list[int]
+
+
+class _Tokenizer(Protocol):
+    def encode_batch(self, texts: list[str], *, add_special_tokens: bool) -> list[_Encoding]: ...
 
 
 class _Model(Protocol):
+    tokenizer: _Tokenizer
+    embedding: NDArray[np.float32]
+    """A row for each token."""
+
     def embed(self, texts: list[str], *, batch_size: int) -> object: ...
+
+
+class LikeByWords:
+    """The part of the port `Embedder` that needs no vectors."""
+
+    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """By BM25 among the texts."""
+        return tuple(await asyncio.to_thread(scores, query, texts))
 
 
 class WordLlamaEmbedder:
@@ -52,20 +79,67 @@ class WordLlamaEmbedder:
         """
         if not texts:
             return ()
+        read = [text.strip()[:_READ_CHARACTERS] for text in texts]
+        return await self._with_model(lambda model: self._vectors(model, read))
+
+    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+        """By BM25 among the texts, and by how near each token of the query is to the nearest of the text.
+
+        Raises MemoryUnavailable.
+        """
+        return tuple(await self._with_model(lambda model: _alike(model, query, texts)))
+
+    async def _with_model(self, work: Callable[[_Model], _T]) -> _T:
         async with self._one_at_a_time:
             try:
-                return await asyncio.to_thread(self._vectors, [text.strip()[:_READ_CHARACTERS] for text in texts])
+                return await asyncio.to_thread(lambda: work(self._loaded()))
             except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
                 raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
 
-    def _vectors(self, texts: list[str]) -> tuple[tuple[float, ...] | None, ...]:
+    def _loaded(self) -> _Model:
         self._model = self._model or _load()
-        vectors = np.asarray(self._model.embed(texts, batch_size=_BATCH_TEXTS), dtype=np.float64)
+        return self._model
+
+    def _vectors(self, model: _Model, texts: list[str]) -> tuple[tuple[float, ...] | None, ...]:
+        vectors = np.asarray(model.embed(texts, batch_size=_BATCH_TEXTS), dtype=np.float64)
         lengths = np.linalg.norm(vectors, axis=1)
         return tuple(
             tuple((vector / length).tolist()) if length > 0 else None
             for vector, length in zip(vectors, lengths, strict=True)
         )
+
+
+def _alike(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
+    by_words, by_tokens = scores(query, texts), _nearness(model, query, texts)
+    return [WORDS_SHARE * words + (1 - WORDS_SHARE) * tokens for words, tokens in zip(by_words, by_tokens, strict=True)]
+
+
+def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
+    """Of each token of the query the cosine with the nearest of the text, weighted by how rare it is among the texts
+    (MaxSim as ColBERT has it, over static vectors); from 0 to 1, which the best of the texts has.
+    """
+    wanted, *read = _tokens(model, [query, *(text.strip()[:_READ_CHARACTERS] for text in texts)])
+    there = Counter(token for tokens in read for token in set(tokens))
+    rarity = np.array([math.log(1 + (len(read) - there[one] + 0.5) / (there[one] + 0.5)) for one in wanted])
+    if not read or not rarity.sum():
+        return [0.0] * len(texts)
+    asked = _directions(model, wanted)
+    found = [
+        float(rarity @ np.maximum(0, (asked @ _directions(model, tokens).T).max(axis=1))) if tokens else 0.0
+        for tokens in read
+    ]
+    best = max(found)
+    return [one / best if best > 0 else 0.0 for one in found]
+
+
+def _tokens(model: _Model, texts: list[str]) -> list[list[int]]:
+    encoded = model.tokenizer.encode_batch(texts, add_special_tokens=False)
+    return [[token for token, real in zip(one.ids, one.attention_mask, strict=True) if real] for one in encoded]
+
+
+def _directions(model: _Model, tokens: Sequence[int]) -> NDArray[np.float32]:
+    rows = model.embedding[list(tokens)]
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
 
 
 def _load() -> _Model:
@@ -76,7 +150,8 @@ def _load() -> _Model:
     finally:
         root.removeHandler(silent)
     # Its loader takes the tokenizer in the package for a cached one only if the cache is the package itself.
-    return wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    loaded = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    return cast(_Model, loaded)
 
 
 Vector = tuple[float, ...]
@@ -98,7 +173,7 @@ class _FastModel(Protocol):
     def query_embed(self, query: list[str]) -> Iterable[object]: ...
 
 
-class FastEmbedder:
+class FastEmbedder(LikeByWords):
     """Implements the port `Embedder`. The model is loaded with the first texts."""
 
     def __init__(self, model: str, dimension: int, folder: Path | None) -> None:
@@ -165,7 +240,7 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
     )
 
 
-class NoEmbedder:
+class NoEmbedder(LikeByWords):
     """Implements the port `Embedder` without vectors."""
 
     name: str = "none"

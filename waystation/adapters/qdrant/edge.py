@@ -253,7 +253,7 @@ class QdrantEdgePoints:
 
     def _point(self, embedded: EmbeddedPassage) -> qe.Point:
         passage = embedded.passage
-        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.of_passage(passage.text)}
+        vectors: dict[str, qe.NamedVector] = {WORDS: self._words.of_passage(passage.indexed)}
         if embedded.dense is not None:
             vectors[MEANING] = list(embedded.dense)
         return qe.Point(uuid.UUID(passage.id), vectors, passage.model_dump(mode="json"))

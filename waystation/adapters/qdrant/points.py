@@ -36,9 +36,9 @@ KEYWORDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT)
 """The fields of the payload that queries filter by, the tenant first."""
 CREATED = "created"
 """Filtered by time."""
-RANK_CONSTANT, WORDS_WEIGHT, MEANING_WEIGHT = 2, 2.0, 1.0
-"""Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. On `benchmarks/memory`
-these are as good as the best weighted sum of scores, and better than larger constants."""
+RANK_CONSTANT, WORDS_WEIGHT, MEANING_WEIGHT = 10, 1.0, 1.0
+"""Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. Which turns of the
+passages are shown is decided by their own words, too (`domain.memory.excerpts`)."""
 
 
 class Embedding(Value):

@@ -191,7 +191,7 @@ class QdrantServerPoints:
     def _point(self, embedded: EmbeddedPassage) -> models.PointStruct:
         passage = embedded.passage
         vectors: dict[str, models.Vector] = {}
-        if (words := self._words.of_passage(passage.text)).indices:
+        if (words := self._words.of_passage(passage.indexed)).indices:
             vectors[WORDS] = models.SparseVector(indices=words.indices, values=words.values)
         if embedded.dense is not None:
             vectors[MEANING] = list(embedded.dense)

@@ -42,8 +42,9 @@ class Recall(TypedTool[RecallInput]):
 
     name = "recall"
     description = (
-        "Finds passages of earlier conversation that is no longer shown, from this task and its session, and of "
-        "documents, reports and findings of its earlier tasks. `expand` shows what is behind one."
+        "Finds what was said in earlier conversation that is no longer shown, of this task and its session, and in "
+        "documents, reports and findings of its earlier tasks. Each passage has one source, in its order; … is where "
+        "something is left out. `expand` shows what is behind one."
     )
     urgency = urgent(LATER, SOON)
     input_model = RecallInput
@@ -73,8 +74,8 @@ class ExpandInput(ToolInput):
     id: str = Field(
         min_length=2,
         max_length=60,
-        description="Of a passage, like p1a2b3c4d, of a message, like m23, of a subagent, like research-1.2, or of an "
-        "earlier task, like task-1a2b3c4d.",
+        description="Of a passage, like p1a2b3c4d, of a message in it, like p1a2b3c4d/m23, of a message of this "
+        "conversation, like m23, of a subagent, like research-1.2, or of an earlier task, like task-1a2b3c4d.",
     )
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
@@ -133,8 +134,8 @@ class Expand(TypedTool[ExpandInput]):
 
     async def _passage(self, wanted: str, at: CallSite) -> str:
         """Of another tenant, and of a session that is not recalled, it is as if there were none."""
-        reader = at.run.reader.recalling(at.memory)
-        found = await self._transcripts.passages_named(wanted.removeprefix("p"), reader)
+        reader, (passage, _, message) = at.run.reader.recalling(at.memory), wanted.partition("/")
+        found = await self._transcripts.passages_named(passage.removeprefix("p"), reader)
         if len(found) != 1:
             raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
@@ -142,7 +143,10 @@ class Expand(TypedTool[ExpandInput]):
         if found[0].kind != "conversation":
             return await self._report(found[0].task_id, at)
         said = (await self._transcripts.load(found[0].run_id, reader)).messages
-        return _rendered(_of(found[0], said), said)
+        shown = _between(said, message, message) if message else _of(found[0], said)
+        if message and not shown:
+            raise ToolRefused(f"The conversation of {passage} has no message {message}.")
+        return _rendered(shown, said)
 
     async def _document(self, passage: Passage, at: CallSite, reader: OfTenant) -> str:
         try:

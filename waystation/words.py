@@ -1,0 +1,48 @@
+"""Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+import bm25s
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
+
+from waystation.patterns import proven
+
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_FIRST_CJK = proven(rf"[{_CJK}]")
+_STOPWORDS = frozenset(STOPWORDS_EN)
+
+
+class _Stemmer(Protocol):
+    def stemWords(self, words: list[str], /) -> list[str]: ...
+
+
+def terms(text: str) -> list[str]:
+    """The terms of a text in order, stop words left out.
+
+    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
+    """
+    words: list[str] = []
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
+        if _FIRST_CJK.match(word):
+            words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
+        elif word not in _STOPWORDS:
+            words.append(word)
+    # A stemmer keeps a cache and is not safe to share between threads; a new one costs microseconds.
+    stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
+    return stemmer.stemWords(words)
+
+
+def scores(query: str, texts: Sequence[str]) -> list[float]:
+    """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
+    wanted, corpus = list(dict.fromkeys(terms(query))), [terms(text) for text in texts]
+    if not wanted or not any(corpus):
+        return [0.0] * len(texts)
+    bm25 = bm25s.BM25()
+    bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
+    found: list[float] = bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
+    best = max(found)
+    return [score / best if best > 0 else 0.0 for score in found]
