@@ -29,7 +29,7 @@ CANDIDATES = 100
 SHORT_ID_DIGITS = 8
 GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""
-TURN_LABEL = proven(rf"\[(?P<place>(?P<message>\S++) (?P<speaker>[^\]\n]*?)(?P<goes_on>{GOES_ON})?)\] ?")
+TURN_LABEL = proven(rf"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*?(?P<goes_on>{GOES_ON})?)\] ?")
 """With which every turn of a conversation's passage begins."""
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
