@@ -260,6 +260,23 @@ async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "prompt is too long: 210000 tokens > 200000 maximum",
+        "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length",
+        "This model's maximum context length is 8192 tokens. However, you requested 9001 tokens.",
+        "the request exceeds the available context size, try increasing it",
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "Input is too long for requested model.",
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    ],
+)
+async def test_a_request_beyond_the_window_is_told_in_the_words_of_any_server(words: str) -> None:
+    error = await error_of(refused(400, "invalid_request_error", words))
+    assert str(error).startswith("the request is longer than the model's window (")
+
+
+@pytest.mark.parametrize(
     "answer",
     [
         refused(400, "invalid_request_error", f"messages.0: {SECRET}"),

@@ -18,12 +18,12 @@ Fit = Literal["fits", "worked around", "will not work", "not asked"]
 REPLY_TOKENS = 256
 """Most of each reply."""
 PROBE_CALLS = 9
-"""At most, counting and the calls that are refused included."""
+"""At an endpoint that takes the first way of asking, counting included; each refusal of it is one more."""
 PROMPT_TOKENS_A_CALL = 600
 _CACHED_WORDS = 4_500
 """Of a prompt that is long enough for every provider's cache."""
 PROBE_TOKENS = PROBE_CALLS * (PROMPT_TOKENS_A_CALL + REPLY_TOKENS) + 4 * _CACHED_WORDS
-"""What all of it costs at most, where the model keeps to its longest reply; overflow not counted."""
+"""An estimate of what those cost, where the model keeps to its longest reply; overflow not counted."""
 
 HARBOUR_DEPTH = ToolSpec(
     name="harbour_depth",

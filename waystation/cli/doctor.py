@@ -179,8 +179,8 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     settings = Settings()
     tokens = model_facts(model).window if overflow else 0
     endpoint = model_endpoint(settings.anthropic_base_url, {})
-    most = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
-    say(f"At most {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}, which may cost up to {most}.")
+    cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
+    say(f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them.")
     if not yes and not (can_ask() and asyncio.run(confirmed("Make them? [y/N]"))):
         raise BadInput("nothing was asked: say --yes for calls that cost")
     lines, found = asyncio.run(_asked(settings, endpoint.url, model, tokens))
