@@ -1,7 +1,7 @@
 """Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 import bm25s
@@ -46,3 +46,9 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
     found: list[float] = bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
     best = max(found)
     return [score / best if best > 0 else 0.0 for score in found]
+
+
+def matches(query: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where words of the text, or runs of CJK characters, have a term of the query: begin and end in characters."""
+    wanted = frozenset(terms(query))
+    return (word.span() for word in _WORD.finditer(text) if not wanted.isdisjoint(terms(word[0])))

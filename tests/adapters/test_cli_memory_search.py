@@ -1,10 +1,13 @@
 import asyncio
 import json
+import re
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from tests.store_contract.values import NOON, passage
+from waystation.cli.console import PlainConsole
 from waystation.cli.main import run
 from waystation.domain.documents import DocumentPassage
 from waystation.domain.memory import EmbeddedPassage
@@ -53,11 +56,29 @@ def test_a_search_finds_conversations_and_documents_of_all_sessions_or_of_one(
     assert found(capsys, "--session", "spring") == []
 
 
-def test_as_text_it_shows_what_agents_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["memory", "search", "fathoms", "--kind", "document"]) == 0
-    assert 'document="of an earlier task">\n[pilot.md:3-4]' in capsys.readouterr().out
+def test_people_are_told_when_who_and_where_and_nothing_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["memory", "search", "what does the bar carry?"]) == 0
+    shown = capsys.readouterr().out
+    heads = [line for line in shown.splitlines() if line[:1].isdigit()]
+    assert len(heads) == 2
+    assert any(
+        re.fullmatch(r"\d\. pilot\.md of task-2, 20\d\d-\d\d-\d\d \d\d:\d\d, score [01]\.\d\d, p\w{8}", one)
+        for one in heads
+    )
+    assert any(" of task-" in one and "pilot.md" not in one for one in heads)
+    assert shown.count("   The bar carries two fathoms.") == 1
+    assert "<passage" not in shown
     assert run(["memory", "search", "elephants"]) == 0
     assert "nothing like that is remembered" in capsys.readouterr().err
+
+
+def test_words_that_match_are_marked_at_a_terminal_and_nothing_else_steers_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = PlainConsole(highlight=False, emoji=False, file=StringIO(), force_terminal=True, width=80)
+    monkeypatch.setattr("waystation.cli.memory.result", console)
+    assert run(["memory", "search", "carrying fathom", "--kind", "document"]) == 0
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == ["carries", "fathoms"]
 
 
 def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,11 +6,14 @@
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from typing import Annotated, get_args
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
@@ -20,9 +23,8 @@ from waystation.agents.archive import (
     Recollection,
     Reindexed,
     Reindexing,
-    as_passages,
 )
-from waystation.cli.console import confirmed, print_json, print_text, say
+from waystation.cli.console import confirmed, print_json, print_text, result, say
 from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment, past_moment
@@ -30,7 +32,7 @@ from waystation.client import Client
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind
+from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind
 from waystation.domain.task import session_hash, tenant_hash
 from waystation.domain.value import Value
 from waystation.files import private_folder
@@ -95,6 +97,7 @@ def _one(kind: str) -> str:
     return "history" if kind == "histories" else kind.removesuffix("s")
 
 
+FOUND_INDENT = 3
 _KINDS: tuple[PassageKind, ...] = get_args(PassageKind)
 
 
@@ -142,7 +145,7 @@ def search(
     tokens: Annotated[int, typer.Option("--tokens", min=1, help="At most so many tokens.")] = RECALLED_TOKENS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what agents would recall: passages of conversations that compactions hid, and of documents.
+    """Show what agents would recall: turns of conversations that compactions hid, pieces of documents and reports.
 
     Where workers have embedded memory open, they are asked.
     """
@@ -168,9 +171,38 @@ def search(
     if as_json:
         print_json(tuple(map(FoundJson.of, found)))
     elif found:
-        print_text(as_passages(found))
+        _print_found(query, found)
     else:
         say("nothing like that is remembered")
+
+
+def _print_found(query: str, found: Sequence[Excerpt]) -> None:
+    """For people: when, who and where, and the words that match in bold where there is bold."""
+    # The libraries that tell words apart take a while to load.
+    from waystation.words import matches  # noqa: PLC0415
+
+    for number, excerpt in enumerate(found, 1):
+        passage = excerpt.best.passage
+        ids = " ".join(dict.fromkeys(excerpt.ids))
+        print_text(
+            f"{number}. {_where(passage)}, {passage.created:%Y-%m-%d %H:%M}, score {excerpt.best.score:.2f}, {ids}"
+        )
+        text = Text(excerpt.text)
+        for start, end in matches(query, excerpt.text):
+            text.stylize("bold", start, end)
+        result.print(Padding(text, (0, 0, 1, FOUND_INDENT)))
+
+
+def _where(passage: Passage) -> str:
+    match passage.kind:
+        case "conversation":
+            return f"{passage.step_id} of {passage.task_id}"
+        case "document":
+            return f"{passage.document} of {passage.task_id}"
+        case "report":
+            return f"report of {passage.task_id}"
+        case "finding":
+            return f"finding of {passage.step_id} of {passage.task_id}"
 
 
 async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
