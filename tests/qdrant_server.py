@@ -47,6 +47,8 @@ class QdrantStub:
         """Their sizes in bytes."""
         self.wanted: dict[str, models.CreateCollection] = {}
         """By collection: how it was to be made. The engine behind this looks at vectors and metadata alone."""
+        self.is_earlier = False
+        """Whether the collection that was made first is of a release that did not say how passages were indexed."""
         self.stopping = threading.Event()
         self._faults: deque[Fault] = deque()
         self._lock = threading.Lock()
@@ -163,7 +165,11 @@ class QdrantStub:
 
     def _collection(self, name: str) -> models.CollectionInfo:
         info = self._engine.get_collection(name)
-        return info.model_copy(update={"payload_schema": self._indexes.get(name, {})})
+        config = info.config
+        if self.is_earlier and config.metadata and "kept_in" not in config.metadata:
+            told = {key: value for key, value in config.metadata.items() if key != "indexing"}
+            config = config.model_copy(update={"metadata": told})
+        return info.model_copy(update={"payload_schema": self._indexes.get(name, {}), "config": config})
 
     def _create(self, name: str, wanted: models.CreateCollection) -> bool:
         self._indexes.setdefault(name, {})

@@ -88,7 +88,7 @@ async def test_the_collection_is_indexed_by_what_queries_filter_by(
         **{name: models.KeywordIndexParams(type=keyword) for name in ("session", "task_id", "step_id", "kind", "blob")},
         "created": models.DatetimeIndexParams(type=models.DatetimeIndexType.DATETIME),
     }
-    assert found.config.metadata == {"embedder": "compass", "dimension": DIMENSION}
+    assert found.config.metadata == {"embedder": "compass", "dimension": DIMENSION, "indexing": 1}
 
 
 async def test_nothing_is_asked_before_the_first_use_and_the_collection_is_looked_at_once(qdrant: QdrantStub) -> None:

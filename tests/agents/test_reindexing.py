@@ -1,5 +1,6 @@
 """Memory made anew with another embedder: in the engine of this process, and on a server."""
 
+import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -82,6 +83,17 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path, office: Office) 
         yield house
 
 
+def of_earlier_release(house: House) -> None:
+    """What is written down of the memory says nothing of how passages were indexed."""
+    if house.qdrant is None:
+        path = house.settings.memory_folder / "embedder.json"
+        record = json.loads(path.read_text())
+        assert record.pop("indexing") == 1
+        path.write_text(json.dumps(record))
+    else:
+        house.qdrant.is_earlier = True
+
+
 async def test_another_embedder_is_refused_at_the_start_with_the_command_that_helps(house: House) -> None:
     with pytest.raises(OtherEmbedder, match=r"made with the embedder old .4 dimensions.* `waystation memory reindex`"):
         async with house.memory(NEW):
@@ -113,6 +125,16 @@ async def test_there_and_back_again_and_once_more(house: House, office: Office) 
         assert (await house.reindex(office, embedder)).embedded == COUNT
         assert await house.found(embedder) == COUNT
     assert (await house.reindex(office, NEW)).embedded == 0
+
+
+async def test_a_memory_of_an_earlier_release_is_in_use_as_it_is_and_made_anew_when_that_is_asked_for(
+    house: House, office: Office
+) -> None:
+    of_earlier_release(house)
+    assert await house.found(OLD) == COUNT
+    assert (await house.reindex(office, OLD)).embedded == COUNT
+    assert await house.found(OLD) == COUNT
+    assert (await house.reindex(office, OLD)).embedded == 0
 
 
 async def test_passages_that_were_taken_back_are_left_out_and_taken_out(house: House, office: Office) -> None:

@@ -6,9 +6,11 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from datetime import datetime
+from time import monotonic
 from typing import Annotated, get_args
 
 import typer
@@ -319,14 +321,25 @@ async def _reindex(settings: Settings, *, with_refused: bool) -> ReindexedJson:
     private_folder(settings.home)
     async with aclosing(await opened_store(settings)) as store, opened_embedder(settings) as embedder:
         async with opened_draft(settings, embedder) as draft:
-            done = await Reindexing(store, embedder, draft, _told, with_refused=with_refused).run()
+            done = await Reindexing(store, embedder, draft, _Told(monotonic).told, with_refused=with_refused).run()
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 
-def _told(there: int, wanted: int) -> None:
-    # Batches are smaller than a step: one of them at most passes it.
-    if there == wanted or there % PROGRESS_STEP < EMBEDDED_AT_ONCE:
-        say(f"{there:,} of {wanted:,} passages")
+@dataclass
+class _Told:
+    """How far it is, and how long what is left will take."""
+
+    clock: Callable[[], float]
+    _first: tuple[int, float] | None = None
+    """How many there were when something was first told, and when."""
+
+    def told(self, there: int, wanted: int) -> None:
+        self._first = self._first or (there, self.clock())
+        # Batches are smaller than a step: one of them at most passes it.
+        if there == wanted or there % PROGRESS_STEP < EMBEDDED_AT_ONCE:
+            done, seconds = there - self._first[0], self.clock() - self._first[1]
+            left = f", about {seconds * (wanted - there) / done:,.0f} s more" if done and there < wanted else ""
+            say(f"{there:,} of {wanted:,} passages{left}")
 
 
 async def _status(settings: Settings) -> MemoryJson:

@@ -41,12 +41,18 @@ RANK_CONSTANT, WORDS_WEIGHT, MEANING_WEIGHT = 10, 1.0, 1.0
 passages are shown is decided by their own words, too (`domain.memory.excerpts`)."""
 
 
+INDEXING = 1
+"""1: passages are found by `Passage.indexed`; 0, in earlier releases: by their text, labels and all."""
+
+
 class Embedding(Value):
     """What vectors were made with. Those of two models cannot be compared."""
 
     embedder: str
     dimension: int | None
     """None: there is no dense vector, memory works by BM25 alone."""
+    indexing: int = INDEXING
+    """Of what they were made. Vectors of several can be compared; `memory reindex` makes those of earlier ones anew."""
 
     def __str__(self) -> str:
         """As people read it."""
@@ -63,6 +69,8 @@ class MadeWith(Value):
 
     embedder: str
     dimension: int | None
+    indexing: int = 0
+    """As of releases that did not say."""
 
     kept_in: str | None = None
     """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
@@ -71,12 +79,12 @@ class MadeWith(Value):
 
     @property
     def embedding(self) -> Embedding:
-        """Its vectors can be compared with those of the same."""
-        return Embedding(embedder=self.embedder, dimension=self.dimension)
+        """What all of its vectors were made with, but for those that a later release has added."""
+        return Embedding(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
 
     def check(self, wanted: Embedding, what: str) -> None:
         """Raises OtherEmbedder where vectors of the wanted embedding cannot be compared with those of `what`."""
-        if self.embedding != wanted:
+        if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
             raise OtherEmbedder(
                 f"{what} was made with the embedder {self.embedding}, not with {wanted}: make it anew by `waystation "
                 "memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were"
