@@ -42,9 +42,8 @@ class Recall(TypedTool[RecallInput]):
 
     name = "recall"
     description = (
-        "Finds what was said in earlier conversation that is no longer shown, of this task and its session, and in "
-        "documents, reports and findings of its earlier tasks. Each passage has one source, in its order; … is where "
-        "something is left out. `expand` shows what is behind one."
+        "Finds what was said in conversation that is no longer shown, of this task and its session, and in documents, "
+        "reports and findings of earlier tasks. `expand` shows what is around it."
     )
     urgency = urgent(LATER, SOON)
     input_model = RecallInput
@@ -74,8 +73,8 @@ class ExpandInput(ToolInput):
     id: str = Field(
         min_length=2,
         max_length=60,
-        description="Of a passage, like p1a2b3c4d, of a message in it, like p1a2b3c4d/m23, of a message of this "
-        "conversation, like m23, of a subagent, like research-1.2, or of an earlier task, like task-1a2b3c4d.",
+        description="Of a passage (p1a2b3c4d), its message m23 (p1a2b3c4d/m23), a message here (m23), a subagent "
+        "(research-1.2) or an earlier task.",
     )
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
