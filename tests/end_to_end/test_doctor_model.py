@@ -1,6 +1,7 @@
 """`waystation doctor --model` at an endpoint in each of its guises: what it prints, what it keeps, what follows."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,7 @@ def test_nothing_is_asked_of_an_endpoint_without_a_yes(
         assert run(["doctor", "--model", MODEL]) == 2
         assert server.counts == 0
     said = capsys.readouterr()
-    assert "may cost up to" in said.err
+    assert re.search(r"About 9 calls of .*: some [\d,]+ tokens\. No budget holds them\.", said.err)
     assert "--yes" in said.err
     assert not said.out
 
