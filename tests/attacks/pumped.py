@@ -34,8 +34,8 @@ ONE_SLOWEST_FOR = 50
 """Pumps: of so many, one is the slowest."""
 REFERENCE, REFERENCE_CHARACTERS = re.compile("[^b]{1,400}b"), 16_000
 """What all patterns are compared with, in the same process: it tries all of its bound at each character."""
-REFERENCES = 20
-"""A text may take as long as the reference takes on twenty texts of its size."""
+REFERENCES = 18
+"""A text may take as long as the reference takes on so many texts of its size."""
 REFERENCES_BEFORE = 2
 """And as long as on two of the reference's own size, whatever its size."""
 ATTEMPTS = 3
