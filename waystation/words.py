@@ -1,5 +1,6 @@
 """Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
 
+import logging
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
@@ -14,6 +15,9 @@ _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = proven(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _FIRST_CJK = proven(rf"[{_CJK}]")
 _STOPWORDS = frozenset(STOPWORDS_EN)
+
+# The library sets its own logger to DEBUG, which would pass any level that the program asks for.
+logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 class _Stemmer(Protocol):
@@ -44,8 +48,13 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
     bm25 = bm25s.BM25()
     bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
     found: list[float] = bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
-    best = max(found)
-    return [score / best if best > 0 else 0.0 for score in found]
+    return of_best(found)
+
+
+def of_best(found: Sequence[float]) -> list[float]:
+    """Each as a share of the greatest; 0 for all where none is greater than 0."""
+    best = max(found, default=0.0)
+    return [one / best if best > 0 else 0.0 for one in found]
 
 
 def matches(query: str, text: str) -> Iterator[tuple[int, int]]:

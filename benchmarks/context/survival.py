@@ -17,13 +17,14 @@ from benchmarks.context.engine import SUMMARISERS, Engine, policy_of
 from benchmarks.context.kept import Kept, all_text, in_view, kept
 from waystation.adapters.embeddings.local import WordLlamaEmbedder
 from waystation.adapters.qdrant.edge import QdrantEdgeMemory
-from waystation.agents.archive import RECALLED_TOKENS
+from waystation.agents.archive import RECALLED_TOKENS, Recollection, embedded
+from waystation.agents.auditor import NoRedaction
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.compaction.strategies import STRATEGIES
 from waystation.domain.compaction.tokens import Measure
 from waystation.domain.leg import RunRef
-from waystation.domain.memory import EmbeddedPassage, MemoryQuery, excerpts, turns_of
+from waystation.domain.memory import MemoryQuery
 from waystation.domain.passages import make_passages, render, tool_names
 from waystation.domain.transcript import Message, Transcript
 
@@ -55,19 +56,14 @@ class Recall:
         names = tool_names(messages)
         texts = {message.id: render(message, names) for message in messages}
         passages = make_passages(RUN, record_id, messages, texts, CREATED)
-        vectors = await self.embedder.embed([passage.indexed for passage in passages])
-        await self.memory.upsert(
-            [EmbeddedPassage(passage=passage, dense=dense) for passage, dense in zip(passages, vectors, strict=True)]
-        )
+        await self.memory.upsert(await embedded(self.embedder, passages))
 
     async def finds(self, identifier: str, sentence: str) -> bool:
         """Whether asking for the sentence without the identifier brings the identifier back."""
         question = sentence.replace(identifier, " ")
-        (dense,) = await self.embedder.embed([question])
-        query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=dense)
-        turns = turns_of(await self.memory.search(query))
-        alike = await self.embedder.likeness(question, [turn.said for turn in turns])
-        return any(identifier in found.text for found in excerpts(turns, alike, RECALLED_TOKENS))
+        query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=None)
+        recollection = Recollection(self.memory, self.embedder, NoRedaction())
+        return any(identifier in found.text for found in await recollection.search(query, RECALLED_TOKENS))
 
 
 class Survived(NamedTuple):

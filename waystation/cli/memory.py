@@ -185,7 +185,7 @@ def _print_found(query: str, found: Sequence[Excerpt]) -> None:
 
     for number, excerpt in enumerate(found, 1):
         passage = excerpt.best.passage
-        ids = " ".join(dict.fromkeys(excerpt.ids))
+        ids = " ".join(excerpt.ids)
         print_text(
             f"{number}. {_where(passage)}, {passage.created:%Y-%m-%d %H:%M}, score {excerpt.best.score:.2f}, {ids}"
         )

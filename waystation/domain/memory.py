@@ -29,7 +29,7 @@ CANDIDATES = 100
 SHORT_ID_DIGITS = 8
 GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""
-TURN_LABEL = proven(rf"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*?(?P<goes_on>{GOES_ON})?)\] ?")
+TURN_LABEL = proven(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
 """With which every turn of a conversation's passage begins."""
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
@@ -89,10 +89,12 @@ class Passage(Value):
         """In their order."""
         if self.turn is None:
             return (Turn(self, self.place, "", self.text),)
-        labelled = [(label, line[label.end() :]) for line in self.text.split("\n") if (label := TURN_LABEL.match(line))]
+        labelled = [
+            (label["place"], line[label.end() :]) for line in self.text.split("\n") if (label := TURN_LABEL.match(line))
+        ]
         return tuple(
-            Turn(self, number, label["place"].removesuffix(GOES_ON), text, goes_on=bool(label["goes_on"]))
-            for number, (label, text) in enumerate(labelled, self.turn)
+            Turn(self, number, place.removesuffix(GOES_ON), text, goes_on=place.endswith(GOES_ON))
+            for number, (place, text) in enumerate(labelled, self.turn)
         )
 
     @property
@@ -270,9 +272,8 @@ class Excerpt:
     @property
     def text(self) -> str:
         """Each stretch begins with its message and who speaks, as does whoever speaks next in it."""
-        first, *others = self.turns
-        text = first.labelled
-        for before, turn in pairwise((first, *others)):
+        text = self.turns[0].labelled
+        for before, turn in pairwise(self.turns):
             if not turn.follows(before):
                 text += f"\n{GAP}\n{turn.labelled}"
             elif not turn.label:

@@ -3,8 +3,7 @@
 Makes passages of the messages that a compaction covers: overlapping windows, since those are found best. What is found
 in them are turns, so that each window says where its turns begin.
 
-`python -m benchmarks.memory kinds` measures it. Windows of four turns, windows that have more characters at least, and
-larger steps find less in talk, logs or Chinese.
+`python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` has what larger windows and steps come to.
 
 How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order.
 
@@ -108,7 +107,7 @@ def make_passages(
 def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_Piece]:
     calls: dict[str, str] = {}
     for message in messages:
-        for block, (label, said) in _said(message, texts.get(message.id, "")):
+        for block, label, said in _said(message, texts.get(message.id, "")):
             heading = ""
             match block:
                 case ToolUse():
@@ -118,13 +117,12 @@ def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_
                 case _:
                     pass
             for line in said.split("\n"):
-                first, *rest = chunks(line, TURN_CHARACTERS) if line.strip() else ("",)
-                for mark, part in [("", first), *((GOES_ON, part) for part in rest)]:
+                for number, part in enumerate(chunks(line, TURN_CHARACTERS)):
                     if part.strip():
-                        yield _Piece(message.id, f"[{label}{mark}]", part, heading)
+                        yield _Piece(message.id, f"[{label}{GOES_ON if number else ''}]", part, heading)
 
 
-def _said(message: Message, text: str) -> Iterator[tuple[Block, tuple[str, str]]]:
+def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
     """Each block with its label, without the brackets, and with what it says.
 
     Where a block begins is told by its own label and by its place: what is said may have the labels of others in it.
@@ -135,7 +133,8 @@ def _said(message: Message, text: str) -> Iterator[tuple[Block, tuple[str, str]]
         starts.append(text.find(f"\n{head}", starts[-1]) + 1 or len(text))
     for (block, _), start, end in zip(shown, starts, [*starts[1:], len(text)], strict=True):
         label = TURN_LABEL.match(said := text[start:end].removesuffix("\n"))
-        yield block, (label["place"], said[label.end() :]) if label else (f"{message.id} {message.role}", said)
+        place, begin = (label["place"], label.end()) if label else (f"{message.id} {message.role}", 0)
+        yield block, place, said[begin:]
 
 
 def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:

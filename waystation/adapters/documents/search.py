@@ -7,7 +7,6 @@ Documents cut into passages: stretches of whole lines, small enough to read and 
 """
 
 import asyncio
-import logging
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -104,9 +103,6 @@ KEPT_INDEXES = 16
 """Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
 KEPT_CHARACTERS = 20_000_000
 """Of documents whose terms stay in memory: a folder that was searched before is read again only where it changed."""
-
-# The library sets its own logger to DEBUG, which would pass any level that the program asks for.
-logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
 class Bm25DocumentSearch:

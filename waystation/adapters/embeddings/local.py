@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.ports.knowledge import Use
-from waystation.words import scores
+from waystation.words import of_best, scores
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
 _BATCH_TEXTS = 16
 """Texts that are padded to one length together: bounds the memory that a batch takes."""
 WORDS_SHARE = 0.375
-"""Of likeness; the rest is of tokens. By `python -m benchmarks.memory kinds`, where 0 and 1 are worse."""
+"""Of likeness; the rest is of tokens. `benchmarks/README.md` has what 0 and 1 come to."""
 _T = TypeVar("_T")
 
 
@@ -128,8 +128,7 @@ def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
         float(rarity @ np.maximum(0, (asked @ _directions(model, tokens).T).max(axis=1))) if tokens else 0.0
         for tokens in read
     ]
-    best = max(found)
-    return [one / best if best > 0 else 0.0 for one in found]
+    return of_best(found)
 
 
 def _tokens(model: _Model, texts: list[str]) -> list[list[int]]:
