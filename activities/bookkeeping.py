@@ -13,7 +13,7 @@ from waystation.domain.ownership import Installation, OfTask
 from waystation.domain.signals import Words
 from waystation.domain.task import MAX_TELLING, Approval, AuditEntry, Refusal, Telling
 from waystation.domain.value import Value
-from waystation.ports import DocumentStore, TaskStore, TranscriptStore
+from waystation.ports import Store
 
 
 class AuditRequest(Value):
@@ -30,29 +30,29 @@ class AuditRequest(Value):
 class LedgerActivities:
     """What was spent, and who decided what."""
 
-    def __init__(self, transcripts: TranscriptStore, tasks: TaskStore) -> None:
-        self._transcripts, self._tasks = transcripts, tasks
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @activity.defn(name="ReadTotals")
     async def totals(self, run: RunRef) -> RunTotals:
         """What a run has cost: settles a leg that failed, timed out or was cancelled."""
         with reported():
-            return await self._transcripts.totals(run.run_id)
+            return await self._store.totals(run.run_id)
 
     @activity.defn(name="TakeOverRun")
     async def take_over(self, run: RunRef) -> RunTotals:
         """What a run has cost, and will have: an attempt that nobody has stopped yet writes nothing from here on."""
         with reported():
-            await self._transcripts.open_run(run)
-            await self._transcripts.take_fence(run.run_id)
-            return await self._transcripts.totals(run.run_id)
+            await self._store.open_run(run)
+            await self._store.take_fence(run.run_id)
+            return await self._store.totals(run.run_id)
 
     @activity.defn(name="RecordAudit")
     async def audit(self, request: AuditRequest) -> None:
         """Keep what was asked, answered, refused and edited. Kept twice, it stands once."""
         with reported():
             for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
-                await self._tasks.audit(request.task_id, entry)
+                await self._store.audit(request.task_id, entry)
 
 
 UNKNOWN_MESSAGE = (
@@ -95,28 +95,28 @@ class Updated(Value):
 class SentActivities:
     """What people send that names something in the store: their words, and what their documents are now."""
 
-    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
-        self._tasks, self._texts = tasks, texts
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @activity.defn(name="KeepTelling")
     async def keep(self, request: TellRequest) -> Kept:
         """Into the audit trail, where agents find it at their next turn. Kept twice, it stands once."""
         telling, words = request.words.telling, request.words
         with reported():
-            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
+            task = (await self._store.task(request.task_id, Installation())).ref.reader
             if words.text is not None:
-                blob = await self._texts.put_text(words.text, task)
+                blob = await self._store.put_text(words.text, task)
             else:
                 blob = words.message or ""
                 if reason := await self._fault(blob, task):
                     return Kept(telling=telling, reason=reason)
             kept = telling.model_copy(update={"text": blob})
-            await self._tasks.audit(request.task_id, kept)
+            await self._store.audit(request.task_id, kept)
         return Kept(telling=kept)
 
     async def _fault(self, blob: str, task: OfTask) -> str:
         try:
-            text = await self._texts.get_text(blob, task)
+            text = await self._store.get_text(blob, task)
         except TextMissing:
             return UNKNOWN_MESSAGE
         if len(text) > MAX_TELLING:
@@ -127,19 +127,19 @@ class SentActivities:
     async def update(self, request: UpdateRequest) -> Updated:
         """From then on agents read the new versions, and hear of them at their next turns. Twice is once."""
         with reported():
-            task = (await self._tasks.task(request.task_id, Installation())).ref.reader
+            task = (await self._store.task(request.task_id, Installation())).ref.reader
             given = await self._given(request.update.given, task)
             if given is None:
                 return Updated(update=request.update, reason=UNKNOWN_DOCUMENTS)
-            kept = await self._tasks.update_documents(request.task_id, request.update, given)
+            kept = await self._store.update_documents(request.task_id, request.update, given)
         return Updated(update=kept.counted)
 
     async def _given(self, blob: str, task: OfTask) -> DocumentSet | None:
         """None where it, or a text that it names, is not there."""
         try:
-            given = DocumentSet.model_validate_json(await self._texts.get_text(blob, task))
+            given = DocumentSet.model_validate_json(await self._store.get_text(blob, task))
             for document in given.documents:
-                await self._texts.get_text(document.blob, task)
+                await self._store.get_text(document.blob, task)
         except (TextMissing, ValidationError):
             return None
         return given

@@ -29,7 +29,7 @@ from waystation.domain.removal import (
     Traces,
     orders_of,
 )
-from waystation.ports import Clock, Forgetting, Outside, Persons, TaskStore, Vault
+from waystation.ports import Clock, Outside, Store, Vault
 
 _logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 class ForgettingActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Forgetting, archive: Archive, outside: Outside) -> None:
+    def __init__(self, store: Store, archive: Archive, outside: Outside) -> None:
         self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
@@ -76,8 +76,8 @@ TASKS_OF_A_TENANT = 1_000_000
 class PersonActivities:
     """All are safe to repeat."""
 
-    def __init__(self, store: Persons, tasks: TaskStore, archive: Archive, vault: Vault, outside: Outside) -> None:
-        self._store, self._tasks, self._archive, self._vault, self._outside = store, tasks, archive, vault, outside
+    def __init__(self, store: Store, archive: Archive, vault: Vault, outside: Outside) -> None:
+        self._store, self._archive, self._vault, self._outside = store, archive, vault, outside
 
     @activity.defn(name="FindPerson")
     async def find(self, order: PersonOrder) -> Traces:
@@ -105,7 +105,7 @@ class PersonActivities:
         """Take the person out of files of reports; how many had them."""
         async with beating():
             with reported():
-                rows = await self._tasks.tasks(OfTenant(tenant=order.tenant), TASKS_OF_A_TENANT)
+                rows = await self._store.tasks(OfTenant(tenant=order.tenant), TASKS_OF_A_TENANT)
                 task_ids = [row.ref.task_id for row in rows]
                 return self._outside.rewrite_reports(task_ids, await self._sought(order))
 
@@ -141,7 +141,7 @@ class RetentionActivities:
     """It is safe to repeat."""
 
     days: int | None
-    tasks: TaskStore
+    store: Store
     clock: Clock
     runs: Callable[[str], Awaitable[bool]]
     """Whether the workflow of this id is open."""
@@ -153,6 +153,6 @@ class RetentionActivities:
             return Due(days=None)
         with reported():
             before = self.clock() - timedelta(days=self.days)
-            rows = await self.tasks.tasks(Installation(), TASKS_AT_ONCE, ended_before=before)
+            rows = await self.store.tasks(Installation(), TASKS_AT_ONCE, ended_before=before)
             over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
             return Due(days=self.days, orders=orders_of(over))

@@ -26,7 +26,7 @@ from waystation.domain.schedules import (
     would_repeat,
 )
 from waystation.domain.task import TaskRef, TaskRow
-from waystation.ports import Clock, DocumentStore, Intake, TaskStore, TranscriptStore
+from waystation.ports import Clock, Intake, Store
 
 MOST_TASKS = 100_000
 """Of a session: a month's runs are among them."""
@@ -36,9 +36,7 @@ MOST_TASKS = 100_000
 class ScheduleActivities:
     """All are safe to repeat."""
 
-    tasks: TaskStore
-    texts: DocumentStore
-    transcripts: TranscriptStore
+    store: Store
     intake: Intake
     clock: Clock
 
@@ -51,7 +49,7 @@ class ScheduleActivities:
 
     async def _begin(self, order: RunOrder) -> Begun:
         wish, session = await self._wish(order), order.own.reader.recalling("session")
-        own = own_rows(await self.tasks.tasks(session, MOST_TASKS), order.own.task_id)
+        own = own_rows(await self.store.tasks(session, MOST_TASKS), order.own.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
             await self.intake.admit(known)
             return Begun(how=known.ref)
@@ -61,18 +59,18 @@ class ScheduleActivities:
         asked = {"request_id": order.request_id, "left_out": read.left_out, "since": since}
         row = await self.intake.row(wish.request.model_copy(update=asked))
         if last is not None and would_repeat(
-            last, row, await self.texts.documents(last.ref.task_id, session), read.documents
+            last, row, await self.store.documents(last.ref.task_id, session), read.documents
         ):
             return _without_task("unchanged", "the same question, terms and documents", last.ref.task_id)
         if reason := over_month(wish.monthly, await self._spent(own, session), row.terms.budget):
             return _without_task("over the month", reason)
-        await self.tasks.register(row, read.documents)
+        await self.store.register(row, read.documents)
         await self.intake.admit(row)
         return Begun(how=row.ref)
 
     async def _wish(self, order: RunOrder) -> ScheduleWish:
         try:
-            return ScheduleWish.model_validate_json(await self.texts.get_text(order.wish, order.own.reader))
+            return ScheduleWish.model_validate_json(await self.store.get_text(order.wish, order.own.reader))
         except TextMissing:
             raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
 
@@ -84,8 +82,8 @@ class ScheduleActivities:
         """What a task has spent; of one at work at least what it may."""
         if row.progress is not None and row.progress.phase.over:
             return row.progress.budget.spent
-        runs = await self.transcripts.run_ids(row.ref.task_id, session)
-        spent = sum([(await self.transcripts.totals(run)).spent for run in runs], Amount())
+        runs = await self.store.run_ids(row.ref.task_id, session)
+        spent = sum([(await self.store.totals(run)).spent for run in runs], Amount())
         return spent.at_least(row.terms.budget.amount) if await self.intake.runs(row.ref.task_id) else spent
 
     @activity.defn(name="LookAtScheduledTask")
@@ -93,7 +91,7 @@ class ScheduleActivities:
         """Whether it is over, and how it ended."""
         with reported():
             try:
-                row = await self.tasks.task(ref.task_id, ref.reader)
+                row = await self.store.task(ref.task_id, ref.reader)
             except UnknownTask:
                 return Looked(over=True)
             if row.progress is not None and row.progress.phase.over:

@@ -21,7 +21,7 @@ from waystation.domain.session import Settlement
 from waystation.domain.task import TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
-from waystation.ports import DocumentStore, TaskStore, TranscriptStore
+from waystation.ports import Store
 
 
 class ReconcileRequest(Value):
@@ -39,9 +39,9 @@ class Reconciled(Value):
 class SessionActivities:
     """Finds dead tasks: one that was terminated tells nobody, and would keep its reservation for ever."""
 
-    def __init__(self, runs: Callable[[str], Awaitable[bool]], transcripts: TranscriptStore) -> None:
+    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store) -> None:
         """`runs`: whether the workflow of this id is open."""
-        self._runs, self._transcripts = runs, transcripts
+        self._runs, self._store = runs, store
 
     @activity.defn(name="ReconcileTasks")
     async def reconcile(self, request: ReconcileRequest) -> Reconciled:
@@ -55,29 +55,29 @@ class SessionActivities:
     async def _spent(self, task_id: str) -> Amount:
         """What the task's agent runs have cost, and will have: an agent that nobody has stopped yet is fenced off."""
         return sum(
-            [await self._last_spending(run) for run in await self._transcripts.run_ids(task_id, Installation())],
+            [await self._last_spending(run) for run in await self._store.run_ids(task_id, Installation())],
             Amount(),
         )
 
     async def _last_spending(self, run_id: str) -> Amount:
-        await self._transcripts.take_fence(run_id)
-        return (await self._transcripts.totals(run_id)).spent
+        await self._store.take_fence(run_id)
+        return (await self._store.totals(run_id)).spent
 
 
 class ForkActivities:
     """Tasks that reuse finished steps."""
 
-    def __init__(self, tasks: TaskStore, texts: DocumentStore) -> None:
-        self._tasks, self._texts = tasks, texts
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @activity.defn(name="TakeOverFork")
     async def take_over(self, ref: TaskRef) -> TaskState:
         """The state that was stored with the task when it was forked: the steps themselves are in the store, too."""
         with reported():
-            row = await self._tasks.task(ref.task_id, ref.reader)
+            row = await self._store.task(ref.task_id, ref.reader)
             if row.progress is None or row.progress.state is None:
                 raise StoreError(f"{ref.task_id} was forked, but the store has no state for it to begin with")
-            return TaskState.model_validate_json(await self._texts.get_text(row.progress.state, ref.reader))
+            return TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.reader))
 
 
 class RewindActivities:

@@ -29,7 +29,7 @@ from waystation.domain.session import Admitted, Equipment
 from waystation.domain.task import TaskProgress, TaskRef
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
-from waystation.ports import DocumentStore, Notifier, Redactor, TaskStore
+from waystation.ports import Notifier, Redactor, Store
 
 _TITLE_CHARACTERS = 120
 
@@ -56,30 +56,29 @@ class PlanningActivities:
     def __init__(
         self,
         planner: Planner,
-        tasks: TaskStore,
-        documents: DocumentStore,
+        store: Store,
         redactor: Redactor,
         equipment: Equipment,
     ) -> None:
-        self._planner, self._tasks, self._documents, self._redactor = planner, tasks, documents, redactor
+        self._planner, self._store, self._redactor = planner, store, redactor
         self._equipment = equipment
 
     @activity.defn(name="AdmitTask")
     async def admit(self, ref: TaskRef) -> Admitted:
         """What the workflows may know of a task: its terms, and its question redacted and shortened."""
         with reported():
-            store_id = await self._tasks.store_id()
+            store_id = await self._store.store_id()
             if store_id != ref.store_id:
                 raise WrongStore(ref.store_id, store_id)
-            row = await self._tasks.task(ref.task_id, ref.reader)
+            row = await self._store.task(ref.task_id, ref.reader)
             title = row.title or await self._title(row.request.question, ref.tenant)
-            await self._tasks.admit(ref.task_id, title)
+            await self._store.admit(ref.task_id, title)
             ended = row.progress if row.progress is not None and row.progress.phase.over else None
             return Admitted(
                 ref=ref,
                 terms=row.terms,
                 title=title,
-                documents=len(await self._documents.documents(ref.task_id, ref.reader)),
+                documents=len(await self._store.documents(ref.task_id, ref.reader)),
                 finished=ended is not None,
                 forked=row.request.forked_from is not None,
                 budget=ended.budget if ended is not None else None,

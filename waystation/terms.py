@@ -244,13 +244,13 @@ async def task_row_of(
 ) -> TaskRow:
     """The task as it is to be stored. Raises BadInput for terms that cannot work."""
     ref = TaskRef(
-        store_id=await earlier.tasks.store_id(),
+        store_id=await earlier.store.store_id(),
         tenant=tenant_hash(request.tenant),
         session=session_hash(request.tenant, request.session),
         task_id=task_id_of(request),
     )
     # The same request again works under the same terms, whatever the session has finished meanwhile.
-    in_session = await earlier.tasks.tasks(ref.reader.recalling("session"))
+    in_session = await earlier.store.tasks(ref.reader.recalling("session"))
     known = next((row for row in in_session if row.ref == ref), None)
     told = await earlier.most_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(

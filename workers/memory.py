@@ -70,7 +70,7 @@ async def _drain(archive: Archive, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         with suppress(*NOT_ANSWERED):  # the next time does it
-            if await archive.outbox.waiting(1) or await archive.outbox.taken_back(1):
+            if await archive.store.waiting(1) or await archive.store.taken_back(1):
                 await archive.memory.count(_NOBODY)
                 await archive.drain()
 

@@ -47,7 +47,7 @@ from waystation.domain.session import SessionStart
 from waystation.domain.task import TaskRequest, TaskRow, session_workflow_id
 from waystation.domain.web import Domains
 from waystation.files import rewritten_reports, without_reports
-from waystation.ports import CompactionHook, DocumentStore, Meter, TableEngine, ToolServers, TranscriptStore
+from waystation.ports import CompactionHook, Meter, Store, TableEngine, ToolServers
 from waystation.settings import Settings, config_file_given, variable_given
 from waystation.settings_text import is_address
 from waystation.terms import task_row_of
@@ -109,7 +109,7 @@ class FrontDesk:
 
     async def row(self, request: TaskRequest) -> TaskRow:
         """See `Intake`."""
-        earlier = EarlierTasks(self.store, self.store)
+        earlier = EarlierTasks(self.store)
         return await task_row_of(request, self.settings, earlier, load_prices(self.settings.prices), utc_now())
 
     async def admit(self, row: TaskRow) -> None:
@@ -144,8 +144,7 @@ class Reach:
 class Ledgers:
     """Where pages are kept, and searches are charged; and what of both is shown."""
 
-    texts: DocumentStore
-    transcripts: TranscriptStore
+    store: Store
     meter: Meter
     redacted: RedactedDocuments
 
@@ -173,7 +172,7 @@ def _web(settings: Settings, ledgers: Ledgers, stack: AsyncExitStack) -> Sequenc
     )
     pages = OwnFetch(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPage(pages, ledgers.texts, ledgers.redacted, domains)
+    fetch = FetchPage(pages, ledgers.store, ledgers.redacted, domains)
     key = settings.anthropic_api_key
     if key is None:  # searches are made by the provider
         return (fetch,)
@@ -188,7 +187,7 @@ def _search(settings: Settings, key: str, domains: Domains, ledgers: Ledgers, st
     search = anthropic_search(key, settings.web_search_model, domains, url, patience=patience)
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
-    metered = MeteredSearch(search, ledgers.transcripts, utc_now, ledgers.meter, prices)
+    metered = MeteredSearch(search, ledgers.store, utc_now, ledgers.meter, prices)
     return WebSearchTool(metered, ledgers.redacted.redactor, settings.web_asks)
 
 

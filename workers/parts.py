@@ -132,26 +132,21 @@ class Parts:
     @property
     def metered(self) -> MeteredModel:
         """The model, with its calls announced in the store."""
-        return MeteredModel(model=self.model, transcripts=self.store, clock=utc_now, meter=self.meter, tell=tell)
+        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=tell)
 
     @property
     def recollection(self) -> Recollection:
         """Search in memory."""
         store = self.store
-        return Recollection(
-            memory=self.memory, embedder=self.embedder, redactor=self.redactor, documents=store, tasks=store
-        )
+        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor, store=store)
 
     @property
     def desk(self) -> Desk:
         """What the agents' tools work with."""
         store, reach = self.store, self.reach
         return Desk(
-            transcripts=store,
-            documents=store,
+            store=store,
             search=self.search,
-            work=store,
-            tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
             redacted=self.redacted,
@@ -172,15 +167,14 @@ class Parts:
     @property
     def archive(self) -> Archive:
         """The way from outbox to memory."""
-        return Archive(outbox=self.store, embedder=self.embedder, memory=self.memory)
+        return Archive(store=self.store, embedder=self.embedder, memory=self.memory)
 
     @property
     def librarian(self) -> Librarian:
         """What brings documents into memory."""
         store = self.store
         return Librarian(
-            documents=store,
-            outbox=store,
+            store=store,
             redactor=self.redactor,
             redacted=self.redacted,
             cut=passages_of,
@@ -193,10 +187,7 @@ class Parts:
         """What brings the results of tasks into memory."""
         store = self.store
         return Chronicler(
-            tasks=store,
-            documents=store,
-            work=store,
-            outbox=store,
+            store=store,
             redactor=self.redactor,
             archive=self.archive,
             clock=utc_now,
@@ -207,10 +198,7 @@ class Parts:
         """The agent loop."""
         store = self.store
         contracts = ContractWriter(
-            transcripts=store,
-            tasks=store,
-            documents=store,
-            work=store,
+            store=store,
             recollection=self.recollection,
             redactor=self.redactor,
         )
@@ -220,21 +208,19 @@ class Parts:
     def planner(self) -> Planner:
         """The planner."""
         store = self.store
-        return Planner(model=self.metered, transcripts=store, documents=store, tasks=store, redactor=self.redactor)
+        return Planner(model=self.metered, store=store, redactor=self.redactor)
 
     @property
     def reviser(self) -> Reviser:
         """What revises plans."""
         store = self.store
-        return Reviser(
-            model=self.metered, transcripts=store, documents=store, tasks=store, work=store, redactor=self.redactor
-        )
+        return Reviser(model=self.metered, store=store, redactor=self.redactor)
 
     @property
     def citation_check(self) -> CitationCheck:
         """What checks citations."""
         store = self.store
-        return CitationCheck(store, store, store, self.redactor, self.redacted, self.vault)
+        return CitationCheck(store, self.redactor, self.redacted, self.vault)
 
     @property
     def reviewer(self) -> Reviewer:
@@ -242,10 +228,7 @@ class Parts:
         store = self.store
         return Reviewer(
             model=self.metered,
-            transcripts=store,
-            documents=store,
-            tasks=store,
-            work=store,
+            store=store,
             redactor=self.redactor,
             check=self.citation_check,
         )
@@ -258,7 +241,7 @@ class Parts:
     @property
     def rewinder(self) -> Rewinder:
         """What takes conversations back."""
-        return Rewinder(transcripts=self.store, tasks=self.store, texts=self.store, archive=self.archive)
+        return Rewinder(store=self.store, archive=self.archive)
 
     @property
     def publisher(self) -> Publisher:
@@ -266,9 +249,7 @@ class Parts:
         store = self.store
         return Publisher(
             chronicler=self.chronicler,
-            tasks=store,
-            documents=store,
-            work=store,
+            store=store,
             redactor=self.redactor,
             check=self.citation_check,
         )
@@ -303,7 +284,7 @@ async def opened_parts(settings: Settings, store: SqlStore, meter: Meter) -> Asy
         originals = Originals(vault, partial(fingerprint, key), utc_now, present_session)
         whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
         redacted = RedactedDocuments(store, whole, rules)
-        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, store, meter, redacted)))
+        reach = await stack.enter_async_context(opened_reach(settings, Ledgers(store, meter, redacted)))
         yield Parts(
             store=store,
             model=model,

@@ -95,7 +95,7 @@ class Workshop:
     def schedules(self) -> ScheduleActivities:
         """What scheduled runs do."""
         intake = FrontDesk(self.client, self.store, self.settings)
-        return ScheduleActivities(self.store, self.store, self.store, intake, utc_now)
+        return ScheduleActivities(self.store, intake, utc_now)
 
     def planning(self, parts: Parts) -> PlanningActivities:
         """Admission and plans."""
@@ -105,16 +105,16 @@ class Workshop:
             privacy=self.settings.privacy,
             sealed_answers=encrypts(self.client.data_converter),
         )
-        return PlanningActivities(parts.planner, self.store, self.store, parts.redactor, equipment)
+        return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
 
 
 def workflows_worker(shop: Workshop) -> Worker:
     """Workflows, and the activities that need nothing but the store or the webhook."""
     store = shop.store
     runs = partial(running, shop.client)
-    ledger, sessions = LedgerActivities(store, store), SessionActivities(runs, store)
-    sent = SentActivities(store, store)
-    retention = RetentionActivities(days=shop.settings.retention_days, tasks=store, clock=utc_now, runs=runs)
+    ledger, sessions = LedgerActivities(store), SessionActivities(runs, store)
+    sent = SentActivities(store)
+    retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
@@ -136,7 +136,7 @@ def workflows_worker(shop: Workshop) -> Worker:
             sessions.reconcile,
             shop.notices.send,
             retention.due,
-            ForkActivities(store, store).take_over,
+            ForkActivities(store).take_over,
             sent.keep,
             sent.update,
             shop.schedules.look,
@@ -209,7 +209,7 @@ def _persons(shop: Workshop, parts: Parts) -> Sequence[Callable[..., Awaitable[o
     """Nobody can be erased without the vault, which has the value meanwhile."""
     if parts.vault is None:
         return ()
-    persons = PersonActivities(shop.store, shop.store, parts.archive, parts.vault, shop.outside)
+    persons = PersonActivities(shop.store, parts.archive, parts.vault, shop.outside)
     return (
         persons.find,
         persons.erase,

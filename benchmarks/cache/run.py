@@ -81,7 +81,7 @@ class _Run:
         self._office, self._way, self._reader = office, way, Reader()
         self._server = CachingServer(self._answer, office.clock)
         model = anthropic_model("key", http_client=self._server.http_client())
-        self._model = MeteredModel(model=model, transcripts=office.store, clock=office.clock, meter=office.meter)
+        self._model = MeteredModel(model=model, store=office.store, clock=office.clock, meter=office.meter)
 
     def _answer(self, body: dict[str, JsonValue]) -> ModelReply:
         self._office.clock.move(THINKS)

@@ -137,7 +137,7 @@ class Office:
 
     @property
     def metered(self) -> MeteredModel:
-        return MeteredModel(model=self.model, transcripts=self.store, clock=self.clock, meter=self.meter)
+        return MeteredModel(model=self.model, store=self.store, clock=self.clock, meter=self.meter)
 
     @property
     def recollection(self) -> Recollection:
@@ -147,11 +147,8 @@ class Office:
     def desk(self) -> Desk:
         store = self.store
         return Desk(
-            transcripts=store,
-            documents=store,
+            store=store,
             search=Bm25DocumentSearch(store),
-            work=store,
-            tasks=store,
             recollection=self.recollection,
             redactor=self.redactor,
             redacted=self.redacted,
@@ -170,10 +167,7 @@ class Office:
     def contracts(self) -> ContractWriter:
         store = self.store
         return ContractWriter(
-            transcripts=store,
-            tasks=store,
-            documents=store,
-            work=store,
+            store=store,
             recollection=self.recollection,
             redactor=self.redactor,
         )
@@ -190,7 +184,7 @@ class Office:
 
     @property
     def archive(self) -> Archive:
-        return Archive(outbox=self.store, embedder=self.embedder, memory=self.memory)
+        return Archive(store=self.store, embedder=self.embedder, memory=self.memory)
 
     @property
     def condenser(self) -> Condenser:
@@ -199,13 +193,13 @@ class Office:
     @property
     def planner(self) -> Planner:
         store = self.store
-        return Planner(model=self.metered, transcripts=store, documents=store, tasks=store, redactor=self.redactor)
+        return Planner(model=self.metered, store=store, redactor=self.redactor)
 
     @property
     def publisher(self) -> Publisher:
         store = self.store
-        check = CitationCheck(store, store, store, self.redactor, self.redacted)
-        return Publisher(tasks=store, documents=store, work=store, redactor=self.redactor, check=check)
+        check = CitationCheck(store, self.redactor, self.redacted)
+        return Publisher(store=store, redactor=self.redactor, check=check)
 
     async def leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
         """Carry out a leg with this model."""

@@ -71,7 +71,7 @@ async def test_a_crash_between_writing_and_marking_writes_the_same_points_again(
     await commit_passages(office, 3)
     crashing = CrashingStore(office.store.database, office.clock, office.store_id)
     with pytest.raises(Crash):
-        await replace(office.archive, outbox=crashing).drain()
+        await replace(office.archive, store=crashing).drain()
     assert len(office.memory.passages) == 3
     assert await office.archive.drain() == Drained(stored=3, waiting=0)
     assert len(office.memory.passages) == 3

@@ -87,7 +87,7 @@ async def test_failures_that_were_taken_back_are_in_no_reminder(bare_office: Off
     await worked(bare_office)
     before = await context_of(bare_office)
     store = bare_office.store
-    await Rewinder(store, store, store, bare_office.archive).rewind(bare_office.run_ref(), "m1", "edit-1", keep=True)
+    await Rewinder(store, bare_office.archive).rewind(bare_office.run_ref(), "m1", "edit-1", keep=True)
     after = await context_of(bare_office)
     asked = [{row.layer: row.asked for row in found.allocation.rows}[Layer.RUNTIME] for found in (before, after)]
     assert asked[0] > asked[1] > 0

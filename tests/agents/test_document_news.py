@@ -89,9 +89,7 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -
     await office.leg(ScriptedModel([READ]))
     await update(office, 1, NEWER)
     await office.leg(ScriptedModel([READ_AGAIN]), 2)
-    await Rewinder(office.store, office.store, office.store, office.archive).rewind(
-        office.run_ref(), "m3", "edit-1", keep=True
-    )
+    await Rewinder(office.store, office.archive).rewind(office.run_ref(), "m3", "edit-1", keep=True)
     await office.leg(ScriptedModel([SUBMIT]), 3)
     assert [message.id for message in await news(office)] == ["m4", "m7"]
 
@@ -142,7 +140,7 @@ async def test_a_citation_that_holds_now_is_fine_whatever_held_before(office: Of
 async def test_memory_gets_the_newest_version_and_recalls_no_earlier_one_for_the_task(office: Office) -> None:
     earlier = await shelf(office, "task-2", *DOCUMENTS)
     await earlier.remember()
-    recollection = Recollection(office.memory, office.embedder, office.redactor, office.store, office.store)
+    recollection = Recollection(office.memory, office.embedder, office.redactor, office.store)
     await update(office, 1, NEWER, missing=("keeper.md",))
     assert await recollection.find(office.run_ref(), "harbour silted up within ten years") == ()
     own = Shelf(office)
@@ -167,7 +165,7 @@ class Counting(RedactedDocuments):
 async def test_a_document_is_read_once_in_each_version_however_often_and_however_it_is_cited(office: Office) -> None:
     await update(office, 1, NEWER)
     redacted = Counting(office.store, office.redactor)
-    check = CitationCheck(office.store, office.store, office.store, office.redactor, redacted)
+    check = CitationCheck(office.store, office.redactor, redacted)
     names = ["harbour.md", "HARBOUR.md", "Harbour-md", "har bour md"]
     cited = [f'"silted up within ten years" [{name}:{line}-2]' for name in names for line in (1, 2)]
     checked = await check.check(office.ref, " ".join([*cited, "[keeper.md:1-1] [nobody.md:1-1]"]))

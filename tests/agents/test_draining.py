@@ -7,7 +7,7 @@ from datetime import timedelta
 from tests.agents.office import NOON, Office
 from tests.agents.test_archive import commit_passages
 from waystation.domain.errors import StoreUnavailable
-from waystation.ports import Outbox
+from waystation.ports import Store
 from waystation.ports.knowledge import Use
 from workers.memory import draining
 
@@ -71,8 +71,8 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(office: Office) -
                 raise StoreUnavailable("not now")
             return await store.waiting(limit, run_id)
 
-    outbox: Outbox = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
-    archive = type(office.archive)(outbox=outbox, embedder=office.embedder, memory=office.memory)
+    away: Store = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
+    archive = type(office.archive)(store=away, embedder=office.embedder, memory=office.memory)
     async with draining(archive, AT_ONCE):
         await until_stored(office, 1)
     assert failures == []

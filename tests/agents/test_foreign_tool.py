@@ -18,7 +18,7 @@ SPEC = ForeignToolSpec(
 
 def box(office: Office, servers: FixedToolServers, spec: ForeignToolSpec = SPEC) -> Toolbox:
     tool = ForeignTool(spec, servers, office.redactor)
-    return Toolbox(tools=[tool], transcripts=office.store, texts=office.store, redactor=office.redactor)
+    return Toolbox(tools=[tool], store=office.store, redactor=office.redactor)
 
 
 async def test_a_result_is_data_with_its_source(office: Office) -> None:

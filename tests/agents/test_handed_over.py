@@ -20,7 +20,7 @@ async def of_two(office: Office, first: Analysis | None, second: Analysis | None
             run = office.run_ref("analysis").model_copy(update={"step_id": step_id})
             await office.store.open_run(run)
             await office.store.hand_in(await office.store.take_fence(run.run_id), TASK, analysis)
-    return await handed_over(office.ref.reader, office.store, office.store)
+    return await handed_over(office.ref.reader, office.store)
 
 
 async def test_every_analysis_counts_in_the_order_of_the_plan(bare_office: Office) -> None:
@@ -42,9 +42,7 @@ async def test_a_partial_report_has_the_conclusions_of_every_analysis(bare_offic
 async def test_memory_gets_every_conclusion_under_its_own_step(bare_office: Office) -> None:
     await of_two(bare_office, CAUSES, FIGURES)
     store = bare_office.store
-    chronicler = Chronicler(
-        store, store, store, store, bare_office.redactor, bare_office.archive, lambda: bare_office.clock.now
-    )
+    chronicler = Chronicler(store, bare_office.redactor, bare_office.archive, lambda: bare_office.clock.now)
     await chronicler.keep(bare_office.ref, "The report.", "blob", None)
     await chronicler.bring_in(TASK)
     found = [one.passage for one in bare_office.memory.passages.values() if one.passage.kind == "finding"]
@@ -66,7 +64,7 @@ async def test_what_an_unfinished_analysis_has_noted_stays_beside_a_finished_one
     await of_two(bare_office, CAUSES, None)
     note = use("take_note", text="Dug in 1811.", document="harbour.md", first_line=1, last_line=1)
     await bare_office.call(note, "analysis")
-    there = await handed_over(bare_office.ref.reader, bare_office.store, bare_office.store)
+    there = await handed_over(bare_office.ref.reader, bare_office.store)
     assert [part.splitlines()[:2] for part in found_parts(there)[2:4]] == [
         ['<found step="causes" title="The causes">', "- conclusion: It silted up. [harbour.md:2-2]"],
         ['<found step="analysis" title="The analysis">', "- Dug in 1811. [harbour.md:1-1]"],

@@ -48,7 +48,7 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(office: Office) -
     await office.leg(ScriptedModel([READ]))
     await tell(office, 1, WORDS)
     await office.leg(ScriptedModel([scripted_reply(use("read_document", "c5", name="keeper.md"))]), 2)
-    rewinder = Rewinder(office.store, office.store, office.store, office.archive)
+    rewinder = Rewinder(office.store, office.archive)
     await rewinder.rewind(office.run_ref(), "m3", "edit-1", keep=True)
     await office.leg(ScriptedModel([SUBMIT]), 3)
     assert await heard(office) == [("m4", WORDS), ("m7", WORDS)]
@@ -69,8 +69,8 @@ async def test_a_compaction_keeps_the_words_as_the_users_own(office: Office) -> 
 
 
 async def test_who_is_asked_only_once_reads_all_of_it(office: Office) -> None:
-    assert await told_part(office.store, office.store, office.ref.reader) is None
+    assert await told_part(office.store, office.ref.reader) is None
     await tell(office, 1, DEMAND)
     await tell(office, 2, WISH)
-    part = await told_part(office.store, office.store, office.ref.reader)
+    part = await told_part(office.store, office.ref.reader)
     assert part == f"<told_meanwhile>\n{DEMAND}\n{WISH}\n</told_meanwhile>"

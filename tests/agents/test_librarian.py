@@ -40,8 +40,7 @@ class Shelf:
     def librarian(self) -> Librarian:
         office = self.office
         return Librarian(
-            documents=office.store,
-            outbox=office.store,
+            store=office.store,
             redactor=office.redactor,
             redacted=office.redacted,
             cut=passages_of,

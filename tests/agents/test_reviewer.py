@@ -25,7 +25,7 @@ async def reviewed(
 ) -> Reviewed:
     office.model = model
     store = office.store
-    reviewer = Reviewer(office.metered, store, store, store, store, office.redactor, office.publisher.check)
+    reviewer = Reviewer(office.metered, store, office.redactor, office.publisher.check)
     request = ReviewRequest(
         writer=office.run_ref("writing"),
         number=1,

@@ -28,7 +28,7 @@ ADDED = revision(add=[FOG], change=[USED])
 async def made(office: Office, model: ScriptedModel, room: int = 1, limit: int = 60_000) -> Revised:
     office.model = model
     store = office.store
-    reviser = Reviser(office.metered, store, store, store, store, office.redactor)
+    reviser = Reviser(office.metered, store, office.redactor)
     request = RevisionRequest(
         ref=office.ref, number=1, model="small", limit=Limit(tokens=limit), begun=BEGUN, seen=BEGUN, room=room
     )

@@ -52,7 +52,7 @@ def passage(office: Office, first: str, last: str) -> Passage:
 
 
 def rewinder(office: Office) -> Rewinder:
-    return Rewinder(transcripts=office.store, tasks=office.store, texts=office.store, archive=office.archive)
+    return Rewinder(store=office.store, archive=office.archive)
 
 
 async def written(office: Office) -> None:

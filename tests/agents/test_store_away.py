@@ -75,8 +75,8 @@ async def test_an_earlier_report_that_was_forgotten_is_none_and_one_that_cannot_
     await office.publisher.publish(office.ref, PROGRESS)
 
     async def report(kind: type[SqlStore]) -> str | None:
-        texts = kind(office.store.database, office.clock, office.store_id)
-        return await EarlierTasks(office.store, texts).report(office.run_ref(), office.task_id, "session")
+        store = kind(office.store.database, office.clock, office.store_id)
+        return await EarlierTasks(store).report(office.run_ref(), office.task_id, "session")
 
     assert await report(SqlStore) is not None
     assert await report(ForgottenStore) is None
@@ -99,12 +99,12 @@ async def test_words_and_documents_that_people_send_are_refused_only_where_they_
     changed = UpdateRequest(task_id=office.task_id, update=update)
 
     async def both() -> tuple[Kept, Updated]:
-        kept = await SentActivities(office.store, office.store).keep(told)
-        return kept, await SentActivities(office.store, office.store).update(changed)
+        kept = await SentActivities(office.store).keep(told)
+        return kept, await SentActivities(office.store).update(changed)
 
     assert all("not in the task's store" in one.reason for one in await both())
     put(office, AwayStore)
     with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
-        await SentActivities(office.store, office.store).keep(told)
+        await SentActivities(office.store).keep(told)
     with pytest.raises(ApplicationError, match=r"^StoreUnavailable: the database does not answer$"):
-        await SentActivities(office.store, office.store).update(changed)
+        await SentActivities(office.store).update(changed)

@@ -52,7 +52,7 @@ def send() -> Send:
 
 @pytest.fixture
 def box(office: Office, send: Send) -> Toolbox:
-    return Toolbox(tools=[Say(), send], transcripts=office.store, texts=office.store, redactor=office.redactor)
+    return Toolbox(tools=[Say(), send], store=office.store, redactor=office.redactor)
 
 
 def test_a_box_knows_its_tools(box: Toolbox) -> None:

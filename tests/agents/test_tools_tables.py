@@ -52,7 +52,7 @@ async def counting(bare_office: Office) -> Counting:
     await bare_office.open_task(DOCUMENTS)
     store, engine = bare_office.store, DuckDbTables()
     tools = [Calculate(engine), QueryTable(store, bare_office.redacted, bare_office.tables)]
-    return Counting(bare_office, Toolbox(tools, transcripts=store, texts=store, redactor=bare_office.redactor))
+    return Counting(bare_office, Toolbox(tools, store=store, redactor=bare_office.redactor))
 
 
 async def test_a_calculation_says_whether_it_is_exact(counting: Counting) -> None:
@@ -147,9 +147,7 @@ async def test_documents_and_values_are_called_by_their_placeholders(bare_office
     await bare_office.open_task([SourceDocument(name=f"{SECRET}.csv", text=f"key,pay\nnone,10\n{SECRET},20")])
     store = bare_office.store
     tools = [QueryTable(store, bare_office.redacted, bare_office.tables)]
-    box = Toolbox(
-        tools, transcripts=store, texts=store, redactor=bare_office.redactor, vault=OneOriginal(), audits=store
-    )
+    box = Toolbox(tools, store=store, redactor=bare_office.redactor, vault=OneOriginal())
     sql = f"SELECT * FROM t WHERE key = '{SECRET_PLACEHOLDER}'"
     call = use("query_table", tables={"t": f"{SECRET_PLACEHOLDER}.csv{lines}"}, sql=sql)
     result = await box.run(call, await bare_office.site())
@@ -196,8 +194,7 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
     redacted = RedactedDocuments(bare_office.store, redactor)
     box = Toolbox(
         [QueryTable(bare_office.store, redacted, tables)],
-        transcripts=bare_office.store,
-        texts=bare_office.store,
+        store=bare_office.store,
         redactor=bare_office.redactor,
     )
     site = await bare_office.site()

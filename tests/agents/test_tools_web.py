@@ -68,7 +68,7 @@ class SaidSearch:
 
 
 def box(office: Office, tool: Tool) -> Toolbox:
-    return Toolbox(tools=[tool], transcripts=office.store, texts=office.store, redactor=office.redactor)
+    return Toolbox(tools=[tool], store=office.store, redactor=office.redactor)
 
 
 async def fetch(office: Office, web: ShelfOfPages, call: ToolUse) -> str:

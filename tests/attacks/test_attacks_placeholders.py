@@ -64,7 +64,7 @@ class House:
         """What the tool is given in the office's session."""
         store = self.office.store
         redactor = PlainRedactor({})
-        box = Toolbox([tool], transcripts=store, texts=store, redactor=redactor, vault=self.vault, audits=store)
+        box = Toolbox([tool], store=store, redactor=redactor, vault=self.vault)
         await box.run(use(tool.name, "c1", **arguments), await self.office.site())
         return tool.given[-1]
 
@@ -143,14 +143,6 @@ async def test_another_tenants_session_of_the_same_name_has_met_nothing_here(hou
     await house.meets("session", "another tenant")
     assert await house.given(Listening("search_documents"), query=PLACEHOLDER) == {"query": PLACEHOLDER}
     assert await house.vault.originals(TENANT, [PLACEHOLDER], "session") == {}
-
-
-async def test_without_an_audit_nothing_is_given(house: House) -> None:
-    await house.meets("session")
-    store, tool = house.office.store, Listening("search_documents")
-    box = Toolbox([tool], transcripts=store, texts=store, redactor=PlainRedactor({}), vault=house.vault)
-    await box.run(use(tool.name, "c1", query=PLACEHOLDER), await house.office.site())
-    assert tool.given == [{"query": PLACEHOLDER}]
 
 
 async def test_what_was_met_in_no_session_known_is_restored_for_its_owner_and_for_no_tool(house: House) -> None:

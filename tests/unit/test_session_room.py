@@ -40,7 +40,7 @@ async def test_the_window_that_the_refusal_names_has_room(without_server: Settin
         await new_row(without_server, store, follow_up())
     least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
     row = await new_row(without_server, store, follow_up().model_copy(update={"window": least}))
-    earlier = EarlierTasks(store, store)
+    earlier = EarlierTasks(store)
     told = await earlier.named(row, least)
     assert told
     assert first_turn(row.request) + estimate_text(told) < row.terms.agent.trigger

@@ -48,16 +48,13 @@ from waystation.domain.value import Value
 from waystation.ports import (
     Clock,
     DocumentCutter,
-    DocumentOutbox,
-    DocumentStore,
     Embedder,
     Memory,
     MemoryDraft,
     MemorySearch,
-    Outbox,
     PassagePoints,
     Redactor,
-    TaskStore,
+    Store,
 )
 
 EMBEDDED_AT_ONCE = 64
@@ -75,7 +72,7 @@ class Drained(Value):
 class Archive:
     """The way from outbox to memory."""
 
-    outbox: Outbox
+    store: Store
     embedder: Embedder
     memory: Memory
 
@@ -88,24 +85,24 @@ class Archive:
         stored = 0
         with suppress(MemoryUnavailable):  # the next time does it
             await self.forget()
-        while passages := await self.outbox.waiting(EMBEDDED_AT_ONCE, run_id):
+        while passages := await self.store.waiting(EMBEDDED_AT_ONCE, run_id):
             try:
                 taken = await _written(self.memory, await embedded(self.embedder, passages))
             except MemoryUnavailable:
                 taken = frozenset[str]()
             if not taken:  # where it refuses every one, memory may be at fault, and no passage
-                return Drained(stored=stored, waiting=await self.outbox.count_waiting())
-            await self.outbox.stored([passage.id for passage in passages if passage.id in taken])
-            await self.outbox.put_aside([passage.id for passage in passages if passage.id not in taken])
+                return Drained(stored=stored, waiting=await self.store.count_waiting())
+            await self.store.stored([passage.id for passage in passages if passage.id in taken])
+            await self.store.put_aside([passage.id for passage in passages if passage.id not in taken])
             stored += len(taken)
         return Drained(stored=stored, waiting=0)
 
     async def forget(self) -> int:
         """Take out of memory what counts no more; how many points. Raises MemoryUnavailable."""
         count = 0
-        while gone := await self.outbox.taken_back(EMBEDDED_AT_ONCE):
+        while gone := await self.store.taken_back(EMBEDDED_AT_ONCE):
             await self.memory.delete(gone)
-            await self.outbox.forgotten(gone)
+            await self.store.forgotten(gone)
             count += len(gone)
         return count
 
@@ -125,7 +122,7 @@ class Archive:
         """
         if waiting := (await self.drain()).waiting:
             raise MemoryUnavailable(f"{waiting} passages wait until memory takes them")
-        await self.memory.delete(await self.outbox.refused())  # which it may have as they were before
+        await self.memory.delete(await self.store.refused())  # which it may have as they were before
         await self.forget_for_good()
 
 
@@ -155,8 +152,7 @@ ASKED_AT_ONCE = 100
 class Librarian:
     """Remembers documents."""
 
-    documents: DocumentStore
-    outbox: DocumentOutbox
+    store: Store
     redactor: Redactor
     redacted: RedactedDocuments
     cut: DocumentCutter
@@ -170,9 +166,9 @@ class Librarian:
         Raises RedactionFailed, StoreError.
         """
         ref = so_far.ref
-        documents = await self.documents.documents(ref.task_id, ref.reader)
+        documents = await self.store.documents(ref.task_id, ref.reader)
         names = await document_names(documents, self.redactor, ref.tenant, place=Place.COMPRESSED)
-        if not so_far.slices and not await self.outbox.begin_documents(ref, names.shown):
+        if not so_far.slices and not await self.store.begin_documents(ref, names.shown):
             return so_far.model_copy(update={"done": True})
         if so_far.document == len(documents):
             return _ended(so_far, documents)
@@ -188,14 +184,14 @@ class Librarian:
             return _ended(so_far, documents)
         redacted, readable = await self._redacted(document, ref.reader, slice(so_far.line, end))
         passages = self._passages(so_far, document, redacted)
-        if not await self.outbox.commit_document_passages(ref, passages):
+        if not await self.store.commit_document_passages(ref, passages):
             return so_far.model_copy(update={"done": True})
         await self.archive.drain(documents_run(ref.task_id))
         size = _size(lines[so_far.line : end])
         return so_far.further(len(passages), size, 0 if readable else size).at_line(end, lines, document.blob)
 
     async def _lines(self, document: Document, ref: TaskRef) -> Sequence[str]:
-        text = "" if document.removed else await self.documents.get_text(document.blob, ref.reader)
+        text = "" if document.removed else await self.store.get_text(document.blob, ref.reader)
         return text.splitlines(keepends=True)
 
     async def _there(self, ref: TaskRef, document: Document) -> Sequence[Passage]:
@@ -205,7 +201,7 @@ class Librarian:
             places = range(len(there), len(there) + ASKED_AT_ONCE)
             ids = [passage_id(ref, document.name, document.blob, place) for place in places]
             known = {
-                passage.id: passage for passage in await self.outbox.passages_with(ids, ref.reader.recalling("session"))
+                passage.id: passage for passage in await self.store.passages_with(ids, ref.reader.recalling("session"))
             }
             there += [known[one] for one in takewhile(known.__contains__, ids)]
             if len(there) < places.stop:
@@ -263,7 +259,7 @@ class Reindexed(Value):
 class Reindexing:
     """One run. What is in the draft already is not embedded again, so that a run goes on where the last one ended."""
 
-    outbox: Outbox
+    store: Store
     embedder: Embedder
     draft: MemoryDraft
     progress: Progress
@@ -280,8 +276,8 @@ class Reindexing:
         await self.draft.publish()
         # What workers wrote into the memory before, until the last moment. Now they can write there no more.
         await self._fill()
-        taken = self._there.intersection(await self.outbox.refused())
-        await self.outbox.stored(sorted(taken))
+        taken = self._there.intersection(await self.store.refused())
+        await self.store.stored(sorted(taken))
         return Reindexed(passages=len(self._there), embedded=self._embedded, refused=tuple(sorted(self._refused)))
 
     async def _fill(self) -> None:
@@ -290,16 +286,16 @@ class Reindexing:
             for ids in _batches(missing):
                 await self._embed(ids)
                 self.progress(len(self._there), len(self._there | missing) - len(self._refused))
-        gone = self._there & await self.outbox.gone_passage_ids()
+        gone = self._there & await self.store.gone_passage_ids()
         for ids in _batches(gone):
             await self.draft.delete(ids)
         self._there -= gone
 
     async def _missing(self) -> frozenset[str]:
-        return await self.outbox.passage_ids(refused=self.with_refused) - self._there - self._refused
+        return await self.store.passage_ids(refused=self.with_refused) - self._there - self._refused
 
     async def _embed(self, ids: list[str]) -> None:
-        passages = await self.outbox.passages_with(ids, Installation())
+        passages = await self.store.passages_with(ids, Installation())
         taken = await _written(self.draft, await embedded(self.embedder, passages)) if passages else frozenset[str]()
         if passages and not taken and not self._there:  # the memory may be at fault, and no passage
             raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")
@@ -323,10 +319,8 @@ class Recollection:
     memory: MemorySearch
     embedder: Embedder
     redactor: Redactor
-    documents: DocumentStore | None = None
+    store: Store | None = None
     """Of tasks. None: whoever asks has none before it."""
-    tasks: TaskStore | None = None
-    """Where names of other sessions are found. Without it, their passages are labelled by hashes."""
 
     async def find(
         self, run: RunRef | TaskRef, text: str, tokens: int = RECALLED_TOKENS, scope: MemoryScope = "session"
@@ -353,9 +347,9 @@ class Recollection:
 
     async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
-        own = await self.documents.documents(run.task_id, run.reader) if self.documents else ()
+        own = await self.store.documents(run.task_id, run.reader) if self.store else ()
         # What a document said before it changed is no earlier work: it stood under the same name.
-        earlier = earlier_versions(await self.tasks.document_updates(run.task_id, run.reader)) if self.tasks else {}
+        earlier = earlier_versions(await self.store.document_updates(run.task_id, run.reader)) if self.store else {}
         without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
         called = (await document_names(own, self.redactor, run.tenant, place=Place.QUERY)).shown_in(text)
         session = None if scope == "team" else run.session
@@ -382,9 +376,9 @@ class Recollection:
 
     async def _names(self, sessions: Sequence[str], tenant: str) -> list[str]:
         """As a model may see them: people call sessions after people."""
-        if self.tasks is None or not sessions:
+        if self.store is None or not sessions:
             return [*sessions]
-        rows = [await self.tasks.tasks(OfSession(tenant=tenant, session=one), limit=1) for one in sessions]
+        rows = [await self.store.tasks(OfSession(tenant=tenant, session=one), limit=1) for one in sessions]
         names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
         return [one.text.replace('"', "'") for one in await self.redactor.redact(names, Place.CONTRACT, tenant)]
 

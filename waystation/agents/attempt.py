@@ -32,7 +32,7 @@ from waystation.domain.privacy import Place, redaction_notes
 from waystation.domain.procedures import evidence
 from waystation.domain.task import TaskRef, TaskRow, as_message, heard
 from waystation.domain.transcript import Charge, Fence, Message, Record, ToolUse, Transcript, platform_text
-from waystation.ports import DocumentStore, Redactor, TaskStore
+from waystation.ports import Redactor, Store
 
 
 @dataclass
@@ -51,23 +51,23 @@ class Attempt:
 
     async def append(self, message: Message) -> None:
         """Commit a user message. Raises FenceLost, VersionConflict."""
-        await self.desk.transcripts.commit_message(self.fence, self.transcript.version, message)
+        await self.desk.store.commit_message(self.fence, self.transcript.version, message)
         self.transcript = self.transcript.with_message(message)
 
     async def take(self, message: Message, charge: Charge) -> None:
         """Commit a reply with what it cost. Raises FenceLost, VersionConflict."""
-        await self.desk.transcripts.commit_reply(self.fence, self.transcript.version, message, charge)
+        await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
         await self.recount()
 
     async def record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises FenceLost, VersionConflict."""
-        await self.desk.transcripts.commit_compaction(self.fence, self.transcript.version, record, (), None)
+        await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
     async def recount(self) -> None:
         """What the run has cost by now."""
-        self.totals = await self.desk.transcripts.totals(self.request.run.run_id)
+        self.totals = await self.desk.store.totals(self.request.run.run_id)
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -127,37 +127,37 @@ async def hear(attempt: Attempt) -> None:
     Raises FenceLost, VersionConflict, StoreError, RedactionFailed.
     """
     desk, run, known = attempt.desk, attempt.request.run, heard(attempt.said)
-    for telling in await desk.tasks.tellings(run.task_id, run.reader):
+    for telling in await desk.store.tellings(run.task_id, run.reader):
         if telling.number not in known:
-            words = await desk.documents.get_text(telling.text, run.reader)
+            words = await desk.store.get_text(telling.text, run.reader)
             (redacted,) = await desk.redactor.redact([words], Place.CONTRACT, run.tenant)
             attempt.notices.extend(redaction_notes(redacted))
             await attempt.append(as_message(attempt.transcript.next_id, telling.number, redacted.text))
 
 
-async def task_told(row: TaskRow, documents: DocumentStore, redactor: Redactor) -> Sequence[Tagged]:
+async def task_told(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[Tagged]:
     """What was asked, and of which documents, each in its tag: called as agents know them, else not redacted.
 
     Raises StoreError, RedactionFailed.
     """
-    listed = await documents.documents(row.ref.task_id, row.ref.reader)
+    listed = await store.documents(row.ref.task_id, row.ref.reader)
     names = await document_names(listed, redactor, row.ref.tenant)
     return task_parts(row.request, evidence(names.as_shown))
 
 
-async def task_as_told(ref: TaskRef, tasks: TaskStore, documents: DocumentStore, redactor: Redactor) -> str:
+async def task_as_told(ref: TaskRef, store: Store, redactor: Redactor) -> str:
     """The task in one tag, then what people have told it. Raises as `task_told` does."""
-    task = await task_told(await tasks.task(ref.task_id, ref.reader), documents, redactor)
-    told = await told_part(tasks, documents, ref.reader)
+    task = await task_told(await store.task(ref.task_id, ref.reader), store, redactor)
+    told = await told_part(store, ref.reader)
     return "\n".join(filter(None, [tagged("task", *task), told]))
 
 
-async def told_part(tasks: TaskStore, texts: DocumentStore, task: OfTask) -> Tagged | None:
+async def told_part(store: Store, task: OfTask) -> Tagged | None:
     """All of it in one tag, for whoever is asked once and has no turns: oldest first, not redacted. None without any.
 
     Raises StoreError.
     """
-    words = [await texts.get_text(telling.text, task) for telling in await tasks.tellings(task.task_id, task)]
+    words = [await store.get_text(telling.text, task) for telling in await store.tellings(task.task_id, task)]
     return tagged("told_meanwhile", *words) if words else None
 
 
@@ -178,12 +178,12 @@ async def hear_of_documents(attempt: Attempt) -> None:
     """
     desk, run = attempt.desk, attempt.request.run
     known = max((message.updates for message in attempt.said), default=0)
-    fresh = [update for update in await desk.tasks.document_updates(run.task_id, run.reader) if update.number > known]
+    fresh = [update for update in await desk.store.document_updates(run.task_id, run.reader) if update.number > known]
     if not (made := in_all(fresh)):
         return
-    documents = await desk.documents.documents(run.task_id, run.reader)
+    documents = await desk.store.documents(run.task_id, run.reader)
     shown = (await document_names(documents, desk.redactor, run.tenant)).as_shown
-    lines = [await _line(change, shown[change.position], desk.documents, run.reader) for change in made[:NAMED_CHANGES]]
+    lines = [await _line(change, shown[change.position], desk.store, run.reader) for change in made[:NAMED_CHANGES]]
     if len(made) > NAMED_CHANGES:
         lines.append(f"- and {len(made) - NAMED_CHANGES} more; list_documents shows all documents as they are now")
     text = f"{_HEAD}\n{tagged('documents_changed', *lines)}"
@@ -193,7 +193,7 @@ async def hear_of_documents(attempt: Attempt) -> None:
     await attempt.append(Message(**told.model_dump(exclude={"updates"}), updates=fresh[-1].number))
 
 
-async def _line(change: DocumentChange, shown: Document, texts: DocumentStore, reader: OfTask) -> str:
+async def _line(change: DocumentChange, shown: Document, store: Store, reader: OfTask) -> str:
     name = one_line(shown.name)
     what = "procedure " if shown.procedure else ""
     match change.kind:
@@ -203,7 +203,7 @@ async def _line(change: DocumentChange, shown: Document, texts: DocumentStore, r
             return f"- removed: {what}{name}"
         case "changed":
             before, after = [
-                (await texts.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
+                (await store.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
             return (
                 f"- changed: {what}{name} ({await asyncio.to_thread(_places, before, after)}; {shown.lines} lines now)"

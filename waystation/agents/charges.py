@@ -20,16 +20,7 @@ from waystation.domain.models import Price, answering, cost_micro_usd, price_of,
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
-from waystation.ports import (
-    CallKind,
-    ChatModel,
-    Clock,
-    Meter,
-    ModelReply,
-    ModelRequest,
-    TranscriptStore,
-    WebSearch,
-)
+from waystation.ports import CallKind, ChatModel, Clock, Meter, ModelReply, ModelRequest, Store, WebSearch
 
 
 @dataclass(frozen=True)
@@ -81,7 +72,7 @@ class MeteredModel:
     """A model whose every call is announced in the store. The caller commits the charge together with its use."""
 
     model: ChatModel
-    transcripts: TranscriptStore
+    store: Store
     clock: Clock
     meter: Meter
     tell: Callable[[Doing], None] = told_nobody
@@ -115,7 +106,7 @@ class MeteredModel:
         An intent stays behind where the call may have been billed without a reply (crash, cancellation, cut stream);
         where the provider certainly refused, it is taken back. Raises ModelError, FenceLost.
         """
-        books = Books(self.transcripts, self.clock, self.meter, self.tell)
+        books = Books(self.store, self.clock, self.meter, self.tell)
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day)
         return await books.charged(fence, key, priced, lambda: self._answer(call))
 
@@ -159,7 +150,7 @@ class PricedCall:
 class Books:
     """What calls that cost leave behind, whoever answers them."""
 
-    transcripts: TranscriptStore
+    store: Store
     clock: Clock
     meter: Meter
     tell: Callable[[Doing], None] = told_nobody
@@ -169,7 +160,7 @@ class Books:
     ) -> tuple[UsedT, Charge]:
         """The answer, and the charge for it, which is not committed yet. Raises ModelError, FenceLost."""
         intent = Intent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
-        await self.transcripts.record_intent(fence, intent)
+        await self.store.record_intent(fence, intent)
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # that is a call of a tool
             self.tell(Doing(agent=agent, what="model", turn=key.turn, since=intent.at))
@@ -178,7 +169,7 @@ class Books:
         except ModelError as error:
             self.meter.failed(key.kind, call.model, error)
             if not _possibly_billed(error):
-                await self.transcripts.drop_intent(fence, intent.key)
+                await self.store.drop_intent(fence, intent.key)
             raise
         charge = Charge(
             key=str(key),
@@ -205,7 +196,7 @@ class MeteredSearch:
     """A search whose every call leaves a trace, and is charged once."""
 
     web: WebSearch
-    transcripts: TranscriptStore
+    store: Store
     clock: Clock
     meter: Meter
     prices: Sequence[Price]
@@ -216,13 +207,13 @@ class MeteredSearch:
         A search is reckoned with what it costs at most, and its charge is committed here: it may turn out higher only
         where the provider reads more than any search does. Raises ModelError, BadInput, StoreError.
         """
-        spent = (await self.transcripts.totals(fence.run_id)).spent
+        spent = (await self.store.totals(fence.run_id)).spent
         call = self._priced(limit)
         if not limit.after(spent).covers(call.worst_case):
             return TooDear(limit.after(spent).excess(call.worst_case))
-        books = Books(self.transcripts, self.clock, self.meter)
+        books = Books(self.store, self.clock, self.meter)
         found, charge = await books.charged(fence, CallKey("search", call_id), call, lambda: self._answer(query, most))
-        await self.transcripts.commit_charge(fence, charge)
+        await self.store.commit_charge(fence, charge)
         return found
 
     async def _answer(self, query: str, most: int) -> Searched:

@@ -40,7 +40,7 @@ from waystation.domain.memory import Passage
 from waystation.domain.passages import make_passages
 from waystation.domain.transcript import Charge, Compaction, Fence, Summarised, SummaryFailed, Transcript
 from waystation.domain.work import ReportDraft
-from waystation.ports import Clock, CompactionHook, WorkStore
+from waystation.ports import Clock, CompactionHook, Store
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class CompactionHooks:
 NO_HOOKS = CompactionHooks()
 
 
-async def unfinished(work: WorkStore, run: RunRef) -> str:
+async def unfinished(store: Store, run: RunRef) -> str:
     """One line for the ledger, not redacted: what the store has of the step's result so far."""
     notes, result = (
-        await work.notes(run.task_id, run.reader, run.run_id),
-        await work.deliverable(run.run_id, run.reader),
+        await store.notes(run.task_id, run.reader, run.run_id),
+        await store.deliverable(run.run_id, run.reader),
     )
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
@@ -95,7 +95,7 @@ class Condenser:
         `manual`: only a summary is tried; one that is refused leaves everything as it was.
         Raises ModelUnavailable (the summariser; worth a retry), RedactionFailed, StoreError.
         """
-        transcripts = self.desk.transcripts
+        transcripts = self.desk.store
         await transcripts.open_run(request.run)
         transcript = await transcripts.load(request.run.run_id, request.run.reader)
         toolbox = await self.desk.toolbox_of(request.run, request.terms, transcript)
@@ -125,7 +125,7 @@ class Job:
     async def once(self) -> CompactionOutcome:
         """Make room, or report how an earlier attempt did; then call the hook that is for after that."""
         if self._done is None:
-            transcripts, run_id = self.condenser.desk.transcripts, self.request.run.run_id
+            transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
             self.fence = await transcripts.take_fence(run_id)
             self.transcript = await transcripts.load(run_id, self.request.run.reader)
         outcome = await self._carried_out()
@@ -237,7 +237,7 @@ class Job:
                 await self._remember(rung, result.charge)
             return await self._make_room(skip_summary=True)
         if result.charge is not None:
-            await self.condenser.desk.transcripts.commit_charge(self.fence, result.charge)
+            await self.condenser.desk.store.commit_charge(self.fence, result.charge)
         return await self._nothing(rung, bad.status if bad else Status.FAILED_SUMMARISER)
 
     async def _remember(self, rung: Summarise, charge: Charge | None) -> None:
@@ -267,7 +267,7 @@ class Job:
         hidden = set(covered)
         messages = tuple(message for message in view(self.transcript) if message.id in hidden)
         desk, run = self.condenser.desk, self.request.run
-        undone = await unfinished(desk.work, run)
+        undone = await unfinished(desk.store, run)
         middle, spans = await Middle.redacted(messages, self.transcript, desk.redactor_of(run), run.tenant, undone)
         self.redactions += spans
         self.notes.extend(middle.notes)
@@ -282,7 +282,7 @@ class Job:
     async def _commit(
         self, record: Compaction | SummaryFailed, passages: tuple[Passage, ...], charge: Charge | None
     ) -> None:
-        transcripts = self.condenser.desk.transcripts
+        transcripts = self.condenser.desk.store
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
         self.transcript = with_record(self.transcript, record)
 
@@ -309,7 +309,7 @@ class Job:
             redactions=self.redactions,
             added=self.added,
             removed=self.removed,
-            totals=await self.condenser.desk.transcripts.totals(run_id),
+            totals=await self.condenser.desk.store.totals(run_id),
             notes=tuple(dict.fromkeys(self.notes)),
         )
 

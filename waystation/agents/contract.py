@@ -39,22 +39,22 @@ from waystation.domain.roles import AgentRole, role_spec
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow
 from waystation.domain.transcript import Message, user_text
 from waystation.domain.work import Findings
-from waystation.ports import DocumentStore, Redactor, TaskStore, TranscriptStore, WorkStore
+from waystation.ports import Redactor, Store
 
 
-async def given_procedures(row: TaskRow, documents: DocumentStore) -> tuple[GivenProcedure, ...]:
+async def given_procedures(row: TaskRow, store: Store) -> tuple[GivenProcedure, ...]:
     """As they were handed in. Those of a task of before that are the documents that it took for procedures, in their
     order and as they are now. Raises StoreError.
     """
-    known = await documents.documents(row.ref.task_id, row.ref.reader)
+    known = await store.documents(row.ref.task_id, row.ref.reader)
     there = [one for one in known if one.procedure and not one.removed]
-    among = [GivenProcedure(name=one.name, text=await documents.get_text(one.blob, row.ref.reader)) for one in there]
+    among = [GivenProcedure(name=one.name, text=await store.get_text(one.blob, row.ref.reader)) for one in there]
     return (*row.request.procedures, *among)
 
 
-async def procedures_of(row: TaskRow, documents: DocumentStore) -> tuple[Procedure | Malformed, ...]:
+async def procedures_of(row: TaskRow, store: Store) -> tuple[Procedure | Malformed, ...]:
     """What agents can follow of them, and what not. Raises StoreError."""
-    given = await given_procedures(row, documents)
+    given = await given_procedures(row, store)
     read = [procedure_of(one.name, one.text) for one in given[:MOST_PROCEDURES]]
     over = f"a task has {MOST_PROCEDURES} procedures at most"
     return (*first_of_each_name(read), *(Malformed(document=one.name, reason=over) for one in given[MOST_PROCEDURES:]))
@@ -221,8 +221,7 @@ _HEAD = (
 class EarlierTasks:
     """Of one session; of its tenant, where an agent recalls as widely."""
 
-    tasks: TaskStore
-    texts: DocumentStore
+    store: Store
 
     async def named(self, own: TaskRow, window: int) -> Tagged | None:
         """Tasks that were over before this one was handed in, and have a report: by id, day and redacted title, as many
@@ -241,18 +240,18 @@ class EarlierTasks:
         return estimate_text(_part(await self._lines(ref, at)) or "")
 
     async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
-        rows = [row for row in await self.tasks.tasks(ref.reader.recalling("session")) if _is_earlier(row, ref, at)]
+        rows = [row for row in await self.store.tasks(ref.reader.recalling("session")) if _is_earlier(row, ref, at)]
         return [_line(row) for row in rows[:_MOST_NAMED]]
 
     async def report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
         """The whole report of a task that the agent may look into, by its id or the beginning of it; else None."""
         reader = run.reader.recalling(scope)
-        found = await self.tasks.find_tasks(task, reader)
-        row = await self.tasks.task(found[0], reader) if len(found) == 1 else None
+        found = await self.store.find_tasks(task, reader)
+        row = await self.store.task(found[0], reader) if len(found) == 1 else None
         if row is None or row.progress is None or row.progress.report is None:
             return None
         try:
-            return await self.texts.get_text(row.progress.report, reader)
+            return await self.store.get_text(row.progress.report, reader)
         except TextMissing:  # it was forgotten
             return None
 
@@ -284,10 +283,7 @@ STARTING_TOKENS = 1_000
 class ContractWriter:
     """Writes contracts from what the store holds."""
 
-    transcripts: TranscriptStore
-    tasks: TaskStore
-    documents: DocumentStore
-    work: WorkStore
+    store: Store
     recollection: Recollection
     redactor: Redactor
 
@@ -297,14 +293,14 @@ class ContractWriter:
         `notices` takes what a person should know. Raises RedactionFailed, StoreError.
         """
         goal, assigned = await self._assigned(run)
-        row = await self.tasks.task(run.task_id, run.reader)
-        procedures = await procedures_of(row, self.documents)
+        row = await self.store.task(run.task_id, run.reader)
+        procedures = await procedures_of(row, self.store)
         if unusable := sum(isinstance(one, Malformed) for one in procedures):
             notices.append(f"{counted(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
-        names = await document_names(await self.documents.documents(run.task_id, run.reader), self.redactor, run.tenant)
+        names = await document_names(await self.store.documents(run.task_id, run.reader), self.redactor, run.tenant)
         parts = ContractParts(
             request=row.request,
-            earlier=await EarlierTasks(self.tasks, self.documents).named(row, room.window),
+            earlier=await EarlierTasks(self.store).named(row, room.window),
             documents=evidence(names.as_shown),
             procedures=procedures,
             role=run.role,
@@ -323,7 +319,7 @@ class ContractWriter:
 
     async def _of_step(self, run: RunRef) -> tuple[str, Sequence[Tagged]]:
         """The goal, the step, and what it builds on."""
-        plan = await self.tasks.plan(run.task_id, run.reader)
+        plan = await self.store.plan(run.task_id, run.reader)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
         step = plan.step(run.step_id)
@@ -332,7 +328,7 @@ class ContractWriter:
 
     async def _of_subagent(self, run: RunRef, parent: str) -> tuple[str, Sequence[Tagged]]:
         """The goal, what its parent asked for, and what that gave it to know."""
-        asked = assignment(await self.transcripts.load(f"{run.task_id}/{parent}", run.reader), run.step_id)
+        asked = assignment(await self.store.load(f"{run.task_id}/{parent}", run.reader), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [tagged("context", asked.context, **{"from": parent})] if asked.context else []
         to_whom = tagged("result", f"What you hand in goes to the agent {parent}, which asked for it.")
@@ -341,7 +337,7 @@ class ContractWriter:
     async def _needs(self, run: RunRef, plan: Plan, step: Step) -> Sequence[Tagged]:
         lines: list[str] = []
         for need in (plan.step(step_id) for step_id in step.needs):
-            deliverable = await self.work.deliverable(f"{run.task_id}/{need.id}", run.reader)
+            deliverable = await self.store.deliverable(f"{run.task_id}/{need.id}", run.reader)
             count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, Findings) else ""
             lines.append(f"- step {need.id} ({one_line(need.title)}): {count}read with read_findings")
         return [tagged("needs", *lines)] if lines else []

@@ -44,7 +44,7 @@ from waystation.domain.privacy import (
 )
 from waystation.domain.tables import Table, TableText
 from waystation.patterns import Linear, literals, proven
-from waystation.ports import Clock, Redactor, ShownTexts, TableEngine, Vault
+from waystation.ports import Clock, Redactor, Store, TableEngine, Vault
 
 _SUFFIX = proven(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS = str.maketrans("_-/", "   ")
@@ -169,7 +169,7 @@ class RedactedDocuments:
     A text that could not be redacted, as often as it was to be tried, is not tried again while the process lives.
     """
 
-    texts: ShownTexts
+    store: Store
     redactor: Redactor
     rules: RedactionRules = UNVERSIONED
     keeps: bool = True
@@ -190,7 +190,7 @@ class RedactedDocuments:
             blob=blob, tenant=reader.tenant, treatment=treatment(place, self.rules.policy), version=self.rules.version
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
-            return await self.texts.shown(key, reader) or await self._redacted(key, reader, place)
+            return await self.store.shown(key, reader) or await self._redacted(key, reader, place)
 
     async def notes(self, shown: ShownText | Sequence[Redacted], called: str, tenant: str) -> tuple[str, ...]:
         """What a person should know of the redaction of a whole text, or of parts of it.
@@ -212,7 +212,7 @@ class RedactedDocuments:
             return [""]
 
     async def _redacted(self, key: ShownKey, reader: OfTenant, place: Place) -> ShownText:
-        original = with_line_feeds(await self.texts.get_text(key.blob, reader))
+        original = with_line_feeds(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
         (redacted,) = await self.redactor.redact([original], place, key.tenant)
@@ -222,7 +222,7 @@ class RedactedDocuments:
             if len(self._withheld) > MOST_WITHHELD:
                 self._withheld.pop(next(iter(self._withheld)))
         elif self.keeps:
-            await self.texts.keep_shown(key, shown)
+            await self.store.keep_shown(key, shown)
         return shown
 
 

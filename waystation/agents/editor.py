@@ -22,28 +22,26 @@ from waystation.domain.signals import MAX_INSTRUCTIONS
 from waystation.domain.task import TaskPhase
 from waystation.domain.task_state import TaskState
 from waystation.domain.transcript import Record, Transcript
-from waystation.ports import DocumentStore, TaskStore, TranscriptStore
+from waystation.ports import Store
 
 
 @dataclass(frozen=True)
 class Rewinder:
     """Takes back. Every step of it can be repeated: a record of the same id is committed once."""
 
-    transcripts: TranscriptStore
-    tasks: TaskStore
-    texts: DocumentStore
+    store: Store
     archive: Archive
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
         """Commit it, and take passages out of memory. Raises BadInput, FenceLost, VersionConflict, StoreError."""
-        await self.transcripts.open_run(run)
-        transcript = await self.transcripts.load(run.run_id, run.reader)
+        await self.store.open_run(run)
+        transcript = await self.store.load(run.run_id, run.reader)
         if not any(record.id == record_id for record in transcript.records):
             rewind = taken_back(transcript, message_id, record_id, keep=keep)
             stays = current(with_record(transcript, rewind.record)).messages
             rewind = rewind.model_copy(update={"handed_in": handed_in_by(stays)})
-            fence = await self.transcripts.take_fence(run.run_id)
-            await self.transcripts.commit_rewind(fence, transcript.version, rewind)
+            fence = await self.store.take_fence(run.run_id)
+            await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.archive.drain(run.run_id)
 
     async def reopen(self, asked: TaskRewind) -> TaskState:
@@ -51,23 +49,23 @@ class Rewinder:
 
         Raises BadInput, StoreError.
         """
-        row = await self.tasks.task(asked.ref.task_id, asked.ref.reader)
+        row = await self.store.task(asked.ref.task_id, asked.ref.reader)
         if row.progress is None or row.progress.state is None:
             raise StoreError(f"{asked.ref.task_id} has not ended, or an earlier release kept no state of it")
-        ended = TaskState.model_validate_json(await self.texts.get_text(row.progress.state, row.ref.reader))
+        ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.reader))
         state, edit = going_on(ended, asked, row.terms.agent_budget)
         await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
         for shelved in state.shelved.values():
             await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
-        await self.tasks.audit(asked.ref.task_id, edit)
+        await self.store.audit(asked.ref.task_id, edit)
         # What was delivered stays to be read, also where this comes to nothing.
         reports = row.progress.versions
         goes_on = {"phase": TaskPhase.WORKING, "reports": reports}
-        await self.tasks.finish(asked.ref.task_id, row.progress.model_copy(update=goes_on))
+        await self.store.finish(asked.ref.task_id, row.progress.model_copy(update=goes_on))
         return state.with_(reports=reports)
 
     async def _start_over(self, run: RunRef, record_id: str) -> None:
-        transcript = await self.transcripts.load(run.run_id, run.reader)
+        transcript = await self.store.load(run.run_id, run.reader)
         if said := current(transcript).messages:
             await self.rewind(run, said[0].id, record_id, keep=False)
 
@@ -124,7 +122,7 @@ class Editor:
             return ""
         desk = self.condenser.desk
         try:
-            text = await desk.documents.get_text(request.edit.instructions, request.run.reader)
+            text = await desk.store.get_text(request.edit.instructions, request.run.reader)
         except TextMissing:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
@@ -136,13 +134,13 @@ class Editor:
         return redacted.text
 
     async def _opened(self, request: EditRequest) -> Transcript:
-        transcripts = self.condenser.desk.transcripts
+        transcripts = self.condenser.desk.store
         await transcripts.open_run(request.run)
         return await transcripts.load(request.run.run_id, request.run.reader)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """The record of the edit, once. Raises BadInput, FenceLost, VersionConflict."""
-        transcripts, run_id = self.condenser.desk.transcripts, request.run.run_id
+        transcripts, run_id = self.condenser.desk.store, request.run.run_id
         if any(record.id == request.edit.id for record in transcript.records):
             return  # without a fence: it would be taken away from the leg that came after
         record = record_of()
@@ -152,7 +150,7 @@ class Editor:
     @property
     def _rewinder(self) -> Rewinder:
         desk = self.condenser.desk
-        return Rewinder(desk.transcripts, desk.tasks, desk.documents, self.condenser.archive)
+        return Rewinder(desk.store, self.condenser.archive)
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> Measure:
         toolbox = await self.condenser.desk.toolbox_of(request.run, request.terms, transcript)

@@ -210,7 +210,7 @@ class AgentLoop:
         `interrupted` turns true when the worker wants to stop: the leg then yields at the next turn boundary.
         Raises ModelError, StoreError, RedactionFailed; everything committed before stays.
         """
-        transcripts, run_id = self.desk.transcripts, request.run.run_id
+        transcripts, run_id = self.desk.store, request.run.run_id
         await transcripts.open_run(request.run)
         if known := await transcripts.outcome(run_id, request.leg, request.run.reader):
             return known  # without a fence: it would be taken away from a later leg
@@ -234,7 +234,7 @@ class AgentLoop:
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """With what the agent has handed over so far: a person who is asked for money decides by it."""
-        work = self.desk.work
+        work = self.desk.store
         counts = made(
             await work.deliverable(run.run_id, run.reader), await work.notes(run.task_id, run.reader, run.run_id)
         )

@@ -40,7 +40,7 @@ from waystation.domain.report import Drafted, Fault, Faults, bullet_list, faults
 from waystation.domain.reviews import Reviewed, ReviewRequest, Revised, RevisionRequest
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import platform_text
-from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, WorkStore
+from waystation.ports import Redactor, Store, ToolSpec
 
 REASON_CHARACTERS = 300
 _MOST_LINES = 40
@@ -70,10 +70,7 @@ class Reviser:
     """Makes revisions. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
-    transcripts: TranscriptStore
-    documents: DocumentStore
-    tasks: TaskStore
-    work: WorkStore
+    store: Store
     redactor: Redactor
 
     async def revise(self, request: RevisionRequest) -> Revised:
@@ -94,11 +91,11 @@ class Reviser:
             plan = after.plan.without_goals()
             changes = {"version": after.number, **difference(before.plan, after.plan)}
             revision = revision.model_copy(update=changes)
-        return Revised(revision=revision, plan=plan, totals=await self.transcripts.totals(run.run_id), notes=notes)
+        return Revised(revision=revision, plan=plan, totals=await self.store.totals(run.run_id), notes=notes)
 
     async def _made(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
         """The version that this run has made, after the one that it changed."""
-        versions = await self.tasks.plan_versions(run.task_id, run.reader)
+        versions = await self.store.plan_versions(run.task_id, run.reader)
         return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
 
     async def _answer(self, run: RunRef, request: RevisionRequest) -> RevisePlanInput | NoAnswer:
@@ -121,13 +118,13 @@ class Reviser:
             refusal="This revision cannot be run",
         )
         means = Means(request.model, request.limit, request.prices)
-        return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
+        return await Consultant(self.model, self.store, self.redactor).answer(matter, means)
 
     async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
-        versions = await self.tasks.plan_versions(run.task_id, run.reader)
+        versions = await self.store.plan_versions(run.task_id, run.reader)
         plan = changed(versions[-1].plan, wanted, frozenset(request.begun))
         known = [step.id for step in versions[-1].plan.steps]
-        redactor = redactor_for(self.redactor, self.documents, run.reader)
+        redactor = redactor_for(self.redactor, self.store, run.reader)
         (reason,) = await redactor.redact([wanted.reason], Place.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,
@@ -135,16 +132,16 @@ class Reviser:
             made_by=run.step_id,
             reason=cut(" ".join(reason.text.split()), REASON_CHARACTERS),
         )
-        await self.tasks.save_revision(run.task_id, version)
+        await self.store.save_revision(run.task_id, version)
 
     async def _newest(self, run: RunRef) -> Plan:
-        return (await self.tasks.plan_versions(run.task_id, run.reader))[-1].plan
+        return (await self.store.plan_versions(run.task_id, run.reader))[-1].plan
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
-        there = await handed_over(run.reader, self.tasks, self.work)
+        there = await handed_over(run.reader, self.store)
         steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
         parts = [
-            await task_as_told(request.ref, self.tasks, self.documents, self.redactor),
+            await task_as_told(request.ref, self.store, self.redactor),
             tagged("plan", *steps),
             *found_parts(there),
             tagged_line("room", f"There is budget for {request.room} new steps."),
@@ -206,10 +203,7 @@ class Reviewer:
     """Makes reviews. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
-    transcripts: TranscriptStore
-    documents: DocumentStore
-    tasks: TaskStore
-    work: WorkStore
+    store: Store
     redactor: Redactor
     check: CitationCheck
 
@@ -219,7 +213,7 @@ class Reviewer:
         """
         ref = TaskRef.model_validate(request.writer.model_dump(include=set(TaskRef.model_fields)))
         run = RunRef(**ref.model_dump(), step_id=review_id(request.number), role="reviewing")
-        there = await handed_over(ref.reader, self.tasks, self.work)
+        there = await handed_over(ref.reader, self.store)
         drafted = await self._drafted(ref, there)
         known = await asyncio.to_thread(faults_in, drafted)
         answer = await self._answer(run, request, lambda: self._opening(ref, there, drafted, known))
@@ -228,15 +222,15 @@ class Reviewer:
         sent_back = bool(faults) and request.may_send_back
         if sent_back:
             await self._tell(request, faults)
-        found = await self.documents.put_text(Faults(faults=faults).model_dump_json(), ref.reader) if faults else None
+        found = await self.store.put_text(Faults(faults=faults).model_dump_json(), ref.reader) if faults else None
         return Reviewed(
             review=Review(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
-            totals=await self.transcripts.totals(run.run_id),
+            totals=await self.store.totals(run.run_id),
             notes=notes,
         )
 
     async def _drafted(self, ref: TaskRef, there: HandedOver) -> Drafted:
-        asked = (await self.tasks.task(ref.task_id, ref.reader)).request
+        asked = (await self.store.task(ref.task_id, ref.reader)).request
         drafted = Drafted(
             draft=there.draft,
             asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
@@ -260,12 +254,12 @@ class Reviewer:
             refusal="This review cannot be used",
         )
         means = Means(request.model, request.limit, request.prices)
-        return await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
+        return await Consultant(self.model, self.store, self.redactor).answer(matter, means)
 
     async def _opening(self, ref: TaskRef, there: HandedOver, drafted: Drafted, known: tuple[Fault, ...]) -> str:
         unused = await asyncio.to_thread(lambda: drafted.unused)
         parts = [
-            await task_as_told(ref, self.tasks, self.documents, self.redactor),
+            await task_as_told(ref, self.store, self.redactor),
             *found_parts(there),
             tagged("draft", drafted.text),
             tagged(
@@ -285,8 +279,8 @@ class Reviewer:
             f"not allow to mend, say in the report; invent nothing.\n{without_tags(bullet_list(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], Place.CONTRACT, writer.tenant)
-        fence = await self.transcripts.take_fence(writer.run_id)
-        transcript = await self.transcripts.load(writer.run_id, writer.reader)
+        fence = await self.store.take_fence(writer.run_id)
+        transcript = await self.store.load(writer.run_id, writer.reader)
         told = platform_text(transcript.next_id, redacted.text)
         if not any(message.text == told.text for message in transcript.messages):
-            await self.transcripts.commit_message(fence, transcript.version, told)
+            await self.store.commit_message(fence, transcript.version, told)

@@ -38,7 +38,7 @@ from waystation.domain.privacy import Place, cut
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Fence, Message, Transcript, refused_call, user_text
 from waystation.domain.value import Value
-from waystation.ports import CallKind, DocumentStore, ModelRequest, Redactor, TaskStore, ToolSpec, TranscriptStore
+from waystation.ports import CallKind, ModelRequest, Redactor, Store, ToolSpec
 
 MAX_REPLY = 2_000
 _REPLY_FLOOR = 512
@@ -93,13 +93,13 @@ class Consultant:
     """Asks. The transcript holds every answer, so that a retry asks nothing twice."""
 
     model: MeteredModel
-    transcripts: TranscriptStore
+    store: Store
     redactor: Redactor
 
     async def answer(self, matter: Matter[_T], means: Means) -> _T | NoAnswer:
         """The model's answer. Raises ModelError, StoreError, RedactionFailed."""
-        await self.transcripts.open_run(matter.run)
-        fence = await self.transcripts.take_fence(matter.run.run_id)
+        await self.store.open_run(matter.run)
+        fence = await self.store.take_fence(matter.run.run_id)
         transcript = await self._begun(matter, fence)
         while True:
             last = transcript.messages[-1]
@@ -118,7 +118,7 @@ class Consultant:
                 transcript = asked
 
     async def _begun(self, matter: Matter[_T], fence: Fence) -> Transcript:
-        transcript = await self.transcripts.load(matter.run.run_id, matter.run.reader)
+        transcript = await self.store.load(matter.run.run_id, matter.run.reader)
         if transcript.messages:
             return transcript
         (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
@@ -134,18 +134,18 @@ class Consultant:
             max_output=MAX_REPLY,
             require_tool=matter.tool.name,
         )
-        left = means.limit.after((await self.transcripts.totals(transcript.run_id)).spent)
+        left = means.limit.after((await self.store.totals(transcript.run_id)).spent)
         call = await self.model.fitted(request, left, _REPLY_FLOOR, means.prices)
         if isinstance(call, TooDear):
             return None
         reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
         blocks, _ = await redacted_reply(reply.blocks, self.redactor, matter.run.tenant)
         message = Message(id=transcript.next_id, role="assistant", blocks=blocks)
-        await self.transcripts.commit_reply(fence, transcript.version, message, charge)
+        await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
-        await self.transcripts.commit_message(fence, transcript.version, message)
+        await self.store.commit_message(fence, transcript.version, message)
         return transcript.with_message(message)
 
 
@@ -206,9 +206,7 @@ class Planner:
     """Makes plans. A planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
-    transcripts: TranscriptStore
-    documents: DocumentStore
-    tasks: TaskStore
+    store: Store
     redactor: Redactor
 
     async def plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanMade:
@@ -217,33 +215,33 @@ class Planner:
         `limit` is what planning may spend. Raises ModelError, StoreError, RedactionFailed.
         """
         run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
-        saved = await self.tasks.plan(ref.task_id, ref.reader)
+        saved = await self.store.plan(ref.task_id, ref.reader)
         if saved is not None:
-            return PlanMade(plan=saved.without_goals(), totals=await self.transcripts.totals(run.run_id))
+            return PlanMade(plan=saved.without_goals(), totals=await self.store.totals(run.run_id))
         plan, notes = await self._made(run, Means(model, limit, prices))
-        redactor = redactor_for(self.redactor, self.documents, run.reader)
-        await self.tasks.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
-        kept = await self.tasks.plan(ref.task_id, ref.reader) or plan
-        return PlanMade(plan=kept.without_goals(), totals=await self.transcripts.totals(run.run_id), notes=notes)
+        redactor = redactor_for(self.redactor, self.store, run.reader)
+        await self.store.save_plan(ref.task_id, await with_safe_titles(plan, redactor, run.tenant))
+        kept = await self.store.plan(ref.task_id, ref.reader) or plan
+        return PlanMade(plan=kept.without_goals(), totals=await self.store.totals(run.run_id), notes=notes)
 
     async def take_edit(self, ref: TaskRef, edit: PlanEdit) -> EditedPlan:
         """The plan that a person sent, as the task's newest; kept twice, it stands once. Raises StoreError,
         RedactionFailed.
         """
         try:
-            plan = Plan.model_validate_json(await self.documents.get_text(edit.given, ref.reader))
+            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.reader))
         except (TextMissing, ValidationError):
             return EditedPlan(reason=UNKNOWN_PLAN)
         if faults := plan_errors(plan):
             return EditedPlan(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
-        versions = await self.tasks.plan_versions(ref.task_id, ref.reader)
+        versions = await self.store.plan_versions(ref.task_id, ref.reader)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
         if known is None:
-            redactor = redactor_for(self.redactor, self.documents, ref.reader)
+            redactor = redactor_for(self.redactor, self.store, ref.reader)
             known = await with_safe_titles(plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps])
             number = versions[-1].number + 1
             version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason="A person sent it.")
-            await self.tasks.save_revision(ref.task_id, version)
+            await self.store.save_revision(ref.task_id, version)
         return EditedPlan(plan=known.without_goals())
 
     async def _made(self, run: RunRef, means: Means) -> tuple[Plan, tuple[str, ...]]:
@@ -257,15 +255,15 @@ class Planner:
             read=_plan,
             refusal="This plan cannot be run",
         )
-        made = await Consultant(self.model, self.transcripts, self.redactor).answer(matter, means)
+        made = await Consultant(self.model, self.store, self.redactor).answer(matter, means)
         if not isinstance(made, NoAnswer):
             return made, ()
-        return standard_plan((await self.tasks.task(run.task_id, run.reader)).request.question), (NOTES[made],)
+        return standard_plan((await self.store.task(run.task_id, run.reader)).request.question), (NOTES[made],)
 
     async def _task(self, run: RunRef) -> str:
-        row = await self.tasks.task(run.task_id, run.reader)
-        earlier = await EarlierTasks(self.tasks, self.documents).named(row, row.terms.agent.window)
-        task = await task_told(row, self.documents, self.redactor)
+        row = await self.store.task(run.task_id, run.reader)
+        earlier = await EarlierTasks(self.store).named(row, row.terms.agent.window)
+        task = await task_told(row, self.store, self.redactor)
         return tagged("task", *task, *filter(None, [earlier]))
 
 

@@ -47,7 +47,7 @@ from waystation.domain.value import Value
 from waystation.domain.web import kept_pages, page_lines
 from waystation.domain.work import Analysis, Deliverable, Finding, Findings, Note, ReportDraft, findings_from_notes
 from waystation.markdown import inert
-from waystation.ports import Clock, DocumentStore, Redactor, ResultOutbox, TaskStore, TranscriptStore, Vault, WorkStore
+from waystation.ports import Clock, Redactor, Store, Vault
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class HandedOver:
         )
 
 
-async def handed_over(task: OfTask, tasks: TaskStore, work: WorkStore) -> HandedOver:
+async def handed_over(task: OfTask, store: Store) -> HandedOver:
     """Raises StoreError."""
-    plan = await tasks.plan(task.task_id, task) or Plan(steps=())
+    plan = await store.plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
-    runs = await _runs(task, work)
+    runs = await _runs(task, store)
     for step in plan.steps:
         match runs.handed_in.get(step.id):
             case ReportDraft() as written:
@@ -112,12 +112,12 @@ class _Runs:
         return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
 
 
-async def _runs(task: OfTask, work: WorkStore) -> _Runs:
+async def _runs(task: OfTask, store: Store) -> _Runs:
     notes = dict[str, list[Note]]()
-    for note in await work.notes(task.task_id, task):
+    for note in await store.notes(task.task_id, task):
         notes.setdefault(_agent(note.run_id), []).append(note)
     return _Runs(
-        {_agent(run_id): made for run_id, made in (await work.deliverables(task.task_id, task)).items()}, notes
+        {_agent(run_id): made for run_id, made in (await store.deliverables(task.task_id, task)).items()}, notes
     )
 
 
@@ -134,10 +134,7 @@ def _agent(run_id: str) -> str:
 class Chronicler:
     """Chronicles tasks. Doing it again, after a rewind too, leaves what holds then and nothing else."""
 
-    tasks: TaskStore
-    documents: DocumentStore
-    work: WorkStore
-    outbox: ResultOutbox
+    store: Store
     redactor: Redactor
     archive: Archive
     clock: Clock
@@ -146,18 +143,18 @@ class Chronicler:
         """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
         task is there already. Raises RedactionFailed, StoreError.
         """
-        there = await handed_over(ref.reader, self.tasks, self.work)
+        there = await handed_over(ref.reader, self.store)
         found = [
             (step, claim_line(finding))
             for step, finding in _findings(there)
             if reused is None or step not in reused.agents
         ]
         texts = [written, *(said for _, said in found)]
-        redactor = redactor_for(self.redactor, self.documents, ref.reader)
+        redactor = redactor_for(self.redactor, self.store, ref.reader)
         report, *said = [one.text for one in await redactor.redact(texts, Place.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
         results = Results(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))
-        await self.outbox.commit_results(ref, result_passages(results, self.clock()))
+        await self.store.commit_results(ref, result_passages(results, self.clock()))
 
     async def bring_in(self, task_id: str) -> Drained:
         """Those that wait into memory. Where it is down, they wait on."""
@@ -200,9 +197,7 @@ class CheckedCitations:
 class CitationCheck:
     """Checks citations."""
 
-    documents: DocumentStore
-    tasks: TaskStore
-    transcripts: TranscriptStore
+    store: Store
     redactor: Redactor
     redacted: RedactedDocuments
     """What agents have seen of documents and pages: quotations are compared with that, and sources are shown of it."""
@@ -215,7 +210,7 @@ class CitationCheck:
         Raises RedactionFailed, StoreError.
         """
         citations = await asyncio.to_thread(citations_in, markdown)
-        documents = await self.documents.documents(ref.task_id, ref.reader)
+        documents = await self.store.documents(ref.task_id, ref.reader)
         called = (await document_names(documents, self.redactor, ref.tenant)).of(self.vault, ref.session)
         cited = {citation.document for citation in citations}
         meant = await _meant(called, cited)
@@ -235,7 +230,7 @@ class CitationCheck:
         self, task: OfTask, wrong: Sequence[Citation], meant: Mapping[str, Document]
     ) -> dict[Citation, str | None]:
         """Those that held in a version before: whoever cited that invented nothing."""
-        earlier = earlier_versions(await self.tasks.document_updates(task.task_id, task))
+        earlier = earlier_versions(await self.store.document_updates(task.task_id, task))
         of_document: dict[str, list[Citation]] = {}
         for citation in wrong:
             of_document.setdefault(meant[citation.document].name, []).append(citation)
@@ -253,8 +248,8 @@ class CitationCheck:
         """Pages of the web by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         blobs: dict[str, str] = {}
-        for run_id in await self.transcripts.run_ids(task.task_id, task) if wanted else ():
-            pages = kept_pages((await self.transcripts.load(run_id, task)).messages)
+        for run_id in await self.store.run_ids(task.task_id, task) if wanted else ():
+            pages = kept_pages((await self.store.load(run_id, task)).messages)
             blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
         lines = {blob: await self.redacted.lines(blob, task) for blob in _each(blobs.values())}
         of_blob = {blob: CitedDocument(await asyncio.to_thread(page_lines, text)) for blob, text in lines.items()}
@@ -300,9 +295,7 @@ class Composed(Value):
 class Publisher:
     """Publishes reports. Doing it again gives the same report."""
 
-    tasks: TaskStore
-    documents: DocumentStore
-    work: WorkStore
+    store: Store
     redactor: Redactor
     check: CitationCheck
     chronicler: Chronicler | None = None
@@ -316,15 +309,15 @@ class Publisher:
         Raises RedactionFailed, StoreError.
         """
         composed = await self.compose(ref, progress)
-        report = await self.documents.put_text(composed.markdown, ref.reader)
-        kept = await self.documents.put_text(state.model_dump_json(), ref.reader) if state is not None else None
+        report = await self.store.put_text(composed.markdown, ref.reader)
+        kept = await self.store.put_text(state.model_dump_json(), ref.reader) if state is not None else None
         if self.chronicler is not None and not composed.nothing:
             await self.chronicler.keep(ref, composed.written, report, progress.reused)
             await self.chronicler.bring_in(ref.task_id)
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
         ended = {"report": report, "reports": (*earlier, version), "state": kept}
-        await self.tasks.finish(ref.task_id, progress.model_copy(update=ended))
+        await self.store.finish(ref.task_id, progress.model_copy(update=ended))
         return Published(report=report, version=version, citations=composed.citations, failed=composed.failed)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
@@ -357,7 +350,7 @@ class Publisher:
             not_used=not_used,
             oversight=oversight,
             procedures=procedure_lines(names[len(cited) :], [one.digest for one in parts.procedures]),
-            answers=tuple((await self.tasks.bill(ref.task_id, ref.reader)).answers_of_others),
+            answers=tuple((await self.store.bill(ref.task_id, ref.reader)).answers_of_others),
         )
         return Composed(
             markdown=await self._opened(ref, whole_report(parts, written, apparatus)),
@@ -370,14 +363,14 @@ class Publisher:
     async def _opened(self, ref: TaskRef, composed: str) -> str:
         """The report, inert; where its task is to tell what changed since an earlier one, opened with that."""
         report = await asyncio.to_thread(inert, composed)
-        since = (await self.tasks.task(ref.task_id, ref.reader)).request.since
+        since = (await self.store.task(ref.task_id, ref.reader)).request.since
         if since is None:
             return report
         session = ref.reader.recalling("session")
         try:
-            last = (await self.tasks.task(since, session)).progress
+            last = (await self.store.task(since, session)).progress
             version = last.readable if last is not None else None
-            before = await self.documents.get_text(version.report, session) if version is not None else None
+            before = await self.store.get_text(version.report, session) if version is not None else None
         except (UnknownTask, TextMissing):
             before = None
         if before is None:
@@ -388,8 +381,8 @@ class Publisher:
         return opened_with(report, changes_part(found, since, ref.task_id))
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
-        row = await self.tasks.task(ref.task_id, ref.reader)
-        there = await handed_over(ref.reader, self.tasks, self.work)
+        row = await self.store.task(ref.task_id, ref.reader)
+        there = await handed_over(ref.reader, self.store)
         titles = {step.id: step.title for step in there.plan.steps}
         return ReportParts(
             question=await self._question(row),
@@ -399,7 +392,7 @@ class Publisher:
             progress=progress,
             offline=row.terms.offline,
             left_out=row.request.left_out,
-            procedures=await given_procedures(row, self.documents),
+            procedures=await given_procedures(row, self.store),
         )
 
     async def _question(self, row: TaskRow) -> str:
@@ -411,13 +404,13 @@ class Publisher:
         """Of a task that has delivered: others remember no documents."""
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
-        most = (await self.tasks.task(ref.task_id, ref.reader)).terms.remembered_characters
-        return not_remembered_section(beyond(await self.documents.documents(ref.task_id, ref.reader), most))
+        most = (await self.store.task(ref.task_id, ref.reader)).terms.remembered_characters
+        return not_remembered_section(beyond(await self.store.documents(ref.task_id, ref.reader), most))
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
         """What became of the plan and why; what reviews found, and is still so."""
         reasons = {
-            version.number: version.reason for version in await self.tasks.plan_versions(ref.task_id, ref.reader)
+            version.number: version.reason for version in await self.store.plan_versions(ref.task_id, ref.reader)
         }
         last = progress.reviews[-1] if progress.reviews else None
         found = last.found if last is not None and not last.sent_back else None
@@ -427,7 +420,7 @@ class Publisher:
     async def _faults(self, found: str, ref: TaskRef) -> Faults:
         """Those of a review; none where an earlier release kept them, of which nobody knows whose they are."""
         try:
-            return Faults.model_validate_json(await self.documents.get_text(found, ref.reader))
+            return Faults.model_validate_json(await self.store.get_text(found, ref.reader))
         except TextMissing:
             return Faults()
 

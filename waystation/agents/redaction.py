@@ -45,7 +45,7 @@ from waystation.domain.privacy import (
 from waystation.domain.transcript import Block, Text, ToolUse
 from waystation.domain.value import mapped, strings
 from waystation.patterns import proven
-from waystation.ports import Clock, DocumentStore, Meter, Redactor, SlowTexts, Vault
+from waystation.ports import Clock, Meter, Redactor, SlowTexts, Store, Vault
 
 NEVER_KEPT = frozenset({"SECRET"})
 """Types of credentials: nothing that is restored ever holds one."""
@@ -417,19 +417,19 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
 @dataclass(frozen=True)
 class _OfTask:
     redactor: Redactor
-    documents: DocumentStore
+    store: Store
     task: OfTask
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
         """See `Redactor`; documents are called as at this place. Raises StoreError, too."""
-        documents = await self.documents.documents(self.task.task_id, self.task)
+        documents = await self.store.documents(self.task.task_id, self.task)
         names = await document_names(documents, self.redactor, tenant, place=place)
         return await self.redactor.redact([names.shown_in(text) for text in texts], place, tenant)
 
 
-def redactor_for(redactor: Redactor, documents: DocumentStore, task: OfTask) -> Redactor:
+def redactor_for(redactor: Redactor, store: Store, task: OfTask) -> Redactor:
     """That of one task, for places where more is replaced than where agents work: it knows the task's documents.
 
     In a text the name of a file counts as code, where names of people are not looked for.
     """
-    return _OfTask(redactor, documents, task)
+    return _OfTask(redactor, store, task)

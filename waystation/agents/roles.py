@@ -29,17 +29,7 @@ from waystation.domain.leg import AgentTerms, RunRef
 from waystation.domain.projection import Offered, Projection, Rights, ToolPolicy, Weights, project, tool_phase, unknown
 from waystation.domain.roles import PHASES, AgentRole, Phase, role_spec, step_roles
 from waystation.domain.transcript import Transcript
-from waystation.ports import (
-    DocumentSearch,
-    DocumentStore,
-    Redactor,
-    TaskStore,
-    ToolServers,
-    ToolSpec,
-    TranscriptStore,
-    Vault,
-    WorkStore,
-)
+from waystation.ports import DocumentSearch, Redactor, Store, ToolServers, ToolSpec, Vault
 
 _log = logging.getLogger(__name__)
 
@@ -112,11 +102,8 @@ def planning_prompt() -> str:
 class Desk:
     """Everything that the agents' tools work with."""
 
-    transcripts: TranscriptStore
-    documents: DocumentStore
+    store: Store
     search: DocumentSearch
-    work: WorkStore
-    tasks: TaskStore
     recollection: Recollection
     redactor: Redactor
     redacted: RedactedDocuments
@@ -135,15 +122,15 @@ class Desk:
 
     def redactor_of(self, run: RunRef) -> Redactor:
         """For what is kept of a run: it knows the documents that the run's task is about."""
-        return redactor_for(self.redactor, self.documents, run.reader)
+        return redactor_for(self.redactor, self.store, run.reader)
 
     async def toolbox_of(self, run: RunRef, terms: AgentTerms, transcript: Transcript) -> Toolbox:
         """The tools of one agent, those of tool servers after ours, and which of them it sees at this point."""
-        documents = await self.documents.documents(run.task_id, run.reader)
+        documents = await self.store.documents(run.task_id, run.reader)
         own = self.toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
-        given = (await self.tasks.task(run.task_id, run.reader)).request.procedures
+        given = (await self.store.task(run.task_id, run.reader)).request.procedures
         if given or any(one.procedure for one in documents):
-            own = replace(own, tools=[*own.tools, ReadSkill(self.tasks, self.documents)])
+            own = replace(own, tools=[*own.tools, ReadSkill(self.store)])
         if self.servers is not None:
             offered = await self.servers.tools({tool.name for tool in own.tools})
             own = replace(own, tools=[*own.tools, *await self._foreign(run, self.servers, offered)])
@@ -152,7 +139,7 @@ class Desk:
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: ForeignTools) -> Sequence[Tool]:
         """Those of the role. What a tool was like when the task first had it is what was agreed to."""
-        first = await self.tasks.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
+        first = await self.store.first_definitions(run.task_id, [spec.definition for spec in offered.tools])
         compared = [spec.compared(before) for spec, before in zip(offered.tools, first, strict=True)]
         return [ForeignTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
@@ -162,33 +149,31 @@ class Desk:
         wanted = [name for name in role_spec(role).tools if delegates or name != Delegation.name]
         return Toolbox(
             tools=[tool for name in wanted for tool in known.get(name, ())],
-            transcripts=self.transcripts,
-            texts=self.documents,
+            store=self.store,
             redactor=self.redactor,
             vault=self.vault,
-            audits=self.tasks,
         )
 
     def _tools(self, tables: bool) -> Mapping[str, Sequence[Tool]]:
         """All there are, by the names that rows of roles have."""
         tools: list[Tool] = [
-            ListDocuments(self.documents),
-            SearchDocuments(self.search, self.documents, self.redactor, self.redacted),
-            ReadDocument(self.documents, self.redacted),
+            ListDocuments(self.store),
+            SearchDocuments(self.search, self.store, self.redactor, self.redacted),
+            ReadDocument(self.store, self.redacted),
             Recall(self.recollection),
-            Expand(self.transcripts, self.redacted, self.work, EarlierTasks(self.tasks, self.documents)),
+            Expand(self.store, self.redacted, EarlierTasks(self.store)),
             ReadStored(self.redacted),
             PinMessage(),
-            TakeNote(self.documents, self.redacted, self.work),
-            ReadNotes(self.work),
-            ReadFindings(self.tasks, self.work),
-            SubmitFindings(self.work),
-            SubmitAnalysis(self.work),
-            WriteSection(self.work),
-            SubmitReport(self.work),
-            Delegation(self.work),
+            TakeNote(self.store, self.redacted),
+            ReadNotes(self.store),
+            ReadFindings(self.store),
+            SubmitFindings(self.store),
+            SubmitAnalysis(self.store),
+            WriteSection(self.store),
+            SubmitReport(self.store),
+            Delegation(self.store),
         ]
         if self.tables is not None:
-            query = QueryTable(self.documents, self.redacted, self.tables, wanted=tables)
+            query = QueryTable(self.store, self.redacted, self.tables, wanted=tables)
             tools += [Calculate(self.tables.engine), query]
         return {"web": self.web, **{tool.name: (tool,) for tool in tools}}

@@ -97,7 +97,7 @@ class CondensingModel:
             messages=(user_text("m1", self._question(conversation, length, note)),),
             max_output=length[1] * HEADROOM,
         )
-        left = self.request.limit.after((await self.model.transcripts.totals(run.run_id)).spent)
+        left = self.request.limit.after((await self.model.store.totals(run.run_id)).spent)
         call = await self.model.fitted(ask, left, min(_REPLY_FLOOR, ask.max_output), terms.prices)
         if isinstance(call, TooDear):
             return NoReply(note="The budget did not allow a summary.", asked=False)
@@ -291,7 +291,7 @@ class Summariser:
             blank = Rejected(status=Status.FAILED_EMPTY_SUMMARY, rule=Rule.EMPTY, message=message)
             return SummaryResult(verdict=blank, charge=answer.charge)
         record = SummaryPart(id=name, text=answer.text)
-        transcripts, version = self.model.model.transcripts, self.transcript.version
+        transcripts, version = self.model.model.store, self.transcript.version
         await transcripts.commit_compaction(self.model.fence, version, record, (), answer.charge)
         self.transcript = with_record(self.transcript, record)
         return answer.text

@@ -124,14 +124,14 @@ async def tools_shown(client: Client, settings: Settings, task_id: str, agent: s
     if agent is not None and not steps:
         raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
     async with _desk(settings) as desk:
-        row = await desk.tasks.task(task_id, reader_of(settings.tenant))
+        row = await desk.store.task(task_id, reader_of(settings.tenant))
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
         return tuple([await _of(desk, run, row.terms.agent_of(run.role)) for run in runs])
 
 
 async def _of(desk: Desk, run: RunRef, terms: AgentTerms) -> AgentTools:
-    toolbox = await desk.toolbox_of(run, terms, await desk.transcripts.load(run.run_id, run.reader))
+    toolbox = await desk.toolbox_of(run, terms, await desk.store.load(run.run_id, run.reader))
     kept_back = () if desk.servers is None else (await desk.servers.tools()).hidden
     seen = toolbox.projection or Projection(phase="executing", budget=0, shown=(), hidden=())
     limits = {
@@ -164,7 +164,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[Desk]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await opened_store(settings)))
         desk = idle_desk(store, settings.tool_policy)
-        ledgers = Ledgers(store, store, TemporalMeter(MetricMeter.noop), desk.redacted)
+        ledgers = Ledgers(store, TemporalMeter(MetricMeter.noop), desk.redacted)
         reach = await stack.enter_async_context(opened_reach(settings, ledgers))
         yield replace(desk, web=reach.web, servers=reach.servers)
 

@@ -67,8 +67,8 @@ async def draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskVie
     redactor = TextRedactor(opened, titles=settings.titles)
     try:
         redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
-        check = CitationCheck(store, store, store, redactor, redacted)
-        publisher = Publisher(tasks=store, documents=store, work=store, redactor=redactor, check=check)
+        check = CitationCheck(store, redactor, redacted)
+        publisher = Publisher(store=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:
         opened.close()

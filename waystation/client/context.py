@@ -62,11 +62,8 @@ def idle_desk(store: SqlStore, policy: ToolPolicy) -> Desk:
 
     redactor = NoRedactor()
     return Desk(
-        transcripts=store,
-        documents=store,
+        store=store,
         search=Bm25DocumentSearch(store),
-        work=store,
-        tasks=store,
         recollection=Recollection(NoMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted=RedactedDocuments(store, redactor),

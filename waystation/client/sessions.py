@@ -70,7 +70,7 @@ async def new_row(settings: Settings, store: SqlStore, request: TaskRequest) -> 
     for what, name in (("a session", request.session), ("a tenant", request.tenant)):
         if CONTROL.search(name):
             raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
-    return await task_row_of(request, settings, EarlierTasks(store, store), load_prices(settings.prices), utc_now())
+    return await task_row_of(request, settings, EarlierTasks(store), load_prices(settings.prices), utc_now())
 
 
 async def handed_in(

@@ -1,12 +1,6 @@
-"""Ports to the store: transcripts, outbox, texts, tasks.
+"""Ports to the store, to what else has something of a task, and to where scheduled runs hand theirs in.
 
 Every read of content names who asks; what is not theirs is answered as what is not there.
-
-Ports to the removal of what was said, in the store and outside: of whole tasks, and of one person.
-
-The port by which scheduled runs hand tasks in.
-
-The port to what agents hand over: notes, and what ends their work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,170 +33,6 @@ from waystation.domain.transcript import Charge, Fence, Intent, Message, Record,
 from waystation.domain.work import Deliverable, Note
 
 
-class TranscriptStore(Protocol):
-    """Transcripts, charges and outcomes of agent runs. Every write of an attempt is conditional on its fence."""
-
-    async def open_run(self, run: RunRef) -> None:
-        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
-        ...
-
-    async def take_fence(self, run_id: str) -> Fence:
-        """Take the run over: every older fence is lost from here on."""
-        ...
-
-    async def load(self, run_id: str, reader: Reader) -> Transcript:
-        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
-        ...
-
-    async def passages_named(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
-        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
-        ...
-
-    async def run_ids(self, task_id: str, reader: Reader) -> tuple[str, ...]:
-        """Of all agent runs of a task that were opened: planning, steps and subagents."""
-        ...
-
-    async def totals(self, run_id: str) -> RunTotals:
-        """All charges and open intents of the run, added up."""
-        ...
-
-    async def record_intent(self, fence: Fence, intent: Intent) -> None:
-        """Store the intent before its call. An intent that is already there with this key stays, as possibly billed,
-        until a charge of the key is committed; the worst cases of repeated attempts add up. Raises FenceLost.
-        """
-        ...
-
-    async def drop_intent(self, fence: Fence, key: str) -> None:
-        """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
-        ...
-
-    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
-        """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
-
-        Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
-        nothing. Raises FenceLost, VersionConflict.
-        """
-        ...
-
-    async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
-        """Append a user message: the contract, or the results of a turn's tools. Raises FenceLost, VersionConflict."""
-        ...
-
-    async def commit_charge(self, fence: Fence, charge: Charge) -> None:
-        """A charge without a message (planning, a rejected summary). Closes one intent of its key."""
-        ...
-
-    async def record_tool_intent(self, fence: Fence, tool_use_id: str) -> bool:
-        """Store that a call that must not be repeated is about to run. False: it was stored by an earlier attempt, so
-        its outcome is unknown.
-        """
-        ...
-
-    async def outcome(self, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
-        """The committed outcome of a leg."""
-        ...
-
-    async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
-        ...
-
-    async def commit_compaction(
-        self, fence: Fence, version: int, record: Record, passages: Sequence[Passage], charge: Charge | None
-    ) -> None:
-        """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
-
-        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
-        """
-        ...
-
-    async def commit_rewind(self, fence: Fence, version: int, rewind: Rewind) -> None:
-        """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
-
-        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
-        """
-        ...
-
-
-class Outbox(Protocol):
-    """Passages that were committed with their compaction and are not in Qdrant yet; and those that are to leave it."""
-
-    async def waiting(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
-        """The oldest first."""
-        ...
-
-    async def count_waiting(self, task_id: str | None = None) -> int:
-        """How many wait, of one task or of all."""
-        ...
-
-    async def stored(self, passage_ids: Sequence[str]) -> None:
-        """These are in Qdrant now."""
-        ...
-
-    async def put_aside(self, passage_ids: Sequence[str]) -> None:
-        """Qdrant does not take these: they wait no more, and stay in the store."""
-        ...
-
-    async def refused(self, task_id: str | None = None) -> tuple[str, ...]:
-        """Ids of the passages that were put aside, of one task or of all."""
-        ...
-
-    async def taken_back(self, limit: int) -> tuple[str, ...]:
-        """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
-        ...
-
-    async def forgotten(self, passage_ids: Sequence[str]) -> None:
-        """These are in Qdrant no more."""
-        ...
-
-    async def passage_ids(self, *, refused: bool = False) -> frozenset[str]:
-        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
-        ...
-
-    async def gone_passage_ids(self) -> frozenset[str]:
-        """Of all passages that count no more, of all tenants."""
-        ...
-
-    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
-        """Those of these, a few hundred at most, that count."""
-        ...
-
-
-class DocumentOutbox(Protocol):
-    """Passages of documents on their way to memory: the same document in two tasks of one session goes there once."""
-
-    async def begin_documents(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
-        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
-        another task of the session that still has them, or leave memory. Doing it again changes nothing.
-
-        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
-        WrongStore.
-        """
-        ...
-
-    async def commit_document_passages(self, ref: TaskRef, passages: Sequence[Passage]) -> bool:
-        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
-
-        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
-        and nothing is kept. Raises WrongStore.
-        """
-        ...
-
-    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
-        """Those of these, a few hundred at most, that count."""
-        ...
-
-
-class ResultOutbox(Protocol):
-    """Passages of reports and findings on their way to memory."""
-
-    async def commit_results(self, ref: TaskRef, results: Sequence[Passage]) -> None:
-        """Let these passages wait for memory, and those of an earlier end of the task leave it.
-
-        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
-        """
-        ...
-
-
 class DocumentStore(Protocol):
     """Texts by content hash, each kept once for all who have it: documents, offloaded results, reports."""
 
@@ -219,42 +49,10 @@ class DocumentStore(Protocol):
         ...
 
 
-class ShownTexts(Protocol):
-    """Whole texts as they may be shown, kept with their originals and forgotten with them."""
+class Store(DocumentStore, Protocol):
+    """All that is kept, but for the vault, which may be another machine's."""
 
-    async def get_text(self, blob: str, reader: Reader) -> str:
-        """See `DocumentStore`."""
-        ...
-
-    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
-        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
-        original. Raises WrongKey, StoreError.
-        """
-        ...
-
-    async def keep_shown(self, key: ShownKey, text: ShownText) -> None:
-        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
-        ...
-
-
-class SlowTexts(Protocol):
-    """Texts whose redaction took too long under one set of rules, by keyed fingerprints: no word of them is kept."""
-
-    async def slow_texts(self) -> Mapping[str, int]:
-        """How often each took too long, by fingerprint; of very many the newest. Raises StoreError."""
-        ...
-
-    async def took_too_long(self, tenant: str, fingerprint: str) -> int:
-        """Count one time more; how often it was by now, for all workers together. Raises StoreError."""
-        ...
-
-    async def try_again(self, tenant: str, fingerprint: str) -> None:
-        """What was counted of this text counts no more. Raises StoreError."""
-        ...
-
-
-class TaskStore(Protocol):
-    """Tasks, their plans, their audit and how they ended."""
+    # Tasks, their plans, their audit and how they ended.
 
     async def store_id(self) -> str:
         """The id of this store, made when it was created."""
@@ -352,9 +150,193 @@ class TaskStore(Protocol):
         """Keep how the task ended."""
         ...
 
+    # Whole texts as they may be shown, kept with their originals and forgotten with them.
 
-class Forgetting(Protocol):
-    """Tasks without what was said in them."""
+    async def shown(self, key: ShownKey, reader: Reader) -> ShownText | None:
+        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
+        original. Raises WrongKey, StoreError.
+        """
+        ...
+
+    async def keep_shown(self, key: ShownKey, text: ShownText) -> None:
+        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
+        ...
+
+    # Transcripts, charges and outcomes of agent runs. Every write of an attempt is conditional on its fence.
+
+    async def open_run(self, run: RunRef) -> None:
+        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        ...
+
+    async def take_fence(self, run_id: str) -> Fence:
+        """Take the run over: every older fence is lost from here on."""
+        ...
+
+    async def load(self, run_id: str, reader: Reader) -> Transcript:
+        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        ...
+
+    async def passages_named(self, prefix: str, reader: Reader) -> tuple[Passage, ...]:
+        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
+        ...
+
+    async def run_ids(self, task_id: str, reader: Reader) -> tuple[str, ...]:
+        """Of all agent runs of a task that were opened: planning, steps and subagents."""
+        ...
+
+    async def totals(self, run_id: str) -> RunTotals:
+        """All charges and open intents of the run, added up."""
+        ...
+
+    async def record_intent(self, fence: Fence, intent: Intent) -> None:
+        """Store the intent before its call. An intent that is already there with this key stays, as possibly billed,
+        until a charge of the key is committed; the worst cases of repeated attempts add up. Raises FenceLost.
+        """
+        ...
+
+    async def drop_intent(self, fence: Fence, key: str) -> None:
+        """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
+        ...
+
+    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
+        """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
+
+        Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
+        nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
+    async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
+        """Append a user message: the contract, or the results of a turn's tools. Raises FenceLost, VersionConflict."""
+        ...
+
+    async def commit_charge(self, fence: Fence, charge: Charge) -> None:
+        """A charge without a message (planning, a rejected summary). Closes one intent of its key."""
+        ...
+
+    async def record_tool_intent(self, fence: Fence, tool_use_id: str) -> bool:
+        """Store that a call that must not be repeated is about to run. False: it was stored by an earlier attempt, so
+        its outcome is unknown.
+        """
+        ...
+
+    async def outcome(self, run_id: str, leg: int, reader: Reader) -> LegOutcome | None:
+        """The committed outcome of a leg."""
+        ...
+
+    async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
+        """The leg is over. The same leg twice: the first outcome stays. Raises FenceLost."""
+        ...
+
+    async def commit_compaction(
+        self, fence: Fence, version: int, record: Record, passages: Sequence[Passage], charge: Charge | None
+    ) -> None:
+        """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
+
+        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
+    async def commit_rewind(self, fence: Fence, version: int, rewind: Rewind) -> None:
+        """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
+
+        The same record id twice changes nothing. Raises FenceLost, VersionConflict.
+        """
+        ...
+
+    # What agents note and hand in.
+
+    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
+        """Keep a note; the same id twice is one note. Raises FenceLost."""
+        ...
+
+    async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        ...
+
+    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
+        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
+        ...
+
+    async def deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
+        """What the run handed in."""
+        ...
+
+    async def deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
+        """What all agent runs of a task handed in, by run id."""
+        ...
+
+    # Passages that were committed with their compaction and are not in Qdrant yet; and those that are to leave it.
+
+    async def waiting(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+        """The oldest first."""
+        ...
+
+    async def count_waiting(self, task_id: str | None = None) -> int:
+        """How many wait, of one task or of all."""
+        ...
+
+    async def stored(self, passage_ids: Sequence[str]) -> None:
+        """These are in Qdrant now."""
+        ...
+
+    async def put_aside(self, passage_ids: Sequence[str]) -> None:
+        """Qdrant does not take these: they wait no more, and stay in the store."""
+        ...
+
+    async def refused(self, task_id: str | None = None) -> tuple[str, ...]:
+        """Ids of the passages that were put aside, of one task or of all."""
+        ...
+
+    async def taken_back(self, limit: int) -> tuple[str, ...]:
+        """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
+        ...
+
+    async def forgotten(self, passage_ids: Sequence[str]) -> None:
+        """These are in Qdrant no more."""
+        ...
+
+    async def passage_ids(self, *, refused: bool = False) -> frozenset[str]:
+        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        ...
+
+    async def gone_passage_ids(self) -> frozenset[str]:
+        """Of all passages that count no more, of all tenants."""
+        ...
+
+    async def passages_with(self, passage_ids: Sequence[str], reader: Reader) -> tuple[Passage, ...]:
+        """Those of these, a few hundred at most, that count."""
+        ...
+
+    # Passages of documents on their way to memory: the same document in two tasks of one session goes there once.
+
+    async def begin_documents(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
+        another task of the session that still has them, or leave memory. Doing it again changes nothing.
+
+        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
+        WrongStore.
+        """
+        ...
+
+    async def commit_document_passages(self, ref: TaskRef, passages: Sequence[Passage]) -> bool:
+        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
+
+        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
+        and nothing is kept. Raises WrongStore.
+        """
+        ...
+
+    # Passages of reports and findings on their way to memory.
+
+    async def commit_results(self, ref: TaskRef, results: Sequence[Passage]) -> None:
+        """Let these passages wait for memory, and those of an earlier end of the task leave it.
+
+        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
+        """
+        ...
+
+    # Tasks without what was said in them.
 
     async def forget(self, order: ForgetOrder) -> Forgotten:
         """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
@@ -363,9 +345,7 @@ class Forgetting(Protocol):
         """
         ...
 
-
-class Persons(Protocol):
-    """One person in everything that the store keeps of a tenant."""
+    # One person in everything that the store keeps of a tenant.
 
     async def traces(self, tenant: str, sought: Sought) -> tuple[Trace, ...]:
         """Where the tenant's tasks have it, and how often. Raises WrongKey."""
@@ -376,6 +356,22 @@ class Persons(Protocol):
 
         Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
         """
+        ...
+
+
+class SlowTexts(Protocol):
+    """Texts whose redaction took too long under one set of rules, by keyed fingerprints: no word of them is kept."""
+
+    async def slow_texts(self) -> Mapping[str, int]:
+        """How often each took too long, by fingerprint; of very many the newest. Raises StoreError."""
+        ...
+
+    async def took_too_long(self, tenant: str, fingerprint: str) -> int:
+        """Count one time more; how often it was by now, for all workers together. Raises StoreError."""
+        ...
+
+    async def try_again(self, tenant: str, fingerprint: str) -> None:
+        """What was counted of this text counts no more. Raises StoreError."""
         ...
 
 
@@ -423,28 +419,4 @@ class Intake(Protocol):
 
     async def pause(self, schedule_id: str, note: str) -> None:
         """Pause a schedule. Nothing happens where it was removed."""
-        ...
-
-
-class WorkStore(Protocol):
-    """What agents note and hand in."""
-
-    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises FenceLost."""
-        ...
-
-    async def notes(self, task_id: str, reader: Reader, run_id: str | None = None) -> tuple[Note, ...]:
-        """Notes of a task or of one agent run, in the order in which they were taken."""
-        ...
-
-    async def hand_in(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises FenceLost."""
-        ...
-
-    async def deliverable(self, run_id: str, reader: Reader) -> Deliverable | None:
-        """What the run handed in."""
-        ...
-
-    async def deliverables(self, task_id: str, reader: Reader) -> dict[str, Deliverable]:
-        """What all agent runs of a task handed in, by run id."""
         ...

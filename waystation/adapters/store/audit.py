@@ -35,7 +35,7 @@ ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
 class SqlAudit(StorePart):
-    """The audit of the port `TaskStore`."""
+    """The audit of the port `Store`."""
 
     @writing
     async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
@@ -95,7 +95,7 @@ def _of(task_id: str, reader: Reader) -> Select[str, str]:
 
 
 class SqlUpdates(StorePart):
-    """The part of the port `TaskStore` by which documents change."""
+    """The part of the port `Store` by which documents change."""
 
     @writing
     async def update_documents(

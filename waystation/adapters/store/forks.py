@@ -29,7 +29,7 @@ from waystation.domain.work import Note
 
 
 class SqlForking(StorePart):
-    """The part of the port `TaskStore` that adds forked tasks."""
+    """The part of the port `Store` that adds forked tasks."""
 
     @writing
     async def register_fork(

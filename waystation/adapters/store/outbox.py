@@ -70,7 +70,7 @@ def _of(reader: Reader) -> Select[str, str]:
 
 
 class SqlOutbox(StorePart):
-    """The port `Outbox`."""
+    """The port `Store`: passages on their way to memory, or out of it."""
 
     @reading
     async def waiting(self, connection: AsyncConnection, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
@@ -195,7 +195,7 @@ class _Owned(NamedTuple):
 
 
 class SqlDocumentOutbox(StorePart):
-    """The port `DocumentOutbox`."""
+    """The port `Store`: passages of documents."""
 
     @writing
     async def begin_documents(self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]) -> bool:
@@ -365,7 +365,7 @@ async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Map
 
 
 class SqlResultOutbox(StorePart):
-    """The port `ResultOutbox`."""
+    """The port `Store`: passages of reports and findings."""
 
     @writing
     async def commit_results(self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]) -> None:

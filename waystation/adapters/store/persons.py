@@ -25,7 +25,7 @@ _PASSAGES = frozenset({Whereabouts.REMEMBERED, Whereabouts.OUTBOX})
 
 
 class SqlPersons(StorePart):
-    """The port `Persons`."""
+    """The port `Store`: one person in all that a tenant has."""
 
     @reading
     async def traces(self, connection: AsyncConnection, tenant: str, sought: Sought) -> tuple[Trace, ...]:

@@ -200,7 +200,7 @@ async def _kept(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> A
 
 
 class SqlForgetting(SqlDocumentOutbox):
-    """The port `Forgetting`."""
+    """The port `Store`: tasks without what was said in them."""
 
     async def forget(self, order: ForgetOrder) -> Forgotten:
         """Remove what the order names, in one transaction. Carried out again, it finds nothing more.

@@ -61,7 +61,7 @@ class SqlStore(
     SqlForgetting,
     SqlPersons,
 ):
-    """TranscriptStore, Outbox, DocumentStore, WorkStore and TaskStore on SQLite or PostgreSQL."""
+    """The port `Store` on SQLite or PostgreSQL."""
 
     @classmethod
     async def open(

@@ -29,7 +29,7 @@ from waystation.domain.transcript import Charge, Intent
 
 
 class SqlTasks(StorePart):
-    """The port `TaskStore` without its plans and its audit."""
+    """The port `Store`: tasks, without their plans and their audit."""
 
     async def store_id(self) -> str:
         """The id of this store, made when it was created."""
@@ -208,7 +208,7 @@ def _agent(row: RowMapping) -> str:
 
 
 class SqlPlans(StorePart):
-    """The plans of the port `TaskStore`."""
+    """The port `Store`: plans."""
 
     @writing
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:

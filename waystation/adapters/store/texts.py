@@ -177,7 +177,7 @@ async def drop_shown(connection: AsyncConnection, tenant: str, blobs: Collection
 
 
 class SqlTexts(StorePart):
-    """The ports `DocumentStore` and `ShownTexts`."""
+    """The port `Store`: texts, and texts as they may be shown."""
 
     @writing
     async def put_text(self, connection: AsyncConnection, text: str, owner: OfTask) -> str:

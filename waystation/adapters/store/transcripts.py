@@ -86,7 +86,7 @@ async def take_work_back(connection: AsyncConnection, run_id: str, rewind: Rewin
 
 
 class SqlWork(StorePart):
-    """The port `WorkStore`."""
+    """The port `Store`: what agents note and hand in."""
 
     @writing
     async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
@@ -145,7 +145,7 @@ class _Committed(NamedTuple):
 
 
 class SqlTranscripts(StorePart):
-    """The port `TranscriptStore`."""
+    """The port `Store`: transcripts, charges and outcomes."""
 
     @writing
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:

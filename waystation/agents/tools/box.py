@@ -19,7 +19,7 @@ from waystation.domain.privacy import Place, redaction_notes, with_line_feeds
 from waystation.domain.projection import Limits, Projection, fault, limited, with_defaults
 from waystation.domain.task import Resolution
 from waystation.domain.transcript import ToolResult, ToolUse, refused_call
-from waystation.ports import DocumentStore, Redactor, TaskStore, ToolSpec, TranscriptStore, Vault
+from waystation.ports import Redactor, Store, ToolSpec, Vault
 
 OUTCOME_UNKNOWN = (
     "Outcome unknown: this call was started before an interruption and was not run again. "
@@ -36,13 +36,10 @@ class Toolbox:
 
     tools: Sequence[Tool]
     """All that it could have; `projection` says which of them it sees."""
-    transcripts: TranscriptStore
-    texts: DocumentStore
+    store: Store
     redactor: Redactor
     vault: Vault | None = None
     """Without one placeholders in arguments stay what they are."""
-    audits: TaskStore | None = None
-    """Where it is kept what a tool was given of the vault; without it none is given anything."""
     limits: Mapping[str, Limits] = field(default_factory=dict[str, Limits])
     """On the values of parameters, by name of the tool, which has these parameters."""
     projection: Projection | None = None
@@ -100,7 +97,7 @@ class Toolbox:
             refusal = None  # what a subagent has done by then is not thrown away
         if tool is None or refusal is not None:
             return refused_call(call, refusal or OUTCOME_UNKNOWN)
-        if not tool.repeatable and not await self.transcripts.record_tool_intent(at.fence, call.id):
+        if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):
             return refused_call(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
@@ -132,9 +129,9 @@ class Toolbox:
         return call.input if limits is None else with_defaults(call.input, self.offered[call.name].input_schema, limits)
 
     async def _names(self, at: CallSite) -> DocumentNames:
-        documents = await self.texts.documents(at.run.task_id, at.run.reader)
+        documents = await self.store.documents(at.run.task_id, at.run.reader)
         names = await document_names(documents, self.redactor, at.run.tenant)
-        return names.of(self.vault if self.audits is not None else None, at.run.session)
+        return names.of(self.vault, at.run.session)
 
     async def _with_originals(
         self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: CallSite
@@ -142,10 +139,10 @@ class Toolbox:
         """The arguments as the tool may have them; what that is of the vault is audited before the tool sees it."""
         granted = tool.originals & GRANTED.get(tool.name, frozenset()) & given.keys()
         arguments = given | {name: await _original(given[name], names) for name in granted}
-        if names.resolved and self.audits is not None:
+        if names.resolved:
             placeholders = tuple(sorted(names.resolved))
             entry = Resolution(agent=at.run.step_id, tool=tool.name, call_id=at.call_id, placeholders=placeholders)
-            await self.audits.audit(at.run.task_id, entry)
+            await self.store.audit(at.run.task_id, entry)
         return arguments
 
     async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: CallSite) -> str:
@@ -163,7 +160,7 @@ class Toolbox:
             return shown
         # With line feeds, as `read_stored` will read it: the pointer's number of a character is the same there.
         whole = with_line_feeds(shown)
-        return preview(whole, await self.texts.put_text(whole, at.run.reader))
+        return preview(whole, await self.store.put_text(whole, at.run.reader))
 
     async def _told(self, call: ToolUse, at: CallSite) -> str:
         """What people are told that this call's result is: of which document, where it is of one."""

@@ -28,7 +28,7 @@ from waystation.domain.projection import FIRST, SOON
 from waystation.domain.roles import Role
 from waystation.domain.task import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
 from waystation.domain.transcript import ToolResult, ToolUse, Transcript, refused_call
-from waystation.ports import Redactor, WorkStore
+from waystation.ports import Redactor, Store
 
 _TITLE_CHARACTERS = 60
 _SOURCES = 20
@@ -60,15 +60,15 @@ class Delegation(TypedTool[DelegateInput]):
     urgency = {"executing": FIRST, "reflecting": SOON}
     input_model = DelegateInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: DelegateInput, at: CallSite) -> str:
         """What came back, cut to half a page; `expand` shows the whole."""
         back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
         if back is None:
             raise ToolRefused("This subagent was not started. Do this part yourself.")
-        handed_in = await results_of(self._work, at.run.reader, back.id)
+        handed_in = await results_of(self._store, at.run.reader, back.id)
         return presented(back, arguments, handed_in, at.page_characters // 2)
 
 

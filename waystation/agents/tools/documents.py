@@ -26,7 +26,7 @@ from waystation.domain.foreign import one_line, without_tags
 from waystation.domain.privacy import whole_until
 from waystation.domain.procedures import Procedure, evidence
 from waystation.domain.projection import FIRST, SOON, urgent
-from waystation.ports import DocumentSearch, DocumentStore, Redactor, TaskStore
+from waystation.ports import DocumentSearch, Redactor, Store
 
 
 class ListDocumentsInput(ToolInput):
@@ -45,12 +45,12 @@ class ListDocuments(TypedTool[ListDocumentsInput]):
     urgency = urgent(FIRST, SOON)
     input_model = ListDocumentsInput
 
-    def __init__(self, documents: DocumentStore) -> None:
-        self._documents = documents
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: ListDocumentsInput, at: CallSite) -> str:
         """One line a document, and where to go on."""
-        documents = evidence(await self._documents.documents(at.run.task_id, at.run.reader))
+        documents = evidence(await self._store.documents(at.run.task_id, at.run.reader))
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = page(lines, at.page_characters)
@@ -91,12 +91,12 @@ class ReadDocument(TypedTool[ReadDocumentInput]):
     urgency = urgent(FIRST)
     input_model = ReadDocumentInput
 
-    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments) -> None:
-        self._documents, self._redacted = documents, redacted
+    def __init__(self, store: Store, redacted: RedactedDocuments) -> None:
+        self._store, self._redacted = store, redacted
 
     async def run(self, arguments: ReadDocumentInput, at: CallSite) -> str:
         """A header, numbered lines, and where to go on."""
-        document = find(arguments.name, await self._documents.documents(at.run.task_id, at.run.reader))
+        document = find(arguments.name, await self._store.documents(at.run.task_id, at.run.reader))
         if arguments.first_line > document.lines:
             raise ToolRefused(
                 f"{one_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
@@ -161,12 +161,12 @@ class ReadSkill(TypedTool[ReadSkillInput]):
     urgency = urgent(FIRST)
     input_model = ReadSkillInput
 
-    def __init__(self, tasks: TaskStore, documents: DocumentStore) -> None:
-        self._tasks, self._documents = tasks, documents
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: ReadSkillInput, at: CallSite) -> str:
         """Its text, in its tag."""
-        found = await procedures_of(await self._tasks.task(at.run.task_id, at.run.reader), self._documents)
+        found = await procedures_of(await self._store.task(at.run.task_id, at.run.reader), self._store)
         for one in found:
             if isinstance(one, Procedure) and arguments.name in {one.name, one.document}:
                 return as_procedure(one)
@@ -230,10 +230,8 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
     urgency = urgent(FIRST)
     input_model = SearchDocumentsInput
 
-    def __init__(
-        self, search: DocumentSearch, documents: DocumentStore, redactor: Redactor, redacted: RedactedDocuments
-    ) -> None:
-        self._search, self._documents, self._redactor, self._redacted = search, documents, redactor, redacted
+    def __init__(self, search: DocumentSearch, store: Store, redactor: Redactor, redacted: RedactedDocuments) -> None:
+        self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 
     async def run(self, arguments: SearchDocumentsInput, at: CallSite) -> str:
         """One block a passage."""
@@ -264,7 +262,7 @@ class SearchDocuments(TypedTool[SearchDocumentsInput]):
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentHit], at: CallSite) -> Sequence[ShownDocument]:
-        documents = await self._documents.documents(at.run.task_id, at.run.reader)
+        documents = await self._store.documents(at.run.task_id, at.run.reader)
         called = (await document_names(documents, self._redactor, at.run.tenant)).shown
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):

@@ -24,7 +24,7 @@ from waystation.domain.projection import FIRST, LAST, LATER, SOON, urgent
 from waystation.domain.transcript import Message, Pinned, Record, ToolUse, Transcript
 from waystation.domain.web import kept_pages, page_lines
 from waystation.domain.work import Note
-from waystation.ports import DocumentStore, WorkStore
+from waystation.ports import Store
 
 
 class TakeNoteInput(ToolInput):
@@ -46,8 +46,8 @@ class TakeNote(TypedTool[TakeNoteInput]):
     urgency = urgent(FIRST, verifying=SOON)
     input_model = TakeNoteInput
 
-    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, work: WorkStore) -> None:
-        self._documents, self._redacted, self._work = documents, redacted, work
+    def __init__(self, store: Store, redacted: RedactedDocuments) -> None:
+        self._store, self._redacted = store, redacted
 
     async def run(self, arguments: TakeNoteInput, at: CallSite) -> str:
         """The note's number. The call's id is the note's, so that a repeated call keeps one note."""
@@ -58,15 +58,15 @@ class TakeNote(TypedTool[TakeNoteInput]):
             )
         found = arguments.model_copy(update={"document": name})
         note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
-        await self._work.add_note(at.fence, at.run.task_id, note)
-        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        await self._store.add_note(at.fence, at.run.task_id, note)
+        notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
         return f"note {len(notes)} kept"
 
     async def _source(self, name: str, at: CallSite) -> tuple[str, int]:
         """A page that the agent has fetched, or a document: what it is called, and its lines. Raises ToolRefused."""
         if fetched := kept_pages(at.transcript.messages).get(name):
             return name, len(page_lines(await shown_lines(self._redacted, fetched.blob, name, at)))
-        document = find(name, await self._documents.documents(at.run.task_id, at.run.reader))
+        document = find(name, await self._store.documents(at.run.task_id, at.run.reader))
         return document.name, document.lines
 
 
@@ -85,12 +85,12 @@ class ReadNotes(TypedTool[ReadNotesInput]):
     urgency = urgent(LATER, FIRST)
     input_model = ReadNotesInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: ReadNotesInput, at: CallSite) -> str:
         """One line a note."""
-        notes = await self._work.notes(at.run.task_id, at.run.reader, at.run.run_id)
+        notes = await self._store.notes(at.run.task_id, at.run.reader, at.run.run_id)
         start = arguments.first - 1
         lines = [
             f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"

@@ -25,7 +25,7 @@ from waystation.domain.passages import render, tool_names
 from waystation.domain.projection import FIRST, LATER, SOON, urgent
 from waystation.domain.transcript import Message
 from waystation.patterns import proven
-from waystation.ports import TranscriptStore, WorkStore
+from waystation.ports import Store
 
 _WINDOW_SHARE = 8
 """At most this part of the window is recalled at once."""
@@ -91,10 +91,8 @@ class Expand(TypedTool[ExpandInput]):
     urgency = urgent(LATER, FIRST)
     input_model = ExpandInput
 
-    def __init__(
-        self, transcripts: TranscriptStore, redacted: RedactedDocuments, work: WorkStore, earlier: EarlierTasks
-    ) -> None:
-        self._transcripts, self._redacted, self._work, self._earlier = transcripts, redacted, work, earlier
+    def __init__(self, store: Store, redacted: RedactedDocuments, earlier: EarlierTasks) -> None:
+        self._store, self._redacted, self._earlier = store, redacted, earlier
 
     async def run(self, arguments: ExpandInput, at: CallSite) -> str:
         """A page of them, and where to go on."""
@@ -115,7 +113,7 @@ class Expand(TypedTool[ExpandInput]):
         return await self._passage(wanted, at)
 
     async def _handed_in(self, wanted: str, at: CallSite) -> str:
-        lines = (await results_of(self._work, at.run.reader, wanted)).lines
+        lines = (await results_of(self._store, at.run.reader, wanted)).lines
         if not lines:
             raise ToolRefused(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
@@ -134,14 +132,14 @@ class Expand(TypedTool[ExpandInput]):
     async def _passage(self, wanted: str, at: CallSite) -> str:
         """Of another tenant, and of a session that is not recalled, it is as if there were none."""
         reader, (passage, _, message) = at.run.reader.recalling(at.memory), wanted.partition("/")
-        found = await self._transcripts.passages_named(passage.removeprefix("p"), reader)
+        found = await self._store.passages_named(passage.removeprefix("p"), reader)
         if len(found) != 1:
             raise ToolRefused(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
             return await self._document(found[0], at, reader)
         if found[0].kind != "conversation":
             return await self._report(found[0].task_id, at)
-        said = (await self._transcripts.load(found[0].run_id, reader)).messages
+        said = (await self._store.load(found[0].run_id, reader)).messages
         shown = _between(said, message, message) if message else _of(found[0], said)
         if message and not shown:
             raise ToolRefused(f"The conversation of {passage} has no message {message}.")

@@ -28,7 +28,7 @@ from waystation.domain.privacy import Replaced, replaced_in
 from waystation.domain.projection import LAST, SOON, urgent
 from waystation.domain.tables import Rows, Table, TableText
 from waystation.patterns import proven
-from waystation.ports import DocumentStore, TableEngine
+from waystation.ports import Store, TableEngine
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
 _SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
@@ -130,8 +130,8 @@ class _Part(NamedTuple):
 class TableSources:
     """The tables in a task's documents."""
 
-    def __init__(self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables) -> None:
-        self._documents, self._redacted, self._tables = documents, redacted, tables
+    def __init__(self, store: Store, redacted: RedactedDocuments, tables: Tables) -> None:
+        self._store, self._redacted, self._tables = store, redacted, tables
 
     async def read(self, at: CallSite, wanted: Mapping[str, str], headless: Sequence[str]) -> tuple[TableSource, ...]:
         """`wanted` maps each name to a document, or to lines of it: `q3.csv`, `book.xlsx:3-40`.
@@ -142,13 +142,13 @@ class TableSources:
             QueryRefused: it is no table.
             RedactionFailed: nobody may query it.
         """
-        documents = await self._documents.documents(at.run.task_id, at.run.reader)
+        documents = await self._store.documents(at.run.task_id, at.run.reader)
         found: list[TableSource] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():
             asked = None if document_named(source, documents) else _WITH_LINES.fullmatch(source)
             document = find(asked["document"] if asked else source, documents)
-            lines = (await self._documents.get_text(document.blob, at.run.reader)).splitlines() or [""]
+            lines = (await self._store.get_text(document.blob, at.run.reader)).splitlines() or [""]
             ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
             part = await self._part(document, lines, ends, at)
             room -= sum(map(len, lines[part.first - 1 : part.last]))
@@ -314,11 +314,9 @@ class QueryTable(TypedTool[QueryTableInput]):
     urgency = urgent(LAST)
     input_model = QueryTableInput
 
-    def __init__(
-        self, documents: DocumentStore, redacted: RedactedDocuments, tables: Tables, *, wanted: bool = False
-    ) -> None:
+    def __init__(self, store: Store, redacted: RedactedDocuments, tables: Tables, *, wanted: bool = False) -> None:
         """`wanted`: the task has documents that are tables."""
-        self._sources, self._engine = TableSources(documents, redacted, tables), tables.engine
+        self._sources, self._engine = TableSources(store, redacted, tables), tables.engine
         if wanted:
             self.urgency = urgent(SOON)
 

@@ -33,7 +33,7 @@ from waystation.domain.web import (
     page_lines,
     web_address,
 )
-from waystation.ports import DocumentStore, Redactor, WebPages
+from waystation.ports import Redactor, Store, WebPages
 
 _LINES_A_PAGE = 200
 
@@ -58,8 +58,8 @@ class FetchPage(TypedTool[FetchPageInput]):
     urgency = urgent(SOON)
     input_model = FetchPageInput
 
-    def __init__(self, web: WebPages, texts: DocumentStore, redacted: RedactedDocuments, domains: Domains) -> None:
-        self._web, self._texts, self._redacted, self._domains = web, texts, redacted, domains
+    def __init__(self, web: WebPages, store: Store, redacted: RedactedDocuments, domains: Domains) -> None:
+        self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 
     def asks(self, arguments: dict[str, JsonValue]) -> str | None:
         """A page of a domain that is not on the list is fetched only when a person agrees; of one that is, where its
@@ -106,7 +106,7 @@ class FetchPage(TypedTool[FetchPageInput]):
             raise ToolRefused(str(refused)) from refused
         except WebUnavailable as unavailable:
             raise ToolRefused(f"{unavailable}. Try again later, or use another source.") from unavailable
-        return kept(fetched, await self._texts.put_text(fetched.text, at.run.reader))
+        return kept(fetched, await self._store.put_text(fetched.text, at.run.reader))
 
 
 MOST_EXCERPT = 600

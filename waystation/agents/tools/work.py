@@ -34,7 +34,7 @@ from waystation.domain.work import (
     Section,
     findings_from_notes,
 )
-from waystation.ports import TaskStore, WorkStore
+from waystation.ports import Store
 
 
 class SubmitAnalysisInput(ToolInput):
@@ -58,12 +58,12 @@ class SubmitAnalysis(TypedTool[SubmitAnalysisInput]):
     permission = "hand_in"
     input_model = SubmitAnalysisInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: SubmitAnalysisInput, at: CallSite) -> str:
         """Keep it."""
-        await self._work.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
         return f"analysis with {len(arguments.conclusions)} conclusions handed in"
 
 
@@ -87,12 +87,12 @@ class SubmitFindings(TypedTool[SubmitFindingsInput]):
     permission = "hand_in"
     input_model = SubmitFindingsInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: SubmitFindingsInput, at: CallSite) -> str:
         """Keep them."""
-        await self._work.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
+        await self._store.hand_in(at.fence, at.run.task_id, arguments.handed_in(None))
         return f"{len(arguments.findings)} findings handed in"
 
 
@@ -115,13 +115,13 @@ class WriteSection(TypedTool[WriteSectionInput]):
     permission = "hand_in"
     input_model = WriteSectionInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: WriteSectionInput, at: CallSite) -> str:
         """Keep the section."""
-        grown = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
-        await self._work.hand_in(at.fence, at.run.task_id, grown)
+        grown = arguments.handed_in(await self._store.deliverable(at.run.run_id, at.run.reader))
+        await self._store.hand_in(at.fence, at.run.task_id, grown)
         number = [section.heading for section in grown.sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"
 
@@ -151,15 +151,15 @@ class SubmitReport(TypedTool[SubmitReportInput]):
     permission = "hand_in"
     input_model = SubmitReportInput
 
-    def __init__(self, work: WorkStore) -> None:
-        self._work = work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: SubmitReportInput, at: CallSite) -> str:
         """Keep it."""
-        whole = arguments.handed_in(await self._work.deliverable(at.run.run_id, at.run.reader))
+        whole = arguments.handed_in(await self._store.deliverable(at.run.run_id, at.run.reader))
         if not whole.sections:
             raise ToolRefused("The report has no section yet. Write them with write_section, then hand it in.")
-        await self._work.hand_in(at.fence, at.run.task_id, whole)
+        await self._store.hand_in(at.fence, at.run.task_id, whole)
         return f"report with {len(whole.sections)} sections handed in"
 
 
@@ -225,10 +225,10 @@ def result_lines(deliverable: Deliverable | None, notes: Iterable[Note] = ()) ->
             return ResultLines([section.markdown for section in deliverable.sections], [])
 
 
-async def results_of(work: WorkStore, task: OfTask, agent: str) -> ResultLines:
+async def results_of(store: Store, task: OfTask, agent: str) -> ResultLines:
     """Of one agent of the task. Raises StoreError."""
     run_id = f"{task.task_id}/{agent}"
-    return result_lines(await work.deliverable(run_id, task), await work.notes(task.task_id, task, run_id))
+    return result_lines(await store.deliverable(run_id, task), await store.notes(task.task_id, task, run_id))
 
 
 def claim_line(finding: Finding) -> str:
@@ -253,8 +253,8 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
     urgency = urgent(FIRST)
     input_model = ReadFindingsInput
 
-    def __init__(self, tasks: TaskStore, work: WorkStore) -> None:
-        self._tasks, self._work = tasks, work
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     async def run(self, arguments: ReadFindingsInput, at: CallSite) -> str:
         """A header and one line a finding; a step that was stopped is represented by its notes."""
@@ -268,10 +268,10 @@ class ReadFindings(TypedTool[ReadFindingsInput]):
         return "\n".join([header, *taken])
 
     async def _texts(self, step_id: str, at: CallSite) -> list[str]:
-        plan = await self._tasks.plan(at.run.task_id, at.run.reader)
+        plan = await self._store.plan(at.run.task_id, at.run.reader)
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolRefused(f"There is no step {step_id!r}. Your contract names the steps that you build on.")
-        return (await results_of(self._work, at.run.reader, step_id)).lines
+        return (await results_of(self._store, at.run.reader, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:
