@@ -20,10 +20,10 @@ from waystation.task_view import as_stored
 from waystation.terms import task_terms
 
 
-async def row_of(store: SqlStore, request: TaskRequest, settings: Settings) -> TaskRow:
+def row_of(request: TaskRequest, settings: Settings, store_id: str = "store") -> TaskRow:
     """What is stored of a task when it is submitted."""
     ref = TaskRef(
-        store_id=await store.store_id(),
+        store_id=store_id,
         tenant=tenant_hash(request.tenant),
         session=session_hash(request.tenant, request.session),
         task_id=task_id_of(request),
@@ -36,7 +36,8 @@ async def keep_ended_task(settings: Settings) -> str:
     """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await row_of(store, TaskRequest(question="Which?", session="default", request_id="r1"), settings)
+    asked = TaskRequest(question="Which?", session="default", request_id="r1")
+    row = row_of(asked, settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
     steps = (StepProgress(id="writing", role="writing", state="partial", legs=1, usage=Usage()),)
     over = as_stored(row, TaskPhase.PARTIAL).model_copy(

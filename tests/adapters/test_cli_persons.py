@@ -32,7 +32,7 @@ async def keep_task(settings: Settings) -> str:
     """A task that is over, with a person in question, document and vault."""
     settings.home.mkdir()
     store = await opened_store(settings)
-    tenant, row = tenant_hash(REQUEST.tenant), await row_of(store, REQUEST, settings)
+    tenant, row = tenant_hash(REQUEST.tenant), row_of(REQUEST, settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text=f"{MAIL}\n{MAIL.upper()}\nBy Dr. {NAME}\n"),))
     await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
     key = own_key(settings)
@@ -153,7 +153,7 @@ async def task_about(question: str) -> None:
     settings = Settings()
     store = await opened_store(settings)
     request = REQUEST.model_copy(update={"question": question, "request_id": "r2"})
-    await store.register(await row_of(store, request, settings), ())
+    await store.register(row_of(request, settings, await store.store_id()), ())
     await store.aclose()
 
 

@@ -69,6 +69,20 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
     assert [message for message in caplog.messages if "Future exception was never retrieved" in message] == []
 
 
+async def test_a_task_runs_by_the_terms_that_were_shown_before_it_was_submitted(
+    client: Client, temporal_client: TemporalClient, tmp_path: Path
+) -> None:
+    shown = await client.prepare(asked())
+    shown = shown.model_copy(update={"terms": shown.terms.model_copy(update={"revisions": 0})})
+    async with worker(temporal_client):
+        submitted = await client.submit(shown, DOCUMENTS)
+    store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
+    try:
+        assert (await store.task(submitted.task_id, shown.ref.reader)).terms == shown.terms
+    finally:
+        await store.aclose()
+
+
 async def test_a_submitted_task_is_found_on_the_server_and_in_its_ui(
     client: Client, temporal_client: TemporalClient, temporal_server: Target
 ) -> None:

@@ -55,7 +55,7 @@ async def keep_hostile_task(settings: Settings) -> str:
     """A task that is over, in which everything foreign is markup."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await row_of(store, TaskRequest(question=SCRIPT, session="default", request_id="r2"), settings)
+    row = row_of(TaskRequest(question=SCRIPT, session="default", request_id="r2"), settings, await store.store_id())
     await store.register(row, (SourceDocument(name="a.md", text="# A\n"),))
     words = (
         f'# Report\n\n{SCRIPT}\n\n[x](javascript:alert(1)) ![p](https://a.example/p.png) <img src=x onerror="a()">\n'

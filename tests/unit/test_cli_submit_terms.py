@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ended_tasks import row_of
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Amount
 from waystation.domain.decisions import TopUp, Unattended
@@ -18,7 +19,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def told(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
     request = TaskRequest.model_validate({"question": "What?", "session": "default", "request_id": "r", **asked})
-    tell_terms(Settings(), request, 1)
+    tell_terms(Settings(), row_of(request, Settings()), 1)
     return capsys.readouterr().err.partition("The built-in")[0]
 
 
@@ -71,6 +72,6 @@ def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture
 
 
 def test_a_task_of_its_own_session_is_told_how_to_go_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_terms(Settings(), TaskRequest(question="What?", request_id="r"), 1)
+    tell_terms(Settings(), row_of(TaskRequest(question="What?", request_id="r"), Settings()), 1)
     session = own_session("r")
     assert f"session {session} (its own; --session {session} goes on with it);" in capsys.readouterr().err

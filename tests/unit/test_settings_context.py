@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from tests.ended_tasks import row_of
 from waystation.cli.submit import tell_terms
 from waystation.domain.amount import Limit
 from waystation.domain.leg import AgentTerms
@@ -138,12 +139,15 @@ def test_terms_of_before_there_were_strategies_mean_what_they_meant() -> None:
 def test_what_a_strategy_keeps_is_told_at_submit(
     capsys: pytest.CaptureFixture[str], strategy: str, keep_last: int | None, words: str
 ) -> None:
-    tell_terms(Settings(keep_last=keep_last), asked(strategy=strategy), 1)
+    settings = Settings(keep_last=keep_last)
+    tell_terms(settings, row_of(asked(strategy=strategy), settings), 1)
     assert words in capsys.readouterr().err
 
 
 def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_terms(Settings(anthropic_api_key=WITH_KEY), asked(), 1)
+    settings = Settings(anthropic_api_key=WITH_KEY)
+    tell_terms(settings, row_of(asked(), settings), 1)
     assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet)\n" in capsys.readouterr().err
-    tell_terms(Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS), asked(window=20_000), 1)
+    settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
+    tell_terms(settings, row_of(asked(window=20_000), settings), 1)
     assert f"full at 16,000 (profile opus); model {OPUS}\n" in capsys.readouterr().err

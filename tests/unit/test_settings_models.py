@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ended_tasks import row_of
 from waystation.adapters.anthropic.model import Patience
 from waystation.cli.main import sentence
 from waystation.cli.submit import tell_terms
@@ -203,7 +204,7 @@ def test_what_is_neither_is_refused_with_what_may_be_given(
 
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    tell_terms(Settings.model_validate(given), request, 1)
+    tell_terms(Settings.model_validate(given), row_of(request, Settings.model_validate(given)), 1)
     return capsys.readouterr().err.splitlines()
 
 

@@ -113,9 +113,10 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     installed = load_documents([folder]).documents
     documents = installed[:DOCUMENTS]
     say(f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name.")
-    tell_terms(settings, request, len(documents))
     async with await Client.connect(settings) as client:
-        submitted = await hand_in(client, request, documents)
+        row = await client.prepare(request)
+        tell_terms(settings, row, len(documents))
+        submitted = await hand_in(client, row, documents)
         view = await follow(client, submitted.task_id, ask_at_terminal if can_ask() else ApproveItself(room))
         path = await keep_report(client, settings, view.progress)
     if as_json:

@@ -11,7 +11,6 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Loaded, load_documents, load_procedures
-from waystation.adapters.prices import load_prices
 from waystation.cli.console import say
 from waystation.cli.follow import see_through, tell_of, tell_of_unattended
 from waystation.cli.options import Deadline, JsonOption, parse_budget, parse_limit, parse_tokens, unattended
@@ -28,10 +27,18 @@ from waystation.domain.memory import MemoryScope
 from waystation.domain.presets import REQUEST, Choices, Preset
 from waystation.domain.procedures import is_named_like_one
 from waystation.domain.roles import step_roles
-from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, SourceDocument, TaskRequest, TaskTerms, own_session
+from waystation.domain.task import (
+    LARGEST_WINDOW,
+    SMALLEST_WINDOW,
+    SourceDocument,
+    TaskRequest,
+    TaskRow,
+    TaskTerms,
+    own_session,
+)
 from waystation.settings import Settings, unknown_variables
 from waystation.task_view import Submitted
-from waystation.terms import choices, task_terms
+from waystation.terms import choices
 
 app = typer.Typer()
 
@@ -116,9 +123,10 @@ async def _submit(settings: Settings, request: TaskRequest, loaded: Loaded, *, d
     request = request.model_copy(update={"left_out": loaded.left_out})
     async with await Client.connect(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
-        tell_terms(settings, request, len(documents))
+        row = await client.prepare(request)
+        tell_terms(settings, row, len(documents))
         _tell_likely(documents)
-        submitted = await hand_in(client, request, documents)
+        submitted = await hand_in(client, row, documents)
         return await see_through(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
 
@@ -139,11 +147,11 @@ def _own(request: TaskRequest) -> str:
     return f" (its own; --session {request.session} goes on with it)" if alone else ""
 
 
-def tell_terms(settings: Settings, request: TaskRequest, documents: int) -> None:
+def tell_terms(settings: Settings, row: TaskRow, documents: int) -> None:
     """Print every default and choice that the task will run by, and what was meant as one."""
     for sentence in unknown_variables():
         say(sentence)
-    terms = task_terms(request, settings, load_prices(settings.prices), utc_now().date())
+    request, terms = row.request, row.terms
     chosen = choices(request, settings)
     say(
         f"{counted(documents, 'document')}; session {request.session}{_own(request)}; "
@@ -253,12 +261,12 @@ def _span(span: timedelta) -> str:
     return counted(minutes, "minute")
 
 
-async def hand_in(client: Client, request: TaskRequest, documents: tuple[SourceDocument, ...]) -> Submitted:
+async def hand_in(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> Submitted:
     """Submit, and say what a person should know of it."""
     await tell_of_unattended(client)
     try:
-        submitted = await client.submit(request, documents)
+        submitted = await client.submit(row, documents)
     except Unreachable as error:
-        raise Unreachable(f"{error}: --request-id {request.request_id}") from error
+        raise Unreachable(f"{error}: --request-id {row.request.request_id}") from error
     tell_of(submitted)
     return submitted

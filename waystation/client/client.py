@@ -136,17 +136,29 @@ class Client:
         """Task queues without a worker: what is submitted waits until one comes. Raises Unreachable."""
         return await (await self._temporal()).unattended_queues()
 
+    async def prepare(self, request: TaskRequest) -> TaskRow:
+        """The task with the terms that it is to run by; nothing is stored yet.
+
+        Raises BadInput for terms that cannot work, and for a request of another tenant.
+        """
+        require_own(request, self._settings.tenant)
+        return await new_row(self._settings, self._store, request)
+
     async def submit(
-        self, request: TaskRequest, documents: Sequence[SourceDocument], *, start_timeout: timedelta = START_TIMEOUT
+        self,
+        request: TaskRequest | TaskRow,
+        documents: Sequence[SourceDocument],
+        *,
+        start_timeout: timedelta = START_TIMEOUT,
     ) -> Submitted:
         """Store the task and hand it to its session. The same request id again finds the same task.
 
-        Raises BadInput for a request of another tenant; RequestConflict where the id was used for another question,
-        other documents or other terms; Unreachable, where it is unknown whether the task was accepted.
+        A row is what `prepare` gave: its terms hold as they were shown. Raises BadInput as that does; RequestConflict
+        where the id was used for another question, other documents or other terms; Unreachable, where it is unknown
+        whether the task was accepted.
         """
-        require_own(request, self._settings.tenant)
         temporal = await self._temporal()
-        row = await new_row(self._settings, self._store, request)
+        row = request if isinstance(request, TaskRow) else await self.prepare(request)
         await self._store.register(row, documents)
         return await handed_in(self._settings, self._store, temporal, row, start_timeout)
 
