@@ -14,13 +14,13 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, JsonValue, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
+from waystation.domain.endpoints import base_url
 from waystation.domain.errors import BadInput
 from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting
 from waystation.domain.task import TaskBudget
@@ -102,15 +102,8 @@ def _web_address(text: str) -> str | None:
 
 
 def _read_base_url(written: str | None) -> str | None:
-    """The address that `/v1/messages` is put behind. What it says is not repeated: it may hold a password."""
-    if written is None:
-        return None
-    address = written.strip()
-    if _web_address(address) is None or "?" in address or "#" in address:
-        raise ValueError("it is no http or https address of an endpoint, like http://localhost:11434")
-    if urlsplit(address).path.rstrip("/").endswith(("/v1", "/messages")):
-        raise ValueError("write the address without /v1 or /v1/messages at its end, which the client adds")
-    return address
+    """The address that `/v1/messages` is put behind."""
+    return None if written is None else base_url(written)
 
 
 def _command_line(text: str) -> str | None:

@@ -41,7 +41,7 @@ from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
 from waystation.domain.exports import Imprint, stored_report
-from waystation.domain.models import Price, price_of
+from waystation.domain.models import OFFLINE_MODEL, Price, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
 from waystation.domain.task import TaskProgress, TaskRequest
@@ -52,7 +52,7 @@ from waystation.impossible_terms import prices_at
 from waystation.markdown import exported_report, numbered_markdown
 from waystation.settings import Settings
 from waystation.task_view import TaskView
-from waystation.terms import called_models
+from waystation.terms import called_models, placed_prices
 
 app = typer.Typer()
 
@@ -166,14 +166,20 @@ def prices(
         found = load_prices(settings.prices)
     else:
         found = litellm_prices(litellm, wanted, f"the table of LiteLLM in {litellm.name}, read on {today}")
-    holding = found if settings.uses_offline_model else prices_at(settings.anthropic_base_url, found)
-    without = tuple(name for name in wanted if price_of(name, today, holding) is None)
+    placed = placed_prices(wanted, found, settings)
+    without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
         print_text(prices_text(found) if litellm is None else price_file(found))
         if without:
             say(f"without a price that holds here: {', '.join(without)}")
+
+
+def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
+    """The price that holds today where the model is."""
+    holding = prices if model == OFFLINE_MODEL else prices_at(settings.places.at(model), prices)
+    return price_of(model, utc_now().date(), holding)
 
 
 @app.command("list")
