@@ -1,8 +1,6 @@
 """`/v1`: tasks, reports, requests and sessions over HTTP, in the shapes of `--json`."""
 
 import secrets
-from collections.abc import AsyncGenerator
-from hashlib import sha256
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -19,18 +17,18 @@ from waystation.domain.budget import Mode
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
-from waystation.domain.errors import BadInput, WaystationError
-from waystation.domain.foreign import plain
+from waystation.domain.errors import BadInput
 from waystation.domain.progress import Bill
 from waystation.domain.signals import Answer
 from waystation.domain.task import SourceDocument, TaskRequest, own_session
 from waystation.domain.value import Input
 from waystation.markdown import inert
-from waystation.serve.access import Problem, event
-from waystation.task_view import PendingApproval, Submitted, TaskView
+from waystation.serve.listeners import EVENT_STREAM, Feed
+from waystation.task_view import PendingApproval, Submitted
 
 MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
+LAST_NUMBER = 10**15 - 1
 
 
 def client_of(request: Request) -> Client:
@@ -41,7 +39,25 @@ def client_of(request: Request) -> Client:
     return client
 
 
+def feed_of(request: Request) -> Feed:
+    """Where all listeners of this server hear of the same."""
+    feed = request.app.state.feed
+    if not isinstance(feed, Feed):
+        raise TypeError("the application has no feed")
+    return feed
+
+
+def first_number(
+    after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Events behind this number.")] = None,
+    last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
+) -> int | None:
+    """Behind which number a listener begins: what it had last, or what it asks for."""
+    return after if last_event_id is None else int(last_event_id)
+
+
 Asking = Annotated[Client, Depends(client_of)]
+Feeding = Annotated[Feed, Depends(feed_of)]
+From = Annotated[int | None, Depends(first_number)]
 TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
@@ -252,37 +268,24 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
 
 
 @v1.get("/tasks/{task}/events", response_class=StreamingResponse)
-async def get_events(
-    client: Asking, task: TaskPath, last_event_id: Annotated[str | None, Header(max_length=80)] = None
-) -> Response:
-    """The task whenever it has changed, until it is over, as server-sent events `task`.
+async def get_task_events(client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
+    """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
-    Each is the whole state, and its id a digest of it: who comes back with `Last-Event-ID` is not told the same again,
-    and by 204 that nothing more will come.
+    The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
+    nothing more will come.
     """
     task_id = await client.resolve(task)
-    now = await client.progress(task_id)
-    if now.progress.phase.over and _numbered(now)[0] == last_event_id:
+    after = await feed.begun(begin, 0)
+    if await client.is_over(task_id) and not (await client.events(after, task_id, 1)).events:
         return Response(status_code=204)
-    return StreamingResponse(_states(client, task_id, last_event_id), media_type="text/event-stream")
+    return StreamingResponse(feed.stream(after, task_id), media_type=EVENT_STREAM)
 
 
-async def _states(client: Client, task_id: str, last: str | None) -> AsyncGenerator[bytes]:
-    try:
-        async for seen in client.watch(task_id):
-            number, state = _numbered(seen)
-            if number != last:
-                yield event("task", state, number)
-            last = number
-    except WaystationError as error:
-        # The answer has begun: what went wrong can only be said in it.
-        problem = Problem(title="No more events", status=503, detail=plain(" ".join(str(error).split())))
-        yield event("problem", problem.model_dump_json())
-
-
-def _numbered(seen: TaskView) -> tuple[str, str]:
-    state = task_json(seen, None).model_dump_json()
-    return sha256(state.encode()).hexdigest()[:32], state
+@v1.get("/events", response_class=StreamingResponse)
+async def get_events(client: Asking, feed: Feeding, begin: From) -> Response:
+    """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
+    after = await feed.begun(begin, await client.newest_event())
+    return StreamingResponse(feed.stream(after, None), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")
