@@ -1,16 +1,17 @@
 """`/v1`: tasks, reports, requests and sessions over HTTP, in the shapes of `--json`."""
 
 import secrets
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from markdown_it import MarkdownIt
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from waystation.client import Client
 from waystation.client.context import AgentAudits
+from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
 from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
@@ -18,11 +19,13 @@ from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import plain
 from waystation.domain.progress import Bill
-from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskRequest, own_session
+from waystation.domain.signals import Action, Answer, EditInput
+from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session
 from waystation.domain.value import Input
 from waystation.markdown import inert
+from waystation.serve.access import PROBLEM, Problem
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.task_view import PendingApproval, Submitted
 
@@ -59,6 +62,7 @@ Asking = Annotated[Client, Depends(client_of)]
 Feeding = Annotated[Feed, Depends(feed_of)]
 From = Annotated[int | None, Depends(first_number)]
 TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
+RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
 
@@ -98,6 +102,31 @@ class NewWords(Input):
 
     message: str = Field(min_length=1, max_length=20_000)
     by: str = Field(default="", max_length=200)
+
+
+class NewEdit(Input):
+    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
+    `restore` and `rewind` have it.
+    """
+
+    action: Action
+    agent: str = Field(min_length=1, max_length=60)
+    message: str | None = Field(default=None, max_length=200)
+    keep: bool | None = None
+    compaction: str | None = Field(default=None, max_length=200)
+    instructions: str = Field(default="", max_length=20_000)
+    """Of `compact`: what the summary is to heed."""
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewFork(Input):
+    """A new task with the finished steps of one that is over."""
+
+    step: str = Field(min_length=1, max_length=60)
+    """Id of the step that begins anew, with those that need it."""
+    instructions: str | None = Field(default=None, max_length=100_000)
+    budget: str | None = Field(default=None, max_length=60)
 
 
 class SessionLimit(Input):
@@ -151,6 +180,22 @@ async def refuse(client: Client, task: str, given: Denial) -> Answer:
     return await client.deny(await client.resolve(task), **given.model_dump())
 
 
+async def change(client: Client, task: str, wanted: NewEdit) -> Answer:
+    """Edit an agent's context. Raises BadInput for what does not fit the action."""
+    try:
+        edit = EditInput(**wanted.model_dump(exclude={"instructions"}))
+    except ValidationError as error:
+        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
+    return await client.edit(await client.resolve(task), edit, wanted.instructions)
+
+
+async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
+    """Begin a new task with what one that is over has finished."""
+    limit = written_limit(wanted.budget)
+    wish = ForkWish(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    return await client.fork(await client.resolve(task), wish)
+
+
 def unless_refused(answer: Answer) -> Answer:
     """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
     if answer.outcome == "refused":
@@ -163,18 +208,35 @@ def as_html(markdown: str) -> str:
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(inert(markdown))
 
 
-v1 = APIRouter(prefix="/v1", tags=["v1"])
+_REASONS = {
+    400: "Cannot be used: the detail says what to give instead.",
+    401: "Without the token.",
+    403: "Of another page.",
+    404: "Unknown here, or of another tenant.",
+    409: "Answered or used before.",
+    413: "Too large.",
+    421: "Asked under another name.",
+    422: "Not of the shape that this documents.",
+    503: "The server, or the store, is away.",
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": why, "content": {PROBLEM: {"schema": Problem.model_json_schema()}}}
+    for status, why in _REASONS.items()
+}
+v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
 @v1.get("/tasks")
 async def get_tasks(
     client: Asking,
     session: Annotated[str | None, Query(max_length=200)] = None,
+    phase: Annotated[TaskPhase | None, Query(description="Only tasks in this phase.")] = None,
     first: Annotated[int, Query(ge=0, le=10_000)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE,
 ) -> tuple[TaskJson, ...]:
     """The newest tasks."""
-    return tuple(task_json(one, None) for one in (await client.tasks(session))[first : first + count])
+    found = [one for one in await client.tasks(session) if phase is None or one.progress.phase is phase]
+    return tuple(task_json(one, None) for one in found[first : first + count])
 
 
 @v1.post("/tasks", status_code=201)
@@ -182,7 +244,7 @@ async def post_submit(
     request: Request,
     client: Asking,
     new: NewTask,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+    idempotency_key: RequestKey = None,
 ) -> Submitted:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
     return await take_in(client, str(request.app.state.tenant), new, idempotency_key or secrets.token_hex(8))
@@ -205,6 +267,18 @@ async def post_cancel(client: Asking, task: TaskPath) -> CancelJson:
 async def post_tell(client: Asking, task: TaskPath, words: NewWords) -> Answer:
     """Tell the agents of a running task something."""
     return unless_refused(await client.tell(await client.resolve(task), words.message, words.by))
+
+
+@v1.post("/tasks/{task}/edit")
+async def post_edit(client: Asking, task: TaskPath, wanted: NewEdit) -> Answer:
+    """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
+    return unless_refused(await change(client, task, wanted))
+
+
+@v1.post("/tasks/{task}/fork", status_code=201)
+async def post_fork(client: Asking, task: TaskPath, wanted: NewFork, idempotency_key: RequestKey = None) -> Submitted:
+    """Hand in a task that begins with what one that is over has finished. The same key finds the same task."""
+    return await fork_off(client, task, wanted, idempotency_key or secrets.token_hex(8))
 
 
 @v1.post("/tasks/{task}/approve")
@@ -267,7 +341,11 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
     return ViewJson(run_id=found.run_id, messages=view(found))
 
 
-@v1.get("/tasks/{task}/events", response_class=StreamingResponse)
+@v1.get(
+    "/tasks/{task}/events",
+    response_class=StreamingResponse,
+    responses={204: {"description": "It is over, and every event of it was had."}},
+)
 async def get_task_events(client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
     """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
