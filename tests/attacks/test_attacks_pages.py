@@ -1,5 +1,7 @@
 """What other sites, other tenants and foreign words try on `waystation serve`, and what a person sees there."""
 
+import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -318,14 +320,42 @@ async def test_a_server_that_is_away_is_said_and_what_is_stored_still_shown(sett
     assert report.json() == {"task_id": task, "phase": "partial", "version": 1, "report": "# Report"}
 
 
-async def test_events_tell_a_state_once(settings: Settings) -> None:
+NUMBERS = re.compile(r"^id: (\d+)$", re.MULTILINE)
+
+
+async def test_events_go_on_behind_the_last_one_and_end_with_the_task(settings: Settings) -> None:
     task = await keep_ended_task(settings)
     async with served(settings) as asking:
-        first = await asking.get(f"/v1/tasks/{task}/events", headers=BEARER)
-        number = first.text.partition("id: ")[2].partition("\n")[0]
-        again = await asking.get(f"/v1/tasks/{task}/events", headers={**BEARER, "Last-Event-ID": number})
-    assert first.text.count("event: task\n") == 1
-    assert (again.status_code, again.text) == (204, "")
+        told, rest, last, later = [
+            await asking.get(f"/v1/tasks/{task}/events", headers={**BEARER, **seen})
+            for seen in ({}, {"Last-Event-ID": "1"}, {"Last-Event-ID": "2"}, {"Last-Event-ID": "3"})
+        ]
+    assert NUMBERS.findall(told.text) == ["1", "2"]
+    assert [json.loads(line)["kind"] for line in re.findall(r"^data: (.*)$", told.text, re.MULTILINE)] == [
+        "submitted",
+        "ended",
+    ]
+    assert NUMBERS.findall(rest.text) == ["2"]
+    assert (last.status_code, last.text) == (204, "")
+    assert (later.status_code, "has not happened" in later.json()["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize("seen", ["x", "-1", "1e3", "9" * 16, "1, 2"])
+async def test_a_number_that_is_none_is_refused(seen: str, settings: Settings) -> None:
+    task = await keep_ended_task(settings)
+    async with served(settings) as asking:
+        answers = [
+            await asking.get(path, headers={**BEARER, "Last-Event-ID": seen})
+            for path in ("/v1/events", f"/v1/tasks/{task}/events")
+        ]
+    assert [answer.status_code for answer in answers] == [422, 422]
+
+
+async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(settings: Settings) -> None:
+    await keep_ended_task(settings)
+    async with served(settings, tenant="other") as asking:
+        answer = await asking.get("/v1/events?after=1", headers=BEARER)
+    assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)
 
 
 async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settings) -> None:

@@ -62,6 +62,7 @@ from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
 from waystation.domain.progress import Bill
 from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
@@ -91,6 +92,7 @@ from waystation.task_view import (
 )
 
 WATCH_SECONDS = 0.5
+EVENTS_AT_ONCE = 200
 _Finish = Literal["partial", "cancel"]
 
 
@@ -244,6 +246,23 @@ class Client:
             return await self._view(row)
         except Unreachable as unreachable:
             return await stored_view(self._store, row, str(unreachable))
+
+    async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
+        """What happened to one task, or to all of the tenant's, behind that number: the first so many of it, from the
+        store. Raises UnknownTask.
+        """
+        if task_id is not None:
+            await self._own(task_id)
+        return await self._store.events(self._reader, after, limit, task_id)
+
+    async def newest_event(self) -> int:
+        """The number of the newest event of the tenant's tasks; 0 before the first."""
+        return await self._store.newest_event(self._reader)
+
+    async def is_over(self, task_id: str) -> bool:
+        """Whether the task has ended, as the store knows it. Raises UnknownTask."""
+        progress = (await self._own(task_id)).progress
+        return progress is not None and progress.phase.over
 
     async def report(self, task_id: str) -> str:
         """The report as Markdown, from the store: the version that was delivered last. Raises BadInput while there is

@@ -233,6 +233,7 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
 async def task_page(request: Request, client: Asking, task: TaskPath) -> HTMLResponse:
     """One task as it is now."""
     task_id = await client.resolve(task)
+    seen = await client.newest_event()
     view = await client.with_stored(await client.with_origins(await client.progress(task_id)))
     progress = view.progress
     states = {step.id: str(step.state) for step in progress.steps}
@@ -240,6 +241,7 @@ async def task_page(request: Request, client: Asking, task: TaskPath) -> HTMLRes
         request,
         "task.html",
         view=view,
+        seen=seen,
         waiting=pending(progress),
         agents=[step.id for step in progress.steps],
         graph=picture(view.plans[-1], states) if view.plans else None,

@@ -21,6 +21,7 @@ from waystation.adapters.store.seals import SealedText, bound
 from waystation.adapters.store.tasks import request_digest, require_same_request, task_columns, unknown_task
 from waystation.adapters.store.texts import documents_of
 from waystation.domain.errors import BadInput
+from waystation.domain.events import Happening
 from waystation.domain.ownership import OfTenant
 from waystation.domain.plan import Plan
 from waystation.domain.signals import TOLD, UPDATED
@@ -62,6 +63,7 @@ class SqlForking(StorePart):
             await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
             await _copy_run(connection, f"{source}/{agent}", f"{row.ref.task_id}/{agent}", own)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted", reference=source, detail="fork"))
         return True
 
 

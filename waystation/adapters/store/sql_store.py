@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coer
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import SqlAudit, SqlUpdates
+from waystation.adapters.store.audit import SqlAudit, SqlEvents, SqlUpdates
 from waystation.adapters.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
 from waystation.adapters.store.forks import SqlForking
 from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
@@ -56,6 +56,7 @@ class SqlStore(
     SqlForking,
     SqlPlans,
     SqlAudit,
+    SqlEvents,
     SqlUpdates,
     SqlBills,
     SqlForgetting,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Row, RowMapping, func, literal, select, update
+from sqlalchemy import Row, RowMapping, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import StorePart, add_once, bodies, owned, reading, writing
@@ -21,6 +21,7 @@ from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
 from waystation.domain.errors import RequestConflict, UnknownTask
+from waystation.domain.events import Happening, ended
 from waystation.domain.ownership import Reader
 from waystation.domain.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.domain.progress import Bill, Paid, Unanswered, bill
@@ -59,6 +60,7 @@ class SqlTasks(StorePart):
         # In one order everywhere: two tasks with the same documents must not wait for each other.
         await add_texts(connection, row.ref.reader, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted"))
         return True
 
     @reading
@@ -99,18 +101,20 @@ class SqlTasks(StorePart):
 
     async def admit(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
-        await self._set(task_id, title=bound(title, task_id))
+        await self._set(task_id, Happening(kind="admitted"), title=bound(title, task_id))
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
-        ended = self._clock() if progress.phase.over else None
-        await self._set(task_id, progress=bound(progress.model_dump_json(), task_id), ended_at=ended)
+        ended_at = self._clock() if progress.phase.over else None
+        body = bound(progress.model_dump_json(), task_id)
+        await self._set(task_id, ended(progress.phase), progress=body, ended_at=ended_at)
 
     @writing
-    async def _set(self, connection: AsyncConnection, task_id: str, **values: object) -> None:
+    async def _set(self, connection: AsyncConnection, task_id: str, told: Happening, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
             raise unknown_task(task_id)
+        self._tell(connection, task_id, told)
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:
@@ -213,10 +217,12 @@ class SqlPlans(StorePart):
     @writing
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
         """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
-        body = func.coalesce(tasks.c.plan, literal(bound(plan.model_dump_json(), task_id), tasks.c.plan.type))
-        changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(plan=body))
-        if changed.rowcount != 1:
-            raise unknown_task(task_id)
+        unplanned = update(tasks).where(tasks.c.task_id == task_id, tasks.c.plan.is_(None))
+        kept = await connection.execute(unplanned.values(plan=bound(plan.model_dump_json(), task_id)))
+        if kept.rowcount != 1:
+            await require_task(connection, task_id)
+            return
+        self._tell(connection, task_id, Happening(kind="planned", reference="1"))
 
     @writing
     async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
@@ -224,7 +230,8 @@ class SqlPlans(StorePart):
         await require_task(connection, task_id)
         body = bound(version.model_dump_json(), task_id, version.number)
         row = {"task_id": task_id, "number": version.number, "body": body}
-        await add_once(connection, plan_revisions, {**row, "made_at": self._clock()})
+        if await add_once(connection, plan_revisions, {**row, "made_at": self._clock()}):
+            self._tell(connection, task_id, Happening(kind="planned", reference=str(version.number)))
 
     async def plan(self, task_id: str, reader: Reader) -> Plan | None:
         """The newest plan, goals included."""
