@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from waystation.domain.citations import CitedDocument, citation_faults, citations_in, mended
+from waystation.domain.citations import CitedDocument, citation_faults, citations_in, corrected
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.report import sources_section
 
@@ -39,7 +39,7 @@ def checked(markdown: str, lines: Sequence[str]) -> float:
     citations = citations_in(markdown)
     documents = {"d.md": CitedDocument(lines)}
     found = citation_faults(citations, documents)
-    mended(markdown, found, documents)
+    corrected(markdown, found, documents)
     sources_section([one for one, fault in found.items() if not fault], documents)
     return time.process_time() - start
 

@@ -15,7 +15,7 @@ from waystation.domain.citations import (
     citation_faults,
     citations_in,
     claims_in,
-    mended,
+    corrected,
     without_marks,
 )
 from waystation.domain.exports import stored_report
@@ -189,7 +189,7 @@ SAID = (
 
 def put_right(markdown: str) -> str:
     document = {"d.md": CitedDocument(SAID)}
-    made = mended(markdown, citation_faults(citations_in(markdown), document), document)
+    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
     again = without_marks(made.markdown)
     assert citation_faults(citations_in(again), document) == made.faults
     return made.markdown
@@ -237,7 +237,7 @@ def test_what_is_put_right_holds_and_stands_in_the_document(text: str, start: in
     quotation = " ".join(text[start : start + length].upper().replace(",", signs).split())
     markdown = f'So "{quotation}" [d.md:1-{len(lines)}]'
     document = {"d.md": CitedDocument(lines)}
-    made = mended(markdown, citation_faults(citations_in(markdown), document), document)
+    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
     for citation, reason in made.faults.items():
         if reason is None and citation.quotation is not None:
             assert document["d.md"].fault(citation.quotation, 1, len(lines)) is None

@@ -18,7 +18,14 @@ from waystation.agents.documents import DocumentNames, RedactedDocuments, docume
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.work import claim_line
 from waystation.domain.changes import changes_part, report_changes
-from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in, mended
+from waystation.domain.citations import (
+    Citation,
+    CitedDocument,
+    FailedCitation,
+    citation_faults,
+    citations_in,
+    corrected,
+)
 from waystation.domain.delegation import SEPARATOR, step_of
 from waystation.domain.documents import Document, DocumentFinder, earlier_versions
 from waystation.domain.errors import TextMissing, UnknownTask
@@ -227,7 +234,7 @@ class CitationCheck:
         found = await asyncio.to_thread(citation_faults, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
-        made = await asyncio.to_thread(mended, markdown, found | outdated, newest)
+        made = await asyncio.to_thread(corrected, markdown, found | outdated, newest)
         return CheckedCitations(made.markdown, called, newest, made.faults)
 
     async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:

@@ -255,14 +255,16 @@ def citation_faults(
     return {citation: _fault(citation, documents) for citation in citations}
 
 
-class Mended(NamedTuple):
+class Corrected(NamedTuple):
     """A text whose quotations say what the documents say, and what still does not hold, marked where it stands."""
 
     markdown: str
     faults: dict[Citation, str | None]
 
 
-def mended(markdown: str, faults: Mapping[Citation, str | None], documents: Mapping[str, CitedDocument]) -> Mended:
+def corrected(
+    markdown: str, faults: Mapping[Citation, str | None], documents: Mapping[str, CitedDocument]
+) -> Corrected:
     """A quotation that differs from the cited lines in small things gets their words. `faults`: of each citation."""
     pieces, end, held = list[str](), 0, dict[Citation, str | None]()
     for match in CITATION.finditer(markdown):
@@ -278,7 +280,7 @@ def mended(markdown: str, faults: Mapping[Citation, str | None], documents: Mapp
                 pieces.append(DOES_NOT_HOLD)
         end = match.end()
         held.setdefault(citation, reason)
-    return Mended("".join([*pieces, markdown[end:]]), held)
+    return Corrected("".join([*pieces, markdown[end:]]), held)
 
 
 def without_marks(markdown: str) -> str:
