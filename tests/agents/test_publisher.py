@@ -9,6 +9,7 @@ from waystation.agents.publisher import Published
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
+from waystation.domain.citations import DOES_NOT_HOLD
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.report import OFFLINE_WARNING
@@ -71,8 +72,37 @@ async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> N
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)
     assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.model_copy(
-        update={"report": outcome.report, "reports": (outcome.version,)}
+        update={
+            "report": outcome.report,
+            "reports": (outcome.version,),
+            "phase": TaskPhase.PARTIAL,
+            "notes": ("The report is partial: 3 of 6 citations do not hold.",),
+        }
     )
+    assert outcome.version is not None
+    assert (outcome.version.phase, outcome.short) == (
+        TaskPhase.PARTIAL,
+        "The report is partial: 3 of 6 citations do not hold.",
+    )
+
+
+async def test_a_quotation_is_put_right_as_the_document_has_it_and_its_task_is_done(office: Office) -> None:
+    said = ReportDraft(
+        title="T", summary='It says "SILTED up, within 10 years" and "silted-up within TEN years!" [harbour.md:2-2].'
+    )
+    await hand_in(office, "writing", said)
+    outcome, report = await published(office)
+    assert 'and "silted up within ten years" [harbour.md:2-2].\n' in report
+    assert (outcome.failed, outcome.short, "**Partial.**" in report, DOES_NOT_HOLD in report) == (0, "", False, False)
+
+
+async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens_with_how_many(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    _, report = await published(office)
+    assert f'"and was dredged" [harbour.md:1-2]{DOES_NOT_HOLD}.' in report
+    assert "> **Partial.** 3 of 6 citations do not hold: each is marked where it stands" in report
+    assert report.index("**Partial.**") < report.index("**Question.**")
+    assert report.count(DOES_NOT_HOLD) == 3
 
 
 async def test_publishing_again_gives_the_same_report(office: Office) -> None:

@@ -18,7 +18,14 @@ from waystation.agents.documents import DocumentNames, RedactedDocuments, docume
 from waystation.agents.redaction import redactor_for
 from waystation.agents.tools.work import claim_line
 from waystation.domain.changes import changes_part, report_changes
-from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in
+from waystation.domain.citations import (
+    Citation,
+    CitedDocument,
+    FailedCitation,
+    citation_faults,
+    citations_in,
+    corrected,
+)
 from waystation.domain.delegation import SEPARATOR, step_of
 from waystation.domain.documents import Document, DocumentFinder, earlier_versions
 from waystation.domain.errors import TextMissing, UnknownTask
@@ -32,6 +39,7 @@ from waystation.domain.report import (
     Faults,
     ReportParts,
     StepFindings,
+    not_holding,
     not_remembered_section,
     not_used_section,
     opened_with,
@@ -175,6 +183,8 @@ GONE = "the document was removed while the task ran; it held before"
 class CheckedCitations:
     """Every citation of a text, and what is wrong with it."""
 
+    markdown: str
+    """The text, with quotations as the documents have them, and a mark on what does not hold."""
     called: DocumentNames
     documents: Mapping[str, CitedDocument]
     """The cited documents that are there, by their names as cited."""
@@ -219,7 +229,8 @@ class CitationCheck:
         found = await asyncio.to_thread(citation_faults, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
-        return CheckedCitations(called, newest, found | outdated)
+        made = await asyncio.to_thread(corrected, markdown, found | outdated, newest)
+        return CheckedCitations(made.markdown, called, newest, made.faults)
 
     async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
         """By the same names. A document may be cited by many."""
@@ -277,6 +288,8 @@ class Published(Value):
     """None from workers of earlier releases."""
     citations: int
     failed: int
+    short: str = ""
+    """Why the task is partial although its work was done; empty: it is not."""
 
 
 class Composed(Value):
@@ -314,11 +327,16 @@ class Publisher:
         if self.chronicler is not None and not composed.nothing:
             await self.chronicler.keep(ref, composed.written, report, progress.reused)
             await self.chronicler.bring_in(ref.task_id)
+        short = not_holding(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
+        if short:
+            short = f"The report is partial: {short}."
+            progress = progress.model_copy(update={"phase": TaskPhase.PARTIAL, "notes": (*progress.notes, short)})
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
         ended = {"report": report, "reports": (*earlier, version), "state": kept}
         await self.store.finish(ref.task_id, progress.model_copy(update=ended))
-        return Published(report=report, version=version, citations=composed.citations, failed=composed.failed)
+        made, failed = composed.citations, composed.failed
+        return Published(report=report, version=version, citations=made, failed=failed, short=short)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
         """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
@@ -326,10 +344,9 @@ class Publisher:
         Raises RedactionFailed, StoreError.
         """
         parts = await self._parts(ref, progress)
-        written = written_part(parts)
-        checked = await self.check.check(ref, written)
+        checked = await self.check.check(ref, written_part(parts))
         sections = [
-            written,
+            checked.markdown,
             await asyncio.to_thread(sources_section, checked.holding, checked.documents),
             "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),

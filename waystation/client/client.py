@@ -36,8 +36,8 @@ from waystation.client.lookups import (
     require_own,
     require_words,
     resolved,
+    version_of,
     with_stored,
-    without_report,
 )
 from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
@@ -89,6 +89,7 @@ from waystation.task_view import (
     as_stored,
     given,
     usual,
+    with_kept_reports,
 )
 
 WATCH_SECONDS = 0.5
@@ -219,7 +220,7 @@ class Client:
         run = await temporal.look(row.ref.task_id)
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
-            progress = await with_spending(self._store, run.progress)
+            progress = await with_spending(self._store, with_kept_reports(row, run.progress))
             return TaskView(progress=progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits, doing=run.doing)
         phase, remark = without_answer(run)
         progress = await with_spending(self._store, as_stored(row, phase))
@@ -264,14 +265,11 @@ class Client:
         progress = (await self._own(task_id)).progress
         return progress is not None and progress.phase.over
 
-    async def report(self, task_id: str) -> str:
-        """The report as Markdown, from the store: the version that was delivered last. Raises BadInput while there is
-        none.
+    async def report(self, task_id: str, version: int | None = None) -> str:
+        """The report as Markdown, from the store: the version that was delivered last, or this one. Raises BadInput
+        where there is none.
         """
-        progress = await self.reported(task_id)
-        if progress.readable is None:
-            raise without_report(progress)
-        return await self.report_text(progress.readable)
+        return await self.report_text(version_of(await self.reported(task_id), version))
 
     async def reported(self, task_id: str) -> TaskProgress:
         """The task with the versions of its report, also where no server answers. Raises UnknownTask."""

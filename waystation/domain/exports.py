@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from waystation.domain.citations import CITATION, Citation, citations_in
+from waystation.domain.citations import CITATION, Citation, citations_in, without_marks
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
 from waystation.patterns import proven
@@ -167,6 +167,7 @@ class StoredReport(NamedTuple):
 
 def stored_report(markdown: str) -> StoredReport:
     """The last of such sections are those that code has written; one of another form is an agent's, and stays."""
+    markdown = without_marks(markdown)
     rest, head, account = markdown.rpartition(_ACCOUNT)
     body = rest if head else markdown
     account = f"{head}{account}".strip() if head else ""

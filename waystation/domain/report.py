@@ -107,6 +107,9 @@ def written_part(parts: ReportParts) -> str:
 
 def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
     """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
+    if apparatus.failed and parts.draft.title and parts.progress.phase.over:
+        why = not_holding(len(apparatus.failed), apparatus.checked)
+        written = opened_with(written, f"> **Partial.** {why}: each is marked where it stands, and listed with why.")
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
         written,
@@ -116,6 +119,11 @@ def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
+
+
+def not_holding(failed: int, checked: int) -> str:
+    """How many citations do not hold; empty where all do."""
+    return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
 
 
 def answer_part(report: str) -> str:
@@ -227,7 +235,7 @@ def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
             f"## Citations\n\nAll {checked} citations were checked against the documents, and hold." if checked else ""
         )
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"## Citations that did not check\n\n{len(failed)} of {checked} citations do not hold:"
+    head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"
     return "\n".join([head, "", *lines])
 
 

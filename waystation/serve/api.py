@@ -11,8 +11,9 @@ from starlette.responses import StreamingResponse
 
 from waystation.client import Client
 from waystation.client.context import AgentAudits
+from waystation.client.lookups import version_of
 from waystation.client.sessions import ForkWish
-from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
+from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
 from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.audit import ShownTranscript, shown
@@ -295,15 +296,18 @@ async def post_deny(client: Asking, task: TaskPath, given: Denial) -> Answer:
 
 @v1.get("/tasks/{task}/report", response_model=ReportJson)
 async def get_report(
-    client: Asking, task: TaskPath, form: Annotated[Literal["json", "markdown", "html"], Query()] = "json"
+    client: Asking,
+    task: TaskPath,
+    form: Annotated[Literal["json", "markdown", "html"], Query()] = "json",
+    version: Annotated[int | None, Query()] = None,
 ) -> Response | ReportJson:
-    """The report that was delivered last."""
-    task_id = await client.resolve(task)
-    text, progress = await client.report(task_id), await client.reported(task_id)
+    """The report that was delivered last, or another version of it."""
+    progress = await client.reported(await client.resolve(task))
+    found = version_of(progress, version)
+    text = await client.report_text(found)
     match form:
         case "json":
-            version = progress.readable.number if progress.readable else None
-            return ReportJson(task_id=task_id, phase=progress.phase, version=version, report=text)
+            return report_json(progress, found, text)
         case "markdown":
             return Response(text, media_type="text/markdown")
         case "html":
