@@ -34,7 +34,7 @@ from waystation.agents.redaction import Endurance, Originals, TextRedactor
 from waystation.agents.roles import Desk
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
-from waystation.domain.privacy import RedactionRules
+from waystation.domain.privacy import RedactionRules, shows_names
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.task import TaskRef
 from waystation.imports import loading
@@ -139,7 +139,13 @@ class Parts:
         """Search in memory."""
         store = self.store
         return Recollection(
-            memory=self.memory, embedder=self.embedder, redactor=self.redactor, documents=store, tasks=store
+            memory=self.memory,
+            embedder=self.embedder,
+            redactor=self.redactor,
+            documents=store,
+            tasks=store,
+            vault=self.vault,
+            shows_names=shows_names(self.redacted.rules.policy),
         )
 
     @property
