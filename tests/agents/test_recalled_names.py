@@ -28,7 +28,10 @@ class Remembering:
     async def keep(self, originals: Mapping[str, str], session: str = "session") -> None:
         kept = [
             Original(
-                type=one[1:].rpartition("_")[0], placeholder=one, fingerprint=one[1:-1].rpartition("_")[2] * 5, text=text
+                type=one[1:].rpartition("_")[0],
+                placeholder=one,
+                fingerprint=one[1:-1].rpartition("_")[2] * 5,
+                text=text,
             )
             for one, text in originals.items()
         ]
@@ -104,5 +107,5 @@ async def test_a_name_with_a_line_end_in_it_begins_no_line(remembering: Remember
 @pytest.mark.parametrize(
     ("policy", "shown"), [(Policy.STANDARD, True), (Policy.SECRETS_ONLY, True), (Policy.STRICT, False)]
 )
-def test_agents_are_shown_names_unless_the_policy_is_strict(policy: Policy, shown: bool) -> None:  # noqa: FBT001
+def test_agents_are_shown_names_unless_the_policy_is_strict(policy: Policy, shown: bool) -> None:
     assert shows_names(policy) is shown
