@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.foreign import Tagged, one_line, tagged
 from waystation.domain.ownership import OfSession, OfTenant
+from waystation.domain.privacy import with_originals
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -231,6 +232,11 @@ class Turn:
     def speaker(self) -> str:
         """As its label has it."""
         return self.label.partition(" ")[2]
+
+    def named(self, names: Mapping[str, str]) -> "Turn":
+        """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
+        on_one_line = {placeholder: one_line(name) for placeholder, name in names.items()}
+        return replace(self, text=with_originals(self.text, on_one_line).text)
 
     @property
     def labelled(self) -> str:
