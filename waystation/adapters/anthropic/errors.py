@@ -72,7 +72,14 @@ _UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not availabl
 
 LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
 
+LONGEST_WAIT = 86_400.0
+"""Seconds for which an endpoint may put the next attempt off."""
+
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
+
+
+class UnfitBody(httpx2.DecodingError):
+    """A response that is not read any further, for its own reason."""
 
 
 class Silence(httpx2.ReadTimeout):
@@ -98,7 +105,7 @@ def vendor_errors() -> Generator[None]:
         yield
     except (AnthropicError, httpx2.HTTPError) as error:
         raise ours(error) from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
         raise ModelUnavailable(f"the model's reply could not be read ({type(error).__name__})") from None
 
@@ -106,6 +113,12 @@ def vendor_errors() -> Generator[None]:
 def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
     """Our error for one of the SDK's or of its HTTP client's."""
     match error:
+        case APIStatusError() if 300 <= error.status_code < 400:
+            # Whoever is redirected would hand the conversation and the key to another address than was configured.
+            return ModelRejected(
+                f"the endpoint redirects (status {error.status_code}), which is not followed: set ANTHROPIC_BASE_URL "
+                "to where it leads"
+            )
         case APIStatusError() if error.status_code < 400:
             return _stream_error(error)
         case APIStatusError():
@@ -118,26 +131,26 @@ def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
 
 def is_missing(error: APIStatusError) -> bool:
     """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
-    words = (error.api_message or "").lower()
+    words = _words(error)
     return error.status_code in _NO_SUCH_CALL or (
         error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
     )
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, where the provider names them: in milliseconds, in seconds or as a date.
+    """Seconds to wait, a day at most, where the provider names them: in milliseconds, in seconds or as a date.
 
     A date is read against the response's own, so that no clock of ours is involved.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return min(milliseconds / 1000, LONGEST_WAIT)
     named = headers.get("retry-after")
     seconds = _number(named)
     if seconds is not None:
-        return seconds
+        return min(seconds, LONGEST_WAIT)
     until, now = _date(named), _date(headers.get("date"))
-    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
+    return None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), LONGEST_WAIT)
 
 
 def _status_error(error: APIStatusError) -> ModelError:
@@ -173,6 +186,8 @@ def _connection_error(error: APIConnectionError | httpx2.HTTPError) -> ModelErro
         return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
+    if isinstance(cause, UnfitBody):
+        return ModelUnavailable(str(cause))
     named = f"the connection to the provider failed ({type(cause).__name__})"
     return ModelUnavailable(named, possibly_billed=sent)
 
@@ -192,12 +207,17 @@ def _message(row: _Row, error: APIStatusError) -> str:
 def _meaning(row: _Row, error: APIStatusError) -> str:
     if row is not TABLE[400]:
         return row.meaning
-    words = (error.api_message or "").lower()
+    words = _words(error)
     return next((meaning for sign, meaning in _KNOWN_CAUSES.items() if sign in words), row.meaning)
 
 
+def _words(error: APIStatusError) -> str:
+    """What the provider says, whatever it is: nothing that comes from there was validated."""
+    return str(error.api_message or "").lower()
+
+
 def _labels(error: APIStatusError, row: _Row) -> str:
-    kind = error.error_code or error.type or row.kind
+    kind = str(error.error_code or error.type or row.kind)
     request = error.request_id or "unknown"
     return (
         f"{kind if _SAFE.fullmatch(kind) else row.kind}, request {request if _SAFE.fullmatch(request) else 'unknown'}"
@@ -215,6 +235,6 @@ def _number(text: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

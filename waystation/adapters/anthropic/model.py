@@ -20,7 +20,7 @@ from anthropic.types import Message as WireMessage
 from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
+from waystation.adapters.anthropic.errors import Silence, UnfitBody, is_missing, vendor_errors
 from waystation.adapters.anthropic.wire import usage_of
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
@@ -32,6 +32,10 @@ from waystation.ports import ModelReply, ModelRequest
 CONNECT_SECONDS = 10.0
 COUNT_SECONDS = 60.0
 """So long a count of tokens may take: nothing is thought about it."""
+MOST_REPLY_BYTES = 32_000_000
+"""Of one response: the longest reply in the smallest events has about half of it."""
+_AS_IT_IS = "identity"
+"""A body that is not compressed: how long one becomes that is, nobody knows before it has filled the memory."""
 _BEGAN = "waystation_began"
 
 
@@ -132,7 +136,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
 
 
 class _Watched(httpx2.AsyncByteStream):
-    """The body of a response whose every piece has to come in time. Raises Silence."""
+    """The body of a response whose every piece has to come in time, and that ends. Raises Silence, UnfitBody."""
 
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
         """Seconds that are left for the first piece, and that each later one may take."""
@@ -141,7 +145,7 @@ class _Watched(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The pieces as they come, until the body ends or is closed."""
-        pieces, begun = aiter(self._body), False
+        pieces, begun, taken = aiter(self._body), False, 0
         while not self._closed:
             try:
                 async with asyncio.timeout(self._later if begun else self._first):
@@ -150,7 +154,9 @@ class _Watched(httpx2.AsyncByteStream):
                 return
             except TimeoutError:
                 raise Silence(self._request, begun=begun) from None
-            begun = begun or bool(piece)
+            begun, taken = begun or bool(piece), taken + len(piece)
+            if taken > MOST_REPLY_BYTES:
+                raise UnfitBody(f"the model's reply is longer than {MOST_REPLY_BYTES:,} bytes", request=self._request)
             yield piece
 
     async def aclose(self) -> None:
@@ -183,6 +189,7 @@ def sdk_client(
         api_key=api_key,
         base_url=base_url,
         http_client=_watching(http_client or DefaultAsyncHttpxClient(), patience.stream),
+        default_headers={"accept-encoding": _AS_IT_IS},
         timeout=_timeout(patience.first_byte),
         open_telemetry=False,
     )
@@ -193,7 +200,10 @@ def _timeout(seconds: float) -> httpx2.Timeout:
 
 
 def _watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
-    """The client with an eye on what it receives: the SDK swallows pings, and its time-outs know one length only."""
+    """The client with an eye on what it receives: the SDK swallows pings, and its time-outs know one length only.
+
+    It follows no redirect: what is asked goes to the address that was set.
+    """
 
     async def began(request: httpx2.Request) -> None:
         request.extensions[_BEGAN] = asyncio.get_running_loop().time()
@@ -201,10 +211,13 @@ def _watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
     async def watch(response: httpx2.Response) -> None:
         extensions = response.request.extensions
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
+        if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:
+            raise UnfitBody("the endpoint compresses its replies, which it was asked not to", request=response.request)
         left = max(extensions["timeout"]["read"] - waited, 0.0)
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Watched(response.request, response.stream, left, later)
 
+    client.follow_redirects = False
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks.get("request", ()), began],
@@ -311,5 +324,5 @@ def _usage(answer: WireMessage) -> Usage:
     counted: object = getattr(by_server, "web_search_requests", None)
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
-    searches = counted if isinstance(counted, int) and counted > 0 else made
+    searches = counted if isinstance(counted, int) and 0 < counted <= wire.MOST_TOKENS else made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)
