@@ -110,6 +110,8 @@ def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> Non
         ("a | b\n-|-\n<https://a|[x](http://b)>", "a | b\n-|-\n&lt;https://a|[x] (http://b)>"),
         ("| `a` | `List<String>` |", "| `a` | `List<String>` |"),
         (PLACEHOLDERS, PLACEHOLDERS),
+        ("a &#x202e;b&#8294; &rlm; &amp; &nbsp;&#65;", "a &amp;#x202e;b&amp;#8294; &amp;rlm; &amp; &nbsp;&#65;"),
+        ("`&#x202e;` and\n\n```\n&#x202e;\n```", "`&#x202e;` and\n\n```\n&#x202e;\n```"),
     ],
 )
 def test_what_has_no_effect_stays_and_what_has_one_stays_as_words(written: str, stored: str) -> None:

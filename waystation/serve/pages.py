@@ -252,7 +252,7 @@ async def _report(client: Client, view: TaskView) -> Markup | None:
     if readable is None:
         return None
     # `as_html` lets no HTML of the report through.
-    return Markup(as_html(await client.report_text(readable)))
+    return Markup(await run_in_threadpool(as_html, await client.report_text(readable)))
 
 
 @pages.get("/tasks/{task}/agents/{agent}")
