@@ -182,7 +182,8 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
 
 def _window(works: Working, chosen: Choices, settings: Settings, worth: int | None) -> int:
     """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
-    usable = usable_window(works)
+    places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
+    usable = min(usable_window(Working(model, *works[1:])) for model in (works.model, *places))
     return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
 
 

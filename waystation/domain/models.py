@@ -202,6 +202,14 @@ def answering(asked: str, answered: str) -> str:
     return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
+def dearest(rates: Iterable[WorstRates | None]) -> WorstRates | None:
+    """The most that a token costs with any of them; None where there are none."""
+    known = [one for one in rates if one is not None]
+    if not known:
+        return None
+    return WorstRates(input=max(one.input for one in known), output=max(one.output for one in known))
+
+
 def model_facts(model: str) -> ModelFacts:
     """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
     known = _FACTS.get(family_name(model))

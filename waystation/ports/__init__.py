@@ -24,6 +24,7 @@ from waystation.ports.model import (
     Notifier,
     StopReason,
     ToolSpec,
+    WithFallbacks,
 )
 from waystation.ports.store import (
     DocumentOutbox,
@@ -81,5 +82,6 @@ __all__ = [
     "Vault",
     "WebPages",
     "WebSearch",
+    "WithFallbacks",
     "WorkStore",
 ]
