@@ -59,10 +59,8 @@ class ModelSwitch:
             try:
                 reply = await self._of(model).complete(_placed(request, model))
             except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
-                if not request.fallbacks or _waits(error):
+                if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
                     raise
-                self._rests[model] = _now() + REST_SECONDS
-                _log.warning("%s does not answer (%s)", model, type(error).__name__)
                 if isinstance(error, ModelUnavailable) and error.possibly_billed:
                     raise ModelUnavailable(str(error)) from None
                 refused = error if refused is None or isinstance(error, ModelUnavailable) else refused
@@ -71,14 +69,29 @@ class ModelSwitch:
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """See `ChatModel`."""
-        return await self._of(request.model).count_tokens(_placed(request, request.model))
+        """See `ChatModel`. Nobody waits for a count where another model can take the call."""
+        if self._rests.get(request.model, 0.0) > _now():
+            return None
+        try:
+            return await self._of(request.model).count_tokens(_placed(request, request.model))
+        except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+            if not self._rested(request.model, request, error):
+                raise
+            return None
 
     async def aclose(self) -> None:
         """Close all."""
         for model in (self._offline, self._provider, *self._named.values()):
             if model is not None:
                 await model.aclose()
+
+    def _rested(self, model: str, request: ModelRequest, error: ModelError) -> bool:
+        """Whether others can take the calls of who did not answer, which then rests for a while."""
+        if not self.fallbacks(request.model):
+            return False
+        self._rests[model] = _now() + REST_SECONDS
+        _log.warning("%s does not answer (%s)", model, type(error).__name__)
+        return True
 
     def _order(self, request: ModelRequest) -> Sequence[str]:
         """Who is asked: those that did answer when they were last asked, or else all."""

@@ -95,7 +95,7 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
                 },
             }
         )
-        request = REQUEST.model_copy(update={"budget": Limit(tokens=300_000), "agent_budget": Limit(tokens=60_000)})
+        request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
         async with dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with running_workers(settings), await Client.connect(settings) as client:
@@ -111,6 +111,6 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
     assert any(model.startswith("first::claude-") for model in models)
     said = {message.said_by for transcript in transcripts for message in transcript.messages}
     assert said == {"", "spare::harbour-1"}
-    assert 0 < seen.totals.possibly_billed < 60_000, "the reply that broke off, once"
+    assert 0 < seen.totals.possibly_billed < 160_000, "the reply that broke off, once"
     assert len(bill.possibly_billed) == 1
-    assert bill.total.usage.fresh + seen.totals.possibly_billed == seen.budget.spent.tokens <= 300_000
+    assert bill.total.usage.fresh + seen.totals.possibly_billed == seen.budget.spent.tokens <= 1_000_000

@@ -1,18 +1,28 @@
 """Who takes a call where an endpoint is gone, overloaded or over its limit, and what that may cost at most."""
 
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from waystation.connections import VendorRefusal
+from waystation.domain.budget import Usage
 from waystation.domain.endpoints import Endpoints
-from waystation.domain.errors import ModelError, ModelGone, ModelRejected, ModelUnavailable, SpendingLimitReached
-from waystation.domain.models import Price, Rates
+from waystation.domain.errors import (
+    BadInput,
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    SpendingLimitReached,
+)
+from waystation.domain.models import PRICES, Price, Rates, cost_micro_usd
 from waystation.domain.task import TaskRequest
 from waystation.domain.transcript import Message, Text, Thinking, ToolUse, user_text
 from waystation.ports import ModelReply, ModelRequest
-from waystation.settings import Settings
+from waystation.settings import Settings, setting_faults
 from waystation.terms import called_models, placed_prices, task_terms
 from waystation.testing import ScriptedModel, scripted_reply
 from workers.models import ModelSwitch
@@ -85,6 +95,23 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
         await switch.complete(REQUEST)
     assert (await switch.complete(REQUEST)).asked == ""
     assert [model.calls for model in models.values()] == [2, 1, 1]
+
+
+class Uncountable(ScriptedModel):
+    """An endpoint that is away also where tokens are to be counted."""
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        raise GONE
+
+
+async def test_nobody_waits_for_a_count_where_another_model_can_take_the_call() -> None:
+    first = Uncountable([FINE])
+    switch = ModelSwitch(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
+    assert await switch.count_tokens(REQUEST) is None
+    assert (await switch.complete(REQUEST)).asked == SPARE
+    alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).places
+    with pytest.raises(ModelUnavailable):
+        await ModelSwitch(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
 
 
 async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_takes_them() -> None:
@@ -160,3 +187,58 @@ def test_refusals_of_all_vendors_are_one_table(
     found = VendorRefusal(status, kind, words, "", {}).error
     assert type(found) is error
     assert meaning in str(found)
+
+
+def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    example = next(part for part in page.split("```toml\n")[1:] if "kind =" in part).partition("```")[0]
+    (tmp_path / "config.toml").write_text(example)
+    settings = Settings()
+    assert settings.uses_offline_model is False
+    assert settings.working("research").model == LOCAL
+    assert settings.working("writing").model == "claude::claude-sonnet-5-5"
+    assert settings.condenser("research", "claude-haiku-5-5") == LOCAL
+    assert settings.places.fallbacks("claude::claude-sonnet-5-5") == ("spare::eu.anthropic.claude-sonnet-5-5", LOCAL)
+    assert settings.planner == "claude::claude-haiku-5-5"
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        ({"kind": "bedrock"}, "it needs a region"),
+        ({"kind": "compatible"}, "it needs a base_url"),
+        ({"kind": "foundry"}, "it needs a resource or a base_url"),
+        ({"kind": "compatible", "base_url": "http://a/v1"}, "without /v1"),
+        ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "without /chat/completions"),
+        ({"kind": "openai", "base_url": "a.test"}, "no http or https address"),
+        ({"kind": "telepathy"}, "kind"),
+        ({"kind": "openai", "key": "sk-1"}, "key"),
+    ],
+)
+def test_a_table_that_cannot_work_is_refused_with_what_it_needs(table: dict[str, str], fault: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({"endpoints": {"x": table}})
+    said = setting_faults(refused.value)
+    assert said.startswith("endpoints.x.")
+    assert fault in said
+    assert "sk-1" not in said
+
+
+def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submitted() -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
+    for given in (
+        {"endpoint": "nowhere"},
+        {"plan_model": "nowhere::m"},
+        {"roles": {"writing": {"endpoint": "nowhere"}}},
+    ):
+        with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+            task_terms(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
+
+
+def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 1_000_000}})
+    terms = task_terms(request, Settings(), PRICES, date(2026, 11, 25))
+    assert terms.budget.micro_usd == 1_000_000
+    assert (
+        cost_micro_usd(terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices) == 0
+    )

@@ -113,9 +113,11 @@ class MeteredModel:
         request = request.model_copy(update={"fallbacks": tuple(priced)})
         bound = bounded(bytes_bound)
         if not left.covers(bound.worst_case(request.max_output)):
-            alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
-            request = request.model_copy(update={"fallbacks": alike})
-            bound = bounded(min(bytes_bound, await self.model.count_tokens(request) or bytes_bound))
+            counted = await self.model.count_tokens(request) or bytes_bound
+            if counted < bytes_bound:
+                alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
+                request = request.model_copy(update={"fallbacks": alike})
+                bound = bounded(counted)
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:
             return TooDear(bound.shortfall(left, floor))
