@@ -50,7 +50,8 @@ def places() -> Endpoints:
 
 
 def switched(*scripts: list[ModelReply | ModelError]) -> tuple[ModelSwitch, dict[str, ScriptedModel]]:
-    models = dict(zip(("first", "spare", "local"), map(ScriptedModel, scripts), strict=True))
+    names: list[str] = ["first", "spare", "local"]
+    models = dict(zip(names, map(ScriptedModel, scripts), strict=True))
     return ModelSwitch(ScriptedModel([]), None, models, places()), models
 
 
