@@ -28,8 +28,7 @@ from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.events import TaskEvent
 from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
 from waystation.domain.foreign import plain
-from waystation.domain.plan import PlanVersion
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument
+from waystation.domain.task import Approval, SourceDocument
 from waystation.markdown import exported_report
 from waystation.serve.access import SignIn
 from waystation.serve.api import (
@@ -49,16 +48,13 @@ from waystation.serve.api import (
     stop,
     take_in,
 )
-from waystation.serve.lanes import timeline
+from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, bar, picture, timeline
 from waystation.task_view import PendingApproval, TaskView, pending
 
 FOLDER = Path(__file__).parent
 MOST_FILES, MOST_FIELDS = 200, 20
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
-"""Of the plan's picture, in its own units."""
-LONGEST_LABEL = 22
 MOST_EVENTS = 2_000
 """At once, of the store."""
 LINES_AROUND, MOST_LINES = 12, 400
@@ -69,84 +65,6 @@ pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 def _finalized(value: object) -> object:
     """What a template shows: controls and signs that turn the direction of writing are made visible."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-class Bar(NamedTuple):
-    """Spent and reserved of a limit, in hundredths of it."""
-
-    spent: float
-    reserved: float
-    words: str
-
-
-def bar(budget: BudgetProgress) -> Bar:
-    """Of the unit that is closer to its end."""
-    parts = [
-        (spent / limit, reserved / limit)
-        for spent, reserved, limit in (
-            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
-            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
-        )
-        if limit
-    ]
-    spent, reserved = max(parts, default=(0.0, 0.0))
-    spent = min(spent, 1.0)
-    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
-    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
-
-
-class Box(NamedTuple):
-    """A step in the plan's picture."""
-
-    x: int
-    y: int
-    id: str
-    label: str
-    title: str
-    state: str
-
-
-class Edge(NamedTuple):
-    """From a step to one that needs it."""
-
-    x1: int
-    y1: int
-    x2: int
-    y2: int
-
-
-class Picture(NamedTuple):
-    """The plan as boxes, those that need others to the right of them."""
-
-    width: int
-    height: int
-    boxes: tuple[Box, ...]
-    lines: tuple[Edge, ...]
-
-
-def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
-    """Where each step of a plan stands. Plans have no circles."""
-    column: dict[str, int] = {}
-    for _ in version.plan.steps:
-        for step in version.plan.steps:
-            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
-    filled: dict[int, int] = {}
-    boxes: dict[str, Box] = {}
-    for step in version.plan.steps:
-        at = column[step.id]
-        row = filled.get(at, 0)
-        filled[at] = row + 1
-        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
-        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
-        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
-    lines = tuple(_line(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
-    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
-    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
-    return Picture(width, height, tuple(boxes.values()), lines)
-
-
-def _line(first: Box, then: Box) -> Edge:
-    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
 
 
 def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:

@@ -1,6 +1,7 @@
-"""A task as a picture over time: a lane for each agent with its legs, calls, compactions and pauses; and what it spent.
+"""A task in pictures: what it spent of its budget, its plan, and a lane for each agent over time with its legs, calls,
+compactions and pauses.
 
-Made of events alone, by the server: marks are links, and nothing of it is code.
+Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
 """
 
 from collections import defaultdict
@@ -8,7 +9,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple
 
+from waystation.domain.amount import amount_text, limit_text
 from waystation.domain.events import TaskEvent
+from waystation.domain.plan import PlanVersion
+from waystation.domain.task import BudgetProgress
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 """Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
@@ -17,7 +21,88 @@ THINNEST = 3.0
 CURVE_HEIGHT = 90
 MOST_CALLS = 400
 """A lane with more calls shows its legs and compactions alone: marks under a unit apart cannot be told."""
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
+"""Of the plan's picture, in its own units."""
+LONGEST_LABEL = 22
 MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause"]
+
+
+class Bar(NamedTuple):
+    """Spent and reserved of a limit, in hundredths of it."""
+
+    spent: float
+    reserved: float
+    words: str
+
+
+def bar(budget: BudgetProgress) -> Bar:
+    """Of the unit that is closer to its end."""
+    parts = [
+        (spent / limit, reserved / limit)
+        for spent, reserved, limit in (
+            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
+            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
+        )
+        if limit
+    ]
+    spent, reserved = max(parts, default=(0.0, 0.0))
+    spent = min(spent, 1.0)
+    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
+    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+
+
+class Box(NamedTuple):
+    """A step in the plan's picture."""
+
+    x: int
+    y: int
+    id: str
+    label: str
+    title: str
+    state: str
+
+
+class Edge(NamedTuple):
+    """From a step to one that needs it."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+class Picture(NamedTuple):
+    """The plan as boxes, those that need others to the right of them."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    lines: tuple[Edge, ...]
+
+
+def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
+    """Where each step of a plan stands. Plans have no circles."""
+    column: dict[str, int] = {}
+    for _ in version.plan.steps:
+        for step in version.plan.steps:
+            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
+    filled: dict[int, int] = {}
+    boxes: dict[str, Box] = {}
+    for step in version.plan.steps:
+        at = column[step.id]
+        row = filled.get(at, 0)
+        filled[at] = row + 1
+        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
+        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
+        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
+    lines = tuple(_edge(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
+    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
+    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
+    return Picture(width, height, tuple(boxes.values()), lines)
+
+
+def _edge(first: Box, then: Box) -> Edge:
+    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
 
 
 class Mark(NamedTuple):

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from waystation.domain.events import EventKind, TaskEvent
-from waystation.serve.lanes import LEFT, THINNEST, WIDTH, Mark, timeline
+from waystation.serve.pictures import LEFT, THINNEST, WIDTH, Mark, timeline
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
