@@ -16,6 +16,7 @@ from waystation.domain.leg import AgentTerms
 from waystation.domain.models import (
     DEEP,
     OFFLINE_MODEL,
+    OFFLINE_PRICE,
     Price,
     Working,
     budgeted,
@@ -290,7 +291,7 @@ def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Sett
 
     Those that somebody wrote down hold wherever the model is; the built-in ones at the provider alone.
     """
-    placed = list(prices)
+    placed = [*prices, OFFLINE_PRICE]
     for model in models:
         name = plain_name(model)
         if not located(model).endpoint or any(price.model == name for price in prices):

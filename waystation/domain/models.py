@@ -295,8 +295,10 @@ def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
 
 _OLDER_OPUS = _rates("5", "25", "6.25", "0.50")
 
+OFFLINE_PRICE = Price(
+    model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"
+)
 PRICES: tuple[Price, ...] = (
-    Price(model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"),
     Price(model="claude-opus-5-5", rates=_rates("4", "20", "5", "0.20")),
     Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.20")),
     Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.10"), since=date(2026, 10, 7)),
