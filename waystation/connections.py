@@ -13,7 +13,14 @@ from typing import Literal, NamedTuple
 
 import httpx2
 
-from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
+from waystation.domain.errors import (
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    SpendingLimitReached,
+)
 from waystation.patterns import proven
 
 CONNECT_SECONDS = 10.0
@@ -83,6 +90,8 @@ OVER_WINDOW = "the request is longer than the model's window"
 _GONE = "there is no such model at this endpoint, or not in this region"
 _NO_ACCESS = "the account has no access to this model: it is asked for in the vendor's console"
 _BY_PROFILE = "this model is reached by an inference profile only: put its region before the name, as in us.NAME"
+_RETIRED = "the model is gone: its vendor has retired it"
+_NO_CREDENTIALS = "the credentials were not accepted, or have expired"
 _CAUSES = {
     "prompt is too long": OVER_WINDOW,
     "context length": OVER_WINDOW,
@@ -102,9 +111,9 @@ _CAUSES = {
     "access to the model": _NO_ACCESS,
     "model identifier is invalid": _GONE,
     "model_not_found": _GONE,
-    "reached the end of its life": "the model is gone: its vendor has retired it",
+    "reached the end of its life": _RETIRED,
     "on-demand throughput": _BY_PROFILE,
-    "security token": "the credentials were not accepted, or have expired",
+    "security token": _NO_CREDENTIALS,
     "tool_choice": "the model does not take this choice of tools",
     "thinking": "the model does not take these thinking blocks or settings",
     "effort": "the model does not take this effort",
@@ -114,7 +123,7 @@ from 400 on that say no more by themselves."""
 _SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
 _OF_A_REQUEST = frozenset({400, 422})
 """Where words about the request, and not about the account, may stand."""
-_OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS})
+_OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -149,7 +158,8 @@ class VendorRefusal(NamedTuple):
         row, said = self.row, f"{self.kind} {self.words}".lower()
         status = self.status if self.status >= 400 else 400 if row is TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
-        return found if found and (status in _OF_A_REQUEST or _of_account(status, found)) else row.meaning
+        fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
+        return found if found and fitting else row.meaning
 
     @property
     def error(self) -> ModelError:
@@ -164,7 +174,8 @@ class VendorRefusal(NamedTuple):
         if row.verdict == "no money" or self.meaning == NO_CREDIT:
             return SpendingLimitReached(message)
         if row.verdict == "final":
-            return ModelRejected(message)
+            gone = row is TABLE[404] or self.meaning in {_GONE, _RETIRED}
+            return ModelGone(message) if gone else ModelRejected(message)
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
 
     @property
@@ -172,10 +183,6 @@ class VendorRefusal(NamedTuple):
         kind = self.kind if _SAFE.fullmatch(self.kind) else self.row.kind
         request = self.request if _SAFE.fullmatch(self.request) else "unknown"
         return f"{self.meaning} (status {self.status}, {kind}, request {request})"
-
-
-def _of_account(status: int, cause: str) -> bool:
-    return status in _SAYS_LITTLE and (cause in _OF_AN_ACCOUNT or "credentials" in cause or "retired" in cause)
 
 
 class Silence(httpx2.ReadTimeout):

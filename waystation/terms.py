@@ -16,6 +16,7 @@ from waystation.domain.leg import AgentTerms
 from waystation.domain.models import (
     DEEP,
     OFFLINE_MODEL,
+    OFFLINE_PRICE,
     Price,
     Working,
     budgeted,
@@ -182,7 +183,8 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
 
 def _window(works: Working, chosen: Choices, settings: Settings, worth: int | None) -> int:
     """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
-    usable = usable_window(works)
+    places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
+    usable = min(usable_window(Working(model, *works[1:])) for model in (works.model, *places))
     return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
 
 
@@ -289,7 +291,7 @@ def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Sett
 
     Those that somebody wrote down hold wherever the model is; the built-in ones at the provider alone.
     """
-    placed = list(prices)
+    placed = [*prices, OFFLINE_PRICE]
     for model in models:
         name = plain_name(model)
         if not located(model).endpoint or any(price.model == name for price in prices):

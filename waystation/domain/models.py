@@ -202,6 +202,14 @@ def answering(asked: str, answered: str) -> str:
     return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
+def dearest(rates: Iterable[WorstRates | None]) -> WorstRates | None:
+    """The most that a token costs with any of them; None where there are none."""
+    known = [one for one in rates if one is not None]
+    if not known:
+        return None
+    return WorstRates(input=max(one.input for one in known), output=max(one.output for one in known))
+
+
 def model_facts(model: str) -> ModelFacts:
     """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
     known = _FACTS.get(family_name(model))
@@ -287,8 +295,10 @@ def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
 
 _OLDER_OPUS = _rates("5", "25", "6.25", "0.50")
 
+OFFLINE_PRICE = Price(
+    model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"
+)
 PRICES: tuple[Price, ...] = (
-    Price(model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"),
     Price(model="claude-opus-5-5", rates=_rates("4", "20", "5", "0.20")),
     Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.20")),
     Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.10"), since=date(2026, 10, 7)),

@@ -100,6 +100,8 @@ class Message(Value):
     """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
     updates: int = 0
     """Number of the newest update of the task's documents that it tells of; 0 for every other message."""
+    said_by: str = ""
+    """Full name of the model that said it in the place of the one that was to; empty for every other message."""
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
