@@ -209,11 +209,19 @@ def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
     return ExportedReport(
         title=_UNTITLED if title is None else "".join(one.text for one in title.inlines).strip() or _UNTITLED,
         imprint=imprint,
-        blocks=tuple(one for one in blocks if one is not title),
+        blocks=tuple(one for one in blocks if one is not title and not _asks_again(one, title)),
         checked=stored.checked,
         account=reader.blocks(stored.account),
         sources=numbering.sources(),
     )
+
+
+def _asks_again(block: ReportBlock, title: HeadingBlock | None) -> bool:
+    """Whether it is the question, and the title has said it."""
+    if title is None or not isinstance(block, ParagraphBlock):
+        return False
+    said, titled = ["".join(one.text for one in part.inlines).strip() for part in (block, title)]
+    return said == f"Question. {titled}"
 
 
 def numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:

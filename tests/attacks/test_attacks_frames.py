@@ -16,11 +16,10 @@ from tests.agents.test_tools_web import PAGE, ShelfOfPages, box
 from tests.readers import ANYONE
 from waystation.agents.contract import as_procedure, listed, task_parts
 from waystation.agents.oversight import found_parts
-from waystation.agents.publisher import HandedOver
 from waystation.agents.tools.delegate import DelegateInput, presented
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool
 from waystation.agents.tools.web import FetchPage, found_pages
-from waystation.agents.tools.work import ResultLines
+from waystation.agents.tools.work import HandedOver, ResultLines
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.summary import ledger, ledger_line, summary_message, summary_part, unframed
 from waystation.domain.delegation import HandedBack

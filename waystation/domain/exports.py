@@ -20,7 +20,7 @@ from waystation.patterns import proven
 _SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n## How this report came about\n"
 _ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
 _LINES = proven(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
-_SAY_NOTHING = frozenset({"init", "index", "main", "readme", "license"})
+SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
 """Names of files that are the same in many folders."""
 _LEAST_PARTS = 2
 """Of the path of such a file."""
@@ -228,7 +228,7 @@ def shortest_names(names: Iterable[str]) -> dict[str, str]:
 def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], int]) -> str:
     if "://" in name or not parts:
         return name
-    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in _SAY_NOTHING
+    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in SAY_NOTHING_ALONE
     for count in range(min(_LEAST_PARTS if says_nothing else 1, len(parts)), len(parts)):
         if ends[tuple(parts[-count:])] == 1:
             return "/".join(parts[-count:])
