@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
 from tests.ended_tasks import keep_ended_task
 from waystation.client import Client
 from waystation.serve.api import v1
@@ -115,3 +115,21 @@ def test_every_answer_is_one_that_the_description_names(ended: tuple[Settings, s
             if answer.status_code >= 400:
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize("seen", ["x", "-1", "1e3", "9" * 16, "1, 2"])
+async def test_a_number_that_is_none_is_refused(seen: str, ended: tuple[Settings, str]) -> None:
+    settings, task = ended
+    async with served(settings) as asking:
+        answers = [
+            await asking.get(path, headers={**BEARER, "Last-Event-ID": seen})
+            for path in ("/v1/events", f"/v1/tasks/{task}/events")
+        ]
+    assert [answer.status_code for answer in answers] == [422, 422]
+
+
+async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Settings, str]) -> None:
+    settings, _ = ended
+    async with served(settings, tenant="other") as asking:
+        answer = await asking.get("/v1/events?after=1", headers=BEARER)
+    assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)

@@ -210,6 +210,15 @@ class Client:
             return view.model_copy(update={"run_id": run_id, "ui_url": temporal.link(task_id) if run_id else None})
         return view
 
+    async def last_known(self, task_id: str) -> TaskView:
+        """The same where no server answers, too: then from the store, with a remark on why. Raises UnknownTask."""
+        row = await self._own(task_id)
+        try:
+            return await self.progress(task_id)
+        except Unreachable as unreachable:
+            view = await stored_view(self._store, row, str(unreachable))
+            return view.model_copy(update={"procedures": row.request.procedures, "session": row.request.session})
+
     async def _own(self, task_id: str) -> TaskRow:
         return await own_task(self._store, self._reader, task_id)
 
@@ -405,6 +414,13 @@ class Client:
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
         return await self._store.documents((await self._own(task_id)).ref.task_id, self._reader)
+
+    async def document_text(self, task_id: str, name: str) -> str:
+        """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
+        for document in await self.documents(task_id):
+            if document.name == name:
+                return await self._store.get_text(document.blob, self._reader)
+        raise BadInput(f"{task_id} has no document {name!r} now: it was replaced or removed since it was cited")
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
