@@ -1,7 +1,7 @@
 """What becomes of 200 planted facts: in the view, found by recall in their own and in other words, or lost.
 
-A conversation of every kind of thing that agents have before them: talk, logs, code, tables, and talk in Chinese.
-A line of a log, of code or of a table does not say of what it is: the call that was answered does, or the head of it.
+A conversation of every kind of thing that agents have before them: talk, logs, code, tables, and talk in Chinese. A
+line of a log, of code or of a table does not say of what it is: the call that was answered does, or the table's head.
 """
 
 import asyncio
@@ -33,9 +33,8 @@ LINES = 24
 """Of a log, of code or of a table, of which two are asked for."""
 COMPONENTS = (
     "uploader", "scheduler", "importer", "mailer", "renderer", "archiver", "crawler", "balancer", "tokeniser",
-    "notifier",
-    "exporter", "sampler", "validator", "replicator", "compressor", "dispatcher", "planner", "indexer", "watcher",
-    "translator",
+    "notifier", "exporter", "sampler", "validator", "replicator", "compressor", "dispatcher", "planner", "indexer",
+    "watcher", "translator",
 )  # fmt: skip
 CONSTANTS = {
     "MAX_TRIES": "How often does the {component} start over before it gives up?",
