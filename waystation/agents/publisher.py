@@ -302,7 +302,10 @@ class Publisher:
         )
 
     async def _opened(self, ref: TaskRef, composed: str) -> str:
-        """The report, inert; where its task is to tell what changed since an earlier one, opened with that."""
+        """The report, inert; where its task is to tell what changed since an earlier one, opened with that.
+
+        Claims of both are cut out of what made them harmless, and the earlier report was redacted by the rules of then.
+        """
         report = await asyncio.to_thread(inert, composed)
         since = (await self.store.task(ref.task_id, ref.reader)).request.since
         if since is None:
@@ -319,7 +322,8 @@ class Publisher:
                 report, f"> **What changed since last time** is not known: {since} has no report any more."
             )
         found = await asyncio.to_thread(report_changes, before, report)
-        return opened_with(report, changes_part(found, since, ref.task_id))
+        (part,) = await self._redacted([changes_part(found, since, ref.task_id)], ref.tenant)
+        return await asyncio.to_thread(inert, opened_with(report, part))
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.store.task(ref.task_id, ref.reader)
