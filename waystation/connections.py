@@ -26,7 +26,20 @@ from waystation.patterns import proven
 CONNECT_SECONDS = 10.0
 COUNT_SECONDS = 60.0
 """So long a count of tokens may take: nothing is thought about it."""
+MOST_DELAY = 86_400.0
+"""Seconds for which an endpoint may put the next attempt off."""
+MOST_REPLY_BYTES = 32_000_000
+"""Of one response: the longest reply in the smallest events has about half of it."""
+MOST_REPORTED = 1_000_000_000
+"""Of one call, as an endpoint may report them. More is no count, fits no store, and counts as not reported."""
+_AS_IT_IS = "identity"
+"""A body that is not compressed: how long one becomes that is, nobody knows before it has filled the memory."""
 _BEGAN = "waystation_began"
+
+
+def reported(tokens: object) -> int:
+    """A count as an endpoint reports it; 0 for what is none."""
+    return tokens if isinstance(tokens, int) and 0 < tokens <= MOST_REPORTED else 0
 
 
 class Patience(NamedTuple):
@@ -138,7 +151,7 @@ class VendorRefusal(NamedTuple):
     """What a vendor answers in the place of a reply."""
 
     status: int
-    """Under 400 where a stream had begun."""
+    """Under 300 where a stream had begun."""
     kind: str
     """As the vendor calls it; empty where it does not."""
     words: str
@@ -166,6 +179,10 @@ class VendorRefusal(NamedTuple):
         """Ours for it. In a stream it is final only where a filter blocked the reply: the stream had begun, so it may
         have been billed, and any other cause that is final comes back as a status.
         """
+        if 300 <= self.status < 400:
+            # Whoever is redirected would hand the conversation and the key to another address than was configured.
+            where = "which is not followed: set the endpoint's base URL to where it leads"
+            return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
         row, message, delay = self.row, self._message, retry_after(self.headers)
         if self.meaning == BLOCKED:
             return ReplyBlocked(message)
@@ -183,6 +200,10 @@ class VendorRefusal(NamedTuple):
         kind = self.kind if _SAFE.fullmatch(self.kind) else self.row.kind
         request = self.request if _SAFE.fullmatch(self.request) else "unknown"
         return f"{self.meaning} (status {self.status}, {kind}, request {request})"
+
+
+class UnfitBody(httpx2.DecodingError):
+    """A response that is not read any further, for its own reason."""
 
 
 class Silence(httpx2.ReadTimeout):
@@ -203,6 +224,8 @@ def broken(cause: BaseException) -> ModelError:
         return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
+    if isinstance(cause, UnfitBody):
+        return ModelUnavailable(str(cause))
     named = f"the connection to the provider failed ({type(cause).__name__})"
     return ModelUnavailable(named, possibly_billed=sent)
 
@@ -216,19 +239,19 @@ def _seconds(error: httpx2.ReadTimeout) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, where the provider names them: in milliseconds, in seconds or as a date.
+    """Seconds to wait, a day at most, where the provider names them: in milliseconds, in seconds or as a date.
 
     A date is read against the response's own, so that no clock of ours is involved.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return milliseconds / 1000
+        return min(milliseconds / 1000, MOST_DELAY)
     named = headers.get("retry-after")
     seconds = _number(named)
     if seconds is not None:
-        return seconds
+        return min(seconds, MOST_DELAY)
     until, now = _date(named), _date(headers.get("date"))
-    return None if until is None or now is None else max(0.0, (until - now).total_seconds())
+    return None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MOST_DELAY)
 
 
 def _number(text: str | None) -> float | None:
@@ -242,13 +265,13 @@ def _number(text: str | None) -> float | None:
 def _date(text: str | None) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class _Watched(httpx2.AsyncByteStream):
-    """The body of a response whose every piece has to come in time. Raises Silence."""
+    """The body of a response whose every piece has to come in time, and that ends. Raises Silence, UnfitBody."""
 
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
         """Seconds that are left for the first piece, and that each later one may take."""
@@ -257,7 +280,7 @@ class _Watched(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The pieces as they come, until the body ends or is closed."""
-        pieces, begun = aiter(self._body), False
+        pieces, begun, taken = aiter(self._body), False, 0
         while not self._closed:
             try:
                 async with asyncio.timeout(self._later if begun else self._first):
@@ -266,7 +289,9 @@ class _Watched(httpx2.AsyncByteStream):
                 return
             except TimeoutError:
                 raise Silence(self._request, begun=begun) from None
-            begun = begun or bool(piece)
+            begun, taken = begun or bool(piece), taken + len(piece)
+            if taken > MOST_REPLY_BYTES:
+                raise UnfitBody(f"the model's reply is longer than {MOST_REPLY_BYTES:,} bytes", request=self._request)
             yield piece
 
     async def aclose(self) -> None:
@@ -281,7 +306,10 @@ def silence_limit(seconds: float) -> httpx2.Timeout:
 
 
 def watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
-    """The client with an eye on what it receives: pings are swallowed above it, and its time-outs know one length."""
+    """The client with an eye on what it receives: pings are swallowed above it, and its time-outs know one length.
+
+    It follows no redirect: what is asked goes to the address that was set.
+    """
 
     async def began(request: httpx2.Request) -> None:
         request.extensions[_BEGAN] = asyncio.get_running_loop().time()
@@ -289,10 +317,14 @@ def watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
     async def watch(response: httpx2.Response) -> None:
         extensions = response.request.extensions
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
+        if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:
+            raise UnfitBody("the endpoint compresses its replies, which it was asked not to", request=response.request)
         left = max(extensions["timeout"]["read"] - waited, 0.0)
         if isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Watched(response.request, response.stream, left, later)
 
+    client.follow_redirects = False
+    client.headers["accept-encoding"] = _AS_IT_IS
     hooks = client.event_hooks
     client.event_hooks = {
         "request": [*hooks.get("request", ()), began],

@@ -30,7 +30,7 @@ def vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generator
     except no_credentials as error:
         named = type(error).__name__
         raise ModelRejected(f"this worker has no credentials that the endpoint could take ({named})") from None
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
         raise ModelUnavailable(f"the model's reply could not be read ({type(error).__name__})") from None
 
@@ -55,6 +55,7 @@ def is_missing(error: APIStatusError) -> bool:
 
 
 def _refusal(error: APIStatusError) -> VendorRefusal:
+    """Nothing that comes from there was validated: kinds and words may be anything."""
     kind = error.type if error.status_code < 400 else error.error_code or error.type
-    headers = error.response.headers
-    return VendorRefusal(error.status_code, kind or "", error.api_message or "", error.request_id or "", headers)
+    words, headers = str(error.api_message or ""), error.response.headers
+    return VendorRefusal(error.status_code, str(kind or ""), words, error.request_id or "", headers)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from waystation.connections import CUT_OFF
+from waystation.connections import CUT_OFF, reported
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ModelUnavailable
@@ -212,7 +212,7 @@ class ChatReply(BaseModel):
                 yield ToolUse.model_validate(
                     {"id": call.id or f"call_{number}", "name": call.name, "input": _arguments(call.arguments)}
                 )
-            except (ValueError, ValidationError):
+            except (ValueError, ValidationError, RecursionError):
                 if not (cut and number == len(self.calls) - 1):
                     raise ModelUnavailable("arguments of a call of the model's are no JSON object") from None
 
@@ -229,9 +229,9 @@ def _usage(used: _Used | None) -> Usage:
     """Tokens by kind, 0 where none are reported: the cache's are among those of the prompt."""
     if used is None:
         return Usage()
-    prompt, output = max(used.prompt_tokens or 0, 0), max(used.completion_tokens or 0, 0)
+    prompt, output = reported(used.prompt_tokens), reported(used.completion_tokens)
     cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
-    read = min(max(cached or 0, 0), prompt)
+    read = min(reported(cached), prompt)
     return Usage(input=prompt - read, cache_read=read, output=output)
 
 
