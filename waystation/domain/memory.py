@@ -11,6 +11,7 @@ each has its scale: 0 is where unrelated texts are on average, 1 where related o
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -32,6 +33,7 @@ GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""
 TURN_LABEL = proven(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
 """With which every turn of a conversation's passage begins."""
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
@@ -90,9 +92,8 @@ class Passage(Value):
         """In their order."""
         if self.turn is None:
             return (Turn(self, self.place, "", self.text),)
-        labelled = [
-            (label["place"], line[label.end() :]) for line in self.text.split("\n") if (label := TURN_LABEL.match(line))
-        ]
+        lines = self.text.translate(_LINE_ENDS).split("\n")
+        labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
         return tuple(
             Turn(self, number, place.removesuffix(GOES_ON), text, goes_on=place.endswith(GOES_ON))
             for number, (place, text) in enumerate(labelled, self.turn)
@@ -197,6 +198,7 @@ SAME_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
 GAP = "…"
 """Between turns that do not follow each other."""
+_MESSAGE = proven(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
 _WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 _PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
@@ -244,6 +246,14 @@ class Turn:
         return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
 
     @property
+    def reads_as_label(self) -> bool:
+        """Whether it might pass for another's: a bracket before its first word, or that is called as messages are."""
+        words = unicodedata.normalize("NFKC", self.text[:100])
+        begin = next((place for place, sign in enumerate(words) if sign.isalnum()), len(words))
+        brackets = {sign for sign in words[:begin] if unicodedata.category(sign) == "Ps"}
+        return bool(brackets - set("({\u201a\u201e")) or _MESSAGE.match(words[begin:]) is not None
+
+    @property
     def place(self) -> tuple[tuple[str, ...], int]:
         """The same for a turn in every passage that has it."""
         return self.passage.source, self.number
@@ -277,7 +287,7 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """Each stretch begins with its message and who speaks, as does whoever speaks next in it."""
+        """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
         text = self.turns[0].labelled
         for before, turn in pairwise(self.turns):
             if not turn.follows(before):
@@ -287,7 +297,7 @@ class Excerpt:
             elif turn.goes_on:
                 text += turn.text
             else:
-                known = turn.speaker == before.speaker and not TURN_LABEL.match(turn.text)
+                known = turn.speaker == before.speaker and not turn.reads_as_label
                 text += f"\n{turn.text if known else turn.labelled}"
         return text
 
