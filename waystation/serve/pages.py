@@ -193,17 +193,21 @@ async def _happened(client: Client, task_id: str) -> Sequence[TaskEvent]:
 
 async def _report(client: Client, view: TaskView) -> Markup | None:
     exported = await _exported(client, view)
-    # The writer escapes every word of the report.
-    return None if exported is None else Markup(report_body(exported, _report_path(view.progress.task_id)))
+    return None if exported is None else await _written(exported, view.progress.task_id)
+
+
+async def _written(exported: ExportedReport, task_id: str) -> Markup:
+    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
+    return Markup(await run_in_threadpool(report_body, exported, _report_path(task_id)))
 
 
 async def _exported(client: Client, view: TaskView) -> ExportedReport | None:
     progress = view.progress
     if progress.readable is None:
         return None
-    stored = stored_report(await client.report_text(progress.readable))
-    version = progress.readable.number
-    return exported_report(stored, Imprint(task_id=progress.task_id, phase=progress.phase, version=version))
+    text, version = await client.report_text(progress.readable), progress.readable.number
+    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
+    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
 
 
 def _report_path(task_id: str) -> str:
@@ -239,7 +243,7 @@ async def report_page_beside(
         "report.html",
         task_id=task_id,
         title=exported.title,
-        report=Markup(report_body(exported, _report_path(task_id))),
+        report=await _written(exported, task_id),
         source=cited,
         lines=lines,
         remark=remark,
