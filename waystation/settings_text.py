@@ -24,6 +24,7 @@ from waystation.domain.endpoints import base_url
 from waystation.domain.errors import BadInput
 from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting
 from waystation.domain.task import TaskBudget
+from waystation.files import private_file, private_folder
 from waystation.patterns import proven
 
 ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
@@ -210,7 +211,9 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
         said = [head, *(f"{name} = {json.dumps(value)}" for name, value in row.items())]
         after = "\n".join([*_without_table(before, head), *said]) + "\n"
         tomllib.loads(after)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            private_folder(path.parent)
+            private_file(path)
         path.write_text(after, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
