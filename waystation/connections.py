@@ -37,7 +37,7 @@ _AS_IT_IS = "identity"
 _BEGAN = "waystation_began"
 
 
-def reported(tokens: object) -> int:
+def token_count(tokens: object) -> int:
     """A count as an endpoint reports it; 0 for what is none."""
     return tokens if isinstance(tokens, int) and 0 < tokens <= MOST_REPORTED else 0
 

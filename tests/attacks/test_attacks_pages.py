@@ -320,7 +320,9 @@ async def test_a_server_that_is_away_is_said_and_what_is_stored_still_shown(sett
     assert (waiting.status_code, waiting.json()["title"]) == (503, "Not reachable")
     assert (front.status_code, 'class="remark"' in front.text) == (200, True)
     assert [one["task_id"] for one in listed.json()] == [task]
-    assert report.json() == {"task_id": task, "phase": "partial", "version": 1, "report": "# Report"}
+    versions = [{"number": 1, "phase": "partial", "stored_at": None}]
+    told = {"task_id": task, "phase": "partial", "version": 1, "report": "# Report", "versions": versions}
+    assert report.json() == told
 
 
 NUMBERS = re.compile(r"^id: (\d+)$", re.MULTILINE)
@@ -347,7 +349,7 @@ async def keep_running_task(settings: Settings) -> str:
     """A task that a worker has begun, with what one agent said."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await row_of(store, TaskRequest(question="Which?", session="default", request_id="r3"), settings)
+    row = row_of(TaskRequest(question="Which?", session="default", request_id="r3"), settings, await store.store_id())
     await store.register(row, ())
     await store.admit(row.ref.task_id, "Which?")
     await store.save_plan(row.ref.task_id, standard_plan("Which?"))
@@ -374,7 +376,7 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
 async def test_a_citation_opens_its_lines_beside_the_report(settings: Settings) -> None:
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
-    row = await row_of(store, TaskRequest(question="Which?", session="default", request_id="r4"), settings)
+    row = row_of(TaskRequest(question="Which?", session="default", request_id="r4"), settings, await store.store_id())
     text = "".join(f"line {number} {SCRIPT}\n" for number in range(1, 100))
     await store.register(row, (SourceDocument(name="a.md", text=text),))
     words = f"# Which\n\nThis one [a.md:40-41]. That one {SCRIPT} [gone.md:1-2].\n"

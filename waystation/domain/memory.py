@@ -11,7 +11,6 @@ each has its scale: 0 is where unrelated texts are on average, 1 where related o
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -20,7 +19,7 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign import Tagged, one_line, tagged
+from waystation.domain.foreign import Tagged, one_line, reads_as_label, tagged
 from waystation.domain.ownership import OfSession, OfTenant
 from waystation.domain.privacy import with_originals
 from waystation.domain.value import Value
@@ -198,7 +197,6 @@ SAME_SHARE = 0.8
 """Two turns say the same where the shorter one has so much of its shingles in the other."""
 GAP = "…"
 """Between turns that do not follow each other."""
-_MESSAGE = proven(r"\A[^\W\d_]{1,2}\d{1,9}(?!\w)")
 _WORD = proven(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 _PLACE = proven(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
@@ -246,14 +244,6 @@ class Turn:
         return f"[{self.label}] {GAP if self.goes_on else ''}{self.text}" if self.label else self.text
 
     @property
-    def reads_as_label(self) -> bool:
-        """Whether it might pass for another's: a bracket before its first word, or that is called as messages are."""
-        words = unicodedata.normalize("NFKC", self.text[:100])
-        begin = next((place for place, sign in enumerate(words) if sign.isalnum()), len(words))
-        brackets = {sign for sign in words[:begin] if unicodedata.category(sign) == "Ps"}
-        return bool(brackets - set("({\u201a\u201e")) or _MESSAGE.match(words[begin:]) is not None
-
-    @property
     def place(self) -> tuple[tuple[str, ...], int]:
         """The same for a turn in every passage that has it."""
         return self.passage.source, self.number
@@ -297,7 +287,7 @@ class Excerpt:
             elif turn.goes_on:
                 text += turn.text
             else:
-                known = turn.speaker == before.speaker and not turn.reads_as_label
+                known = turn.speaker == before.speaker and not reads_as_label(turn.text)
                 text += f"\n{turn.text if known else turn.labelled}"
         return text
 

@@ -20,7 +20,15 @@ from waystation.adapters.anthropic import wire
 from waystation.adapters.anthropic.errors import is_missing, vendor_errors
 from waystation.adapters.anthropic.platforms import MessagesClient, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
-from waystation.connections import COUNT_SECONDS, CUT_OFF, NO_STREAM, USUAL_PATIENCE, Patience, reported, silence_limit
+from waystation.connections import (
+    COUNT_SECONDS,
+    CUT_OFF,
+    NO_STREAM,
+    USUAL_PATIENCE,
+    Patience,
+    silence_limit,
+    token_count,
+)
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.errors import ModelUnavailable
@@ -223,5 +231,5 @@ def _usage(answer: WireMessage) -> Usage:
     counted: object = getattr(by_server, "web_search_requests", None)
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
-    searches = reported(counted) or made
+    searches = token_count(counted) or made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)

@@ -23,7 +23,7 @@ from anthropic.types import Message as WireMessage
 from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, ValidationError
 
-from waystation.connections import reported
+from waystation.connections import token_count
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ModelUnavailable
@@ -176,7 +176,7 @@ def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
 
 def _reported(used: object, name: str) -> int:
     tokens: object = getattr(used, name, None)
-    return reported(tokens)
+    return token_count(tokens)
 
 
 def count_of(answer: object) -> int | None:
@@ -184,7 +184,7 @@ def count_of(answer: object) -> int | None:
     would let a call of any size pass.
     """
     counted: object = getattr(answer, "input_tokens", None)
-    return reported(counted) or None
+    return token_count(counted) or None
 
 
 def _system(request: ModelRequest, facts: ModelFacts, *, marks: bool) -> list[TextBlockParam]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from pydantic import BaseModel, JsonValue, ValidationError
 
-from waystation.connections import CUT_OFF, reported
+from waystation.connections import CUT_OFF, token_count
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ModelUnavailable
@@ -229,9 +229,9 @@ def _usage(used: _Used | None) -> Usage:
     """Tokens by kind, 0 where none are reported: the cache's are among those of the prompt."""
     if used is None:
         return Usage()
-    prompt, output = reported(used.prompt_tokens), reported(used.completion_tokens)
+    prompt, output = token_count(used.prompt_tokens), token_count(used.completion_tokens)
     cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
-    read = min(reported(cached), prompt)
+    read = min(token_count(cached), prompt)
     return Usage(input=prompt - read, cache_read=read, output=output)
 
 
