@@ -14,6 +14,7 @@ from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowE
 from temporalio.worker import WorkflowRunner
 
 from tests.adapters.offline_team import offline_model
+from tests.crew import SAID, Crew
 from tests.running import TENANT, opened_parts, until, working
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
@@ -105,7 +106,7 @@ def with_vault(parts: Parts, settings: Settings) -> Parts:
 async def office(
     server: TemporalClient, settings: Settings, model: ChatModel | None = None, runner: WorkflowRunner | None = None
 ) -> AsyncGenerator[Office]:
-    """At work."""
+    """At work; the documents that a crew cites are among its own."""
     settings = settings.model_copy(update={"offline": True, "revisions": 0, "reviews": 0})
     async with (
         opened_parts(settings.home, PlainRedactor({}), model or offline_model()) as parts,
@@ -114,4 +115,6 @@ async def office(
     ):
         found = Office(server, client, await client.schedules(), parts.store, settings.home / "docs")
         found.write()
+        if isinstance(model, Crew):
+            (found.docs / "pilot.md").write_text(f"{SAID}\n")
         yield found

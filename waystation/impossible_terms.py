@@ -7,11 +7,11 @@ from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Mode, WorstRates
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.decisions import Unattended
-from waystation.domain.endpoints import ModelEndpoint, model_endpoint
+from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.errors import BadInput
 from waystation.domain.models import (
     LEAST_THINKING,
-    PRICES,
+    PRICE_SOURCE,
     THINKING_PART,
     Price,
     Spoken,
@@ -41,30 +41,30 @@ def refuse_unpriced(budget: Limit, models: tuple[str, ...], prices: Sequence[Pri
         )
 
 
-def prices_at(base_url: str | None, prices: Sequence[Price]) -> tuple[Price, ...]:
+def prices_at(endpoint: ModelEndpoint, prices: Sequence[Price]) -> tuple[Price, ...]:
     """Those that say what an endpoint takes: the built-in ones are the provider's."""
-    own = model_endpoint(base_url, {}).is_provider
-    return tuple(price for price in prices if own or price not in PRICES)
+    return tuple(price for price in prices if endpoint.is_provider or price.source != PRICE_SOURCE)
 
 
 def refuse_prices_of_others(
-    budget: Limit, models: tuple[str, ...], prices: Sequence[Price], base_url: str | None
+    budget: Limit, places: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
 ) -> None:
     """Who answers at another endpoint, and for how much, the provider's prices do not say."""
     if budget.micro_usd is None:
         return
-    written = {price.model for price in prices_at(base_url, prices)}
-    if missing := sorted(model for model in set(models) if plain_name(model) not in written):
-        raise BadInput(
-            f"a budget in dollars at {model_endpoint(base_url, {}).host} needs prices that somebody wrote down, and "
-            f"{', '.join(missing)} has only the provider's own: give --budget in tokens, or the price in a file that "
-            "WAYSTATION_PRICES names"
-        )
+    for host in sorted({endpoint.host for _, endpoint in places}):
+        here = [(model, endpoint) for model, endpoint in places if endpoint.host == host]
+        written = {price.model for price in prices_at(here[0][1], prices)}
+        if missing := sorted(model for model, _ in here if plain_name(model) not in written):
+            raise BadInput(
+                f"a budget in dollars at {host} needs prices that somebody wrote down, and {', '.join(missing)} has "
+                "only the provider's own: give --budget in tokens, or the price in a file that WAYSTATION_PRICES names"
+            )
 
 
-def refuse_unfit(models: tuple[str, ...], endpoint: ModelEndpoint) -> None:
+def refuse_unfit(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
     """What a model was found not to do where it is, no task can do without."""
-    for model in sorted(set(models)):
+    for model, endpoint in sorted(places, key=lambda place: place[0]):
         if cause := endpoint.of(model).unfit:
             raise BadInput(
                 f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model (docs/models.md), or ask "

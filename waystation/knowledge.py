@@ -9,17 +9,22 @@ import json
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.embeddings.http import HttpEmbedder, Vendor, endpoint_of
 from waystation.adapters.embeddings.local import FastEmbedder, NoEmbedder, best_embedder
-from waystation.adapters.presidio.finds import NAME_TYPES
-from waystation.adapters.presidio.redactor import SHORT_TYPES, PresidioRedactor, key_check
+from waystation.adapters.keys import Sealer
+from waystation.adapters.presidio.redactor import SHORT_TYPES, PresidioRedactor, fingerprint, key_check
 from waystation.adapters.presidio.rules import COUNTRIES, NO_RULES, Rules, checked_countries, models_for, read_own_rules
-from waystation.domain.privacy import Policy, RedactionRules
-from waystation.ports import Embedder
+from waystation.agents.redaction import Originals, TextRedactor
+from waystation.domain.privacy import NAME_TYPES, Policy, RedactionRules
+from waystation.ports import Embedder, Redactor, Vault
 from waystation.settings import Settings
 
 
@@ -84,6 +89,27 @@ def redactor_of(
     """The redactor, to be closed. Workers have child processes search; a command does it itself. Raises BadInput."""
     rules = rules_of(settings, policy)
     return PresidioRedactor(key, rules, seconds=settings.redaction_seconds, processes=processes)
+
+
+class TrialVault(NamedTuple):
+    """A vault that nothing but a trial of memory uses."""
+
+    vault: Vault
+    key: bytes
+
+    def keeping(self, redactor: Redactor, session: str = "") -> TextRedactor:
+        """The same redactor, which keeps here what it replaces in texts of this session, as that of workers does."""
+        return TextRedactor(redactor, Originals(self.vault, partial(fingerprint, self.key), utc_now, lambda: session))
+
+
+@asynccontextmanager
+async def trial_vault(file: Path, key: bytes) -> AsyncGenerator[TrialVault]:
+    """In a database of its own. Raises StoreError."""
+    # SQLAlchemy takes a while to load.
+    from waystation.adapters.store import SqlStore  # noqa: PLC0415
+
+    async with aclosing(await SqlStore.open(f"sqlite+aiosqlite:///{file}", utc_now)) as store:
+        yield TrialVault(store.vault(Sealer(key, "vault")), key)
 
 
 def redaction_rules(settings: Settings, key: bytes) -> RedactionRules:

@@ -9,6 +9,7 @@ The same Markdown in blocks, for reports that are sent: HTML is words there, and
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import unescape
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
@@ -40,6 +41,7 @@ from waystation.domain.privacy import PLACEHOLDER
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _NOT_IN_ADDRESSES = frozenset("<\"`'\\|")
 _LONGEST_ADDRESS = 2_000
+_LONGEST_ENTITY = 40
 _ENDING_CELLS = frozenset("|\n")
 _ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
 _AUTOMATIC = "autolink"
@@ -132,6 +134,8 @@ def _pieces(text: str, linking: str, closing: Mapping[int, int]) -> Iterator[str
             yield text[place:end]
         elif sign == "<" and (end := _end_of_placeholder(text, place) or _end_of_address(text, place)):
             yield text[place:end]
+        elif sign == "&" and (end := _end_of_steering(text, place)):
+            yield f"&amp;{text[place + 1 : end]}"
         else:
             end = place + 1
             yield _without_effect(sign, text[end : end + 1], linking)
@@ -152,6 +156,13 @@ def _end_of_placeholder(text: str, place: int) -> int:
     """Behind `<PERSON_7f3a2c91d04e>`, whose underscore keeps it from being HTML; 0 where there is none."""
     found = PLACEHOLDER.match(text, place)
     return found.end() if found else 0
+
+
+def _end_of_steering(text: str, place: int) -> int:
+    """Behind `&#x202e;`, which is a sign that steers once it is read; 0 where there is none."""
+    end = text.find(";", place, place + _LONGEST_ENTITY) + 1
+    sign = unescape(text[place:end])
+    return end if sign != plain(sign) else 0
 
 
 def _end_of_address(text: str, place: int) -> int:
@@ -209,11 +220,19 @@ def exported_report(stored: StoredReport, imprint: Imprint) -> ExportedReport:
     return ExportedReport(
         title=_UNTITLED if title is None else "".join(one.text for one in title.inlines).strip() or _UNTITLED,
         imprint=imprint,
-        blocks=tuple(one for one in blocks if one is not title),
+        blocks=tuple(one for one in blocks if one is not title and not _asks_again(one, title)),
         checked=stored.checked,
         account=reader.blocks(stored.account),
         sources=numbering.sources(),
     )
+
+
+def _asks_again(block: ReportBlock, title: HeadingBlock | None) -> bool:
+    """Whether it is the question, and the title has said it."""
+    if title is None or not isinstance(block, ParagraphBlock):
+        return False
+    said, titled = ["".join(one.text for one in part.inlines).strip() for part in (block, title)]
+    return said == f"Question. {titled}"
 
 
 def numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
@@ -337,7 +356,8 @@ class _Reader:
     def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
         address = str(node.attrs.get("href", ""))
         leads_out = address.lower().startswith(_LEADING_OUT)
-        return marks.model_copy(update={"address": address}) if leads_out else marks
+        fits = len(address) <= _LONGEST_ADDRESS  # no typesetter takes those of any length
+        return marks.model_copy(update={"address": address}) if leads_out and fits else marks
 
     def _words(self, node: SyntaxTreeNode) -> dict[str, str | int | bool]:
         match node.type:
@@ -351,6 +371,6 @@ class _Reader:
                 (citation,) = citations_in(node.content)
                 return {"source": self.numbering.number(citation), "address": ""}
             case "image":
-                return {"text": f"{node.content} ({node.attrs.get('src', '')})", "address": ""}
+                return {"text": plain(f"{node.content} ({node.attrs.get('src', '')})"), "address": ""}
             case _:
-                return {"text": node.content}
+                return {"text": plain(node.content)}

@@ -27,23 +27,21 @@ from waystation.domain.compaction.policy import PRIMERS, RECENTS
 from waystation.domain.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT, Preset
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
+from waystation.settings_models import ModelSettings
 from waystation.settings_sections import (
     AgentSettings,
     ContextSettings,
     EmbedderSettings,
     MemorySettings,
-    ModelSettings,
     PrivacySettings,
 )
 from waystation.settings_text import (
     CONFIG_NAME,
     PREFIX,
     SecretAddress,
-    WrittenBaseUrl,
     WrittenBudget,
     WrittenTokens,
     read_config,
-    shared,
     variables_of,
 )
 
@@ -136,19 +134,6 @@ class Settings(
         description="URL of the store's database, postgresql://… or sqlite:///…; by default an SQLite file in the home "
         "folder.",
     )
-    anthropic_api_key: SecretStr | None = Field(
-        default=None,
-        validation_alias=shared("ANTHROPIC_API_KEY"),
-        description="Key of the Messages API; without one the built-in offline model does the work.",
-    )
-    anthropic_base_url: WrittenBaseUrl = Field(
-        default=None,
-        validation_alias=shared("ANTHROPIC_BASE_URL"),
-        description="Another endpoint that speaks the Messages API.",
-    )
-    offline: bool | None = Field(
-        default=None, description="Use the built-in offline model. Not given: only when there is no key."
-    )
     budget: WrittenBudget = Field(
         default=DEFAULT_BUDGET, description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00."
     )
@@ -236,11 +221,6 @@ class Settings(
             file_secret_settings,
             InitSettingsSource(settings_cls, written),
         )
-
-    @property
-    def uses_offline_model(self) -> bool:
-        """Whether the built-in extractive model does the work."""
-        return self.anthropic_api_key is None if self.offline is None else self.offline
 
     @property
     def database_url(self) -> str:

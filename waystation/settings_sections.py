@@ -1,4 +1,4 @@
-"""Settings by subject: agents, compaction, memory, the key, models, privacy.
+"""Settings by subject: agents, compaction, memory, privacy; those of models are in `settings_models`.
 
 Settings of what agents may do: the subagents that they start, the web, the tools of others.
 
@@ -7,8 +7,6 @@ Settings of compaction: the strategy, profiles by model, hooks.
 Settings of memory: what of documents goes there, and the embedder, which makes vectors of passages.
 
 Settings of memory: where it is, how a Qdrant server is to keep it, and how long anything is kept.
-
-Settings of the models: which of them works, by role and by purpose, and how hard.
 
 Settings of privacy: how much is replaced, and what is looked for, and what if that fails.
 """
@@ -22,22 +20,17 @@ from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.domain.compaction.policy import Strategy
 from waystation.domain.delegation import DelegationTerms
-from waystation.domain.endpoints import Capabilities
 from waystation.domain.memory import MemoryScope
-from waystation.domain.models import AGENT_MODEL, CONDENSE_MODEL, Effort, Spoken, ThinkingSetting, Working
+from waystation.domain.models import CONDENSE_MODEL
 from waystation.domain.presets import Profile
 from waystation.domain.privacy import AfterFailures, Policy
 from waystation.domain.projection import Limits, ParameterLimit, ToolPolicy
-from waystation.domain.roles import Role
-from waystation.domain.value import Input
 from waystation.domain.web import WebAsks
 from waystation.settings_text import (
-    WrittenEffort,
     WrittenHook,
     WrittenNames,
     WrittenNetworks,
     WrittenTable,
-    WrittenThinking,
     shared,
 )
 
@@ -262,124 +255,6 @@ class MemorySettings(BaseSettings):
         le=36_500,
         description="So many days after its end a task is forgotten, every word of it. Not given: nothing is.",
     )
-
-
-AS_PROVIDED: Literal["default"] = "default"
-"""As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
-
-LONGEST_SILENCE = 1_200
-"""Seconds. A leg may take half an hour in all."""
-
-
-class RoleSettings(Input):
-    """What may be set for the agents of one role."""
-
-    model: str | None = Field(default=None, min_length=1)
-    effort: WrittenEffort | None = None
-    thinking: WrittenThinking | None = None
-
-
-class ModelSettings(BaseSettings):
-    """Read together with all others: see `waystation.settings.Settings`."""
-
-    agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
-    endpoints: Annotated[dict[str, dict[str, Capabilities]], NoDecode, WrittenTable] = Field(
-        default={},
-        description="What an endpoint can do, by its address and the model's name, as `waystation doctor --model NAME "
-        '--save` writes it: [endpoints."http://localhost:11434"."NAME"] (docs/models.md).',
-    )
-    roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
-        default={},
-        description="Model, effort and thinking by role. In the config file: [roles.writing] with model, effort, "
-        "thinking. The settings of one role that follow beat it.",
-    )
-    model_research: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that research; by default agent_model."
-    )
-    model_analysis: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that analyse; by default agent_model."
-    )
-    model_writing: str | None = Field(
-        default=None, min_length=1, description="Model of the agents that write; by default agent_model."
-    )
-    condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
-    plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
-    review_model: str | None = Field(
-        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
-    )
-
-    effort: WrittenEffort = Field(
-        default=AS_PROVIDED,
-        description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
-    )
-    effort_research: WrittenEffort | None = Field(default=None, description="The same for agents that research.")
-    effort_analysis: WrittenEffort | None = Field(default=None, description="The same for agents that analyse.")
-    effort_writing: WrittenEffort | None = Field(default=None, description="The same for agents that write.")
-
-    thinking: WrittenThinking = Field(
-        default=AS_PROVIDED,
-        description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
-        "default for what the provider does.",
-    )
-    thinking_research: WrittenThinking | None = Field(default=None, description="The same for agents that research.")
-    thinking_analysis: WrittenThinking | None = Field(default=None, description="The same for agents that analyse.")
-    thinking_writing: WrittenThinking | None = Field(default=None, description="The same for agents that write.")
-
-    model_patience: float = Field(
-        default=180,
-        ge=1,
-        le=LONGEST_SILENCE,
-        description="Seconds without a first byte after which a call of a model is given up, and tried again.",
-    )
-    model_patience_thinking: float = Field(
-        default=600, ge=1, le=LONGEST_SILENCE, description="The same where the model is asked to think first."
-    )
-    model_stream_patience: float = Field(
-        default=90,
-        ge=1,
-        le=LONGEST_SILENCE,
-        description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
-    )
-
-    def working(self, role: Role) -> Working:
-        """The model of a role and how hard it works, as it is set for the role or for all."""
-        own = self._own(role)
-        return Working(
-            model=own.model or self.agent_model,
-            effort=_effort(own.effort or self.effort),
-            thinking=_thinking(own.thinking or self.thinking),
-        )
-
-    def spoken(self, role: Role) -> Spoken:
-        """Which settings say how hard a role works, and how it thinks: its own, or those for all."""
-        own, tabled = self._own(role), self._of_table(role)
-        return Spoken(
-            effort=_spoken("effort", role, own.effort, tabled.effort),
-            thinking=_spoken("thinking", role, own.thinking, tabled.thinking),
-        )
-
-    def _own(self, role: Role) -> RoleSettings:
-        """What is set for the role alone: by a name of its own, or else in its table."""
-        flat = {f"{name}_{role}": name for name in RoleSettings.model_fields}
-        given = self.model_dump(include={*flat}, exclude_none=True)
-        return self._of_table(role).model_copy(update={flat[name]: value for name, value in given.items()})
-
-    def _of_table(self, role: Role) -> RoleSettings:
-        return self.roles.get(role, RoleSettings())
-
-
-def _spoken(name: str, role: Role, own: object, tabled: object) -> str:
-    if own is None:
-        return name
-    return f"roles.{role}.{name}" if own == tabled else f"{name}_{role}"
-
-
-def _effort(written: WrittenEffort) -> Effort | None:
-    return None if written == AS_PROVIDED else written
-
-
-def _thinking(written: WrittenThinking) -> ThinkingSetting | None:
-    return None if written == AS_PROVIDED else written
 
 
 class PrivacySettings(BaseSettings):

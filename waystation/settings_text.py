@@ -14,16 +14,17 @@ from difflib import get_close_matches
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, HttpUrl, JsonValue, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import NoDecode
 
 from waystation.domain.amount import WRITTEN, read_limit, read_tokens
+from waystation.domain.endpoints import base_url
 from waystation.domain.errors import BadInput
 from waystation.domain.models import LEAST_THINKING, Effort, ThinkingSetting
 from waystation.domain.task import TaskBudget
+from waystation.files import private_file, private_folder
 from waystation.patterns import proven
 
 ADDRESS = proven(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
@@ -102,15 +103,8 @@ def _web_address(text: str) -> str | None:
 
 
 def _read_base_url(written: str | None) -> str | None:
-    """The address that `/v1/messages` is put behind. What it says is not repeated: it may hold a password."""
-    if written is None:
-        return None
-    address = written.strip()
-    if _web_address(address) is None or "?" in address or "#" in address:
-        raise ValueError("it is no http or https address of an endpoint, like http://localhost:11434")
-    if urlsplit(address).path.rstrip("/").endswith(("/v1", "/messages")):
-        raise ValueError("write the address without /v1 or /v1/messages at its end, which the client adds")
-    return address
+    """The address that `/v1/messages` is put behind."""
+    return None if written is None else base_url(written)
 
 
 def _command_line(text: str) -> str | None:
@@ -217,7 +211,9 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
         said = [head, *(f"{name} = {json.dumps(value)}" for name, value in row.items())]
         after = "\n".join([*_without_table(before, head), *said]) + "\n"
         tomllib.loads(after)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            private_folder(path.parent)
+            private_file(path)
         path.write_text(after, encoding="utf-8")
     except OSError as error:
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error

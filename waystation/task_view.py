@@ -181,6 +181,14 @@ def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
     )
 
 
+def with_kept_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
+    """What a workflow says of itself, with the reports that the store has and it does not know: it has just begun anew
+    after a rewind, or came to nothing before it read what it goes on from.
+    """
+    kept = row.progress.versions if row.progress is not None else ()
+    return live.model_copy(update={"reports": kept}) if len(kept) > len(live.versions) else live
+
+
 def given(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     """The fields of an answer that say something."""
     return {name: value for name, value in answer.items() if value is not None and value != ""}

@@ -3,7 +3,7 @@
 The terms of one role's agents: its model, how hard that works, and the numbers of its context.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import ROUND_CEILING
@@ -12,14 +12,26 @@ from typing import TypedDict
 from waystation.agents.contract import WINDOW_SHARE, EarlierTasks
 from waystation.domain.amount import Amount, Limit, limit_text
 from waystation.domain.budget import Bound, Mode, WorstRates
-from waystation.domain.endpoints import UNKNOWN, model_endpoint
 from waystation.domain.leg import AgentTerms
-from waystation.domain.models import DEEP, OFFLINE_MODEL, Price, Working, budgeted, model_facts, prices_of, worst_rates
+from waystation.domain.models import (
+    DEEP,
+    OFFLINE_MODEL,
+    OFFLINE_PRICE,
+    Price,
+    Working,
+    budgeted,
+    located,
+    model_facts,
+    plain_name,
+    prices_of,
+    worst_rates,
+)
 from waystation.domain.presets import PRESETS, REQUEST, Choices, Source, Wishes, choose, profile_of, wishes_of
 from waystation.domain.roles import Role, step_roles
 from waystation.domain.task import TaskRef, TaskRequest, TaskRow, TaskTerms, session_hash, task_id_of, tenant_hash
 from waystation.impossible_terms import (
     first_turn,
+    prices_at,
     refuse_ceiling,
     refuse_idle,
     refuse_long_thinking,
@@ -31,7 +43,7 @@ from waystation.impossible_terms import (
     refuse_untaken,
 )
 from waystation.settings import Settings, variable_given
-from waystation.settings_sections import ModelSettings
+from waystation.settings_models import ModelSettings
 
 OUTPUT_RESERVE = 20_000
 """Most tokens of a model's window that are kept free for its reply, what is set aside for thinking not counted."""
@@ -110,7 +122,7 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
         model=works.model,
         effort=works.effort,
         thinking=works.thinking,
-        condense_model=condenser(chosen, settings),
+        condense_model=condenser(chosen, settings, role),
         **context,
         strategy=chosen.strategy,
         keep_last=chosen.keep_last,
@@ -127,9 +139,9 @@ def agent_terms(basis: Basis, role: Role) -> AgentTerms:
     )
 
 
-def condenser(chosen: Choices, settings: Settings) -> str:
+def condenser(chosen: Choices, settings: Settings, role: Role) -> str:
     """The model that writes a role's summaries."""
-    return OFFLINE_MODEL if settings.uses_offline_model else chosen.condense_model
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.condenser(role, chosen.condense_model)
 
 
 def _context(works: Working, window: int, chosen: Choices) -> _Context:
@@ -171,7 +183,8 @@ def _worth(budget: Limit, rates: WorstRates | None) -> int | None:
 
 def _window(works: Working, chosen: Choices, settings: Settings, worth: int | None) -> int:
     """At most half of what the agent's budget buys: one call with nothing cached must not stop it long before."""
-    usable = usable_window(works)
+    places = () if settings.uses_offline_model else settings.places.fallbacks(works.model)
+    usable = min(usable_window(Working(model, *works[1:])) for model in (works.model, *places))
     return min(usable, chosen.window or usable, settings.window_cap, usable if worth is None else worth // 2)
 
 
@@ -210,11 +223,12 @@ def task_terms(
 
     Raises BadInput for terms that cannot work (`waystation.impossible_terms`).
     """
-    chosen, called = choices(request, settings), tuple(called_models(request, settings))
+    chosen, called = choices(request, settings), tuple(dict.fromkeys(called_models(request, settings)))
+    places = [] if settings.uses_offline_model else [(model, settings.places.at(model)) for model in called]
+    prices = placed_prices(called, prices, settings)
     refuse_unpriced(chosen.budget, called, prices, today)
-    if not settings.uses_offline_model:
-        refuse_unfit(called, model_endpoint(settings.anthropic_base_url, settings.endpoints))
-        refuse_prices_of_others(chosen.budget, called, prices, settings.anthropic_base_url)
+    refuse_unfit(places)
+    refuse_prices_of_others(chosen.budget, places, prices)
     agent_budget = _agent_budget(request, chosen)
     basis = Basis(request, settings, agent_budget, prices_of(called, prices), today, earlier)
     agents = {role: agent_terms(basis, role) for role in step_roles()}
@@ -272,22 +286,44 @@ def _floor(basis: Basis, agents: Mapping[Role, AgentTerms]) -> Amount:
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
+def placed_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
+    """All prices, and for each model at a named endpoint those of its name that hold there, by its full name.
+
+    Those that somebody wrote down hold wherever the model is; the built-in ones at the provider alone.
+    """
+    placed = [*prices, OFFLINE_PRICE]
+    for model in models:
+        name = plain_name(model)
+        if not located(model).endpoint or any(price.model == name for price in prices):
+            continue
+        holding = prices_at(settings.places.at(model), prices)
+        bare = plain_name(located(model).model)
+        placed += [price.model_copy(update={"model": name}) for price in holding if price.model == bare]
+    return tuple(dict.fromkeys(placed))
+
+
 def called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
-    """The models that a task may pay for."""
+    """The models that a task may pay for, those that may answer in the place of others among them."""
+    for model in _wanted(request, settings):
+        yield model
+        yield from settings.places.fallbacks(model)
+
+
+def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
     for role in step_roles():
         yield working(settings, role).model
-        yield condenser(choices(request, settings, role), settings)
+        yield condenser(choices(request, settings, role), settings, role)
     yield _plan_model(settings)
     if settings.reviews:
         yield _review_model(settings)
 
 
 def _plan_model(settings: Settings) -> str:
-    return OFFLINE_MODEL if settings.uses_offline_model else settings.plan_model
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.planner
 
 
 def _review_model(settings: Settings) -> str:
-    return OFFLINE_MODEL if settings.uses_offline_model else settings.review_model or settings.plan_model
+    return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer
 
 
 def _part_for_an_agent(chosen: Choices) -> Limit:
@@ -307,7 +343,8 @@ def adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
 
 def _of_no_use(settings: Settings) -> Iterator[str]:
     """Settings of models that do not work here."""
-    given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set]
+    reach = {"anthropic_api_key", "anthropic_base_url", "offline"}
+    given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set - reach]
     if settings.uses_offline_model and given:
         named = ", ".join(variable_given(name) or f"{name} in the config file" for name in given)
         yield f"The built-in offline model does the work. Not used: {named}."
@@ -315,9 +352,9 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
 
 def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Models of whose endpoint nothing is written down and nothing known."""
-    endpoint = model_endpoint(settings.anthropic_base_url, settings.endpoints)
     for model in () if settings.uses_offline_model else dict.fromkeys(called_models(request, settings)):
-        if endpoint.of(model) == UNKNOWN:
+        endpoint = settings.places.at(model)
+        if not endpoint.looked_at(model):
             yield (
                 f"Nobody has looked what {endpoint.host} can do with {model}: `waystation doctor --model {model} "
                 "--save` does."

@@ -1,60 +1,191 @@
-"""Which model answers a request: the built-in offline one, or the provider's."""
+"""Which model answers a request: the built-in offline one, the provider's, or one at a named endpoint."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
 
 import httpx2
 
-from waystation.adapters.anthropic.model import Patience, anthropic_model
+from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model
+from waystation.adapters.anthropic.platforms import platform_client
 from waystation.adapters.offline.transport import offline_transport
-from waystation.domain.endpoints import ModelEndpoint, model_endpoint
-from waystation.domain.errors import BadInput, ModelRejected
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.adapters.openai.model import openai_model
+from waystation.connections import Patience
+from waystation.domain.endpoints import Endpoints, ModelEndpoint, NamedEndpoint
+from waystation.domain.errors import (
+    BadInput,
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    SpendingLimitReached,
+)
+from waystation.domain.models import OFFLINE_MODEL, family_name, located, model_facts
+from waystation.domain.transcript import Message, RedactedThinking, Text, Thinking
 from waystation.ports import ChatModel, ModelReply, ModelRequest
 from waystation.settings import Settings
 
+_log = logging.getLogger(__name__)
+
+REST_SECONDS = 60.0
+"""So long an endpoint that did not answer is passed by where another one can take its calls."""
+SHORT_WAIT = 10.0
+"""Seconds that a named delay may take before another endpoint is asked: what is in the cache there is worth that."""
+
 
 class ModelSwitch:
-    """Sends a request where its model lives, so that one worker serves offline tasks and others."""
+    """Sends a request where its model lives, so that one worker serves offline tasks and others; and where that is
+    gone, overloaded or over its spending limit, to who may take its place.
+    """
 
-    def __init__(self, offline: ChatModel, provider: ChatModel | None) -> None:
-        self._offline, self._provider = offline, provider
+    def __init__(
+        self, offline: ChatModel, provider: ChatModel | None, named: Mapping[str, ChatModel], places: Endpoints
+    ) -> None:
+        self._offline, self._provider, self._named, self._places = offline, provider, named, places
+        self._rests: dict[str, float] = {}
+        """Until when, by full name of a model, on the clock of the event loop."""
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """See `WithFallbacks`."""
+        return self._places.fallbacks(model)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """See `ChatModel`."""
-        return await self._of(request.model).complete(request)
+        """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
+        that may have been billed fails, and the next attempt of whoever asked goes there.
+        """
+        refused: ModelError | None = None
+        for model in self._order(request):
+            try:
+                reply = await self._of(model).complete(_placed(request, model))
+            except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+                if _waits(error) or not self._rested(model, request, error) or not request.fallbacks:
+                    raise
+                if isinstance(error, ModelUnavailable) and error.possibly_billed:
+                    raise ModelUnavailable(str(error)) from None
+                refused = error if refused is None or isinstance(error, ModelUnavailable) else refused
+            else:
+                return reply if model == request.model else reply.model_copy(update={"asked": model})
+        raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """See `ChatModel`."""
-        return await self._of(request.model).count_tokens(request)
+        """See `ChatModel`. Nobody waits for a count where another model can take the call."""
+        if self._rests.get(request.model, 0.0) > _now():
+            return None
+        try:
+            return await self._of(request.model).count_tokens(_placed(request, request.model))
+        except (ModelUnavailable, SpendingLimitReached, ModelGone) as error:
+            if not self._rested(request.model, request, error):
+                raise
+            return None
 
     async def aclose(self) -> None:
-        """Close both."""
-        await self._offline.aclose()
-        if self._provider is not None:
-            await self._provider.aclose()
+        """Close all."""
+        for model in (self._offline, self._provider, *self._named.values()):
+            if model is not None:
+                await model.aclose()
+
+    def _rested(self, model: str, request: ModelRequest, error: ModelError) -> bool:
+        """Whether others can take the calls of who did not answer, which then rests for a while."""
+        if not self.fallbacks(request.model):
+            return False
+        self._rests[model] = _now() + REST_SECONDS
+        _log.warning("%s does not answer (%s)", model, type(error).__name__)
+        return True
+
+    def _order(self, request: ModelRequest) -> Sequence[str]:
+        """Who is asked: those that did answer when they were last asked, or else all."""
+        models = (request.model, *request.fallbacks)
+        return [model for model in models if self._rests.get(model, 0.0) <= _now()] or models
 
     def _of(self, model: str) -> ChatModel:
         if model == OFFLINE_MODEL:
             return self._offline
+        if place := located(model).endpoint:
+            if place not in self._named:
+                raise ModelRejected(f"the task wants {model}, but this worker's config file has no [endpoints.{place}]")
+            return self._named[place]
         if self._provider is None:
             raise ModelRejected(f"the task wants {model}, but this worker has no ANTHROPIC_API_KEY")
         return self._provider
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _waits(error: ModelError) -> bool:
+    """Whether it is over before it would be worth to ask another one."""
+    return (
+        isinstance(error, ModelUnavailable)
+        and not error.possibly_billed
+        and error.retry_after is not None
+        and error.retry_after <= SHORT_WAIT
+    )
+
+
+def _placed(request: ModelRequest, model: str) -> ModelRequest:
+    """The request as this model takes it where it is: without what only another one could read, or takes."""
+    facts, there = model_facts(model), located(model).model
+    messages = tuple(_readable(message, message.said_by or request.model, model) for message in request.messages)
+    changed: dict[str, object] = {"model": there, "messages": messages, "fallbacks": ()}
+    if model != request.model:
+        taken = facts.takes is not None and facts.takes.refused(request.effort, request.thinking) is None
+        changed |= {} if taken else {"effort": None, "thinking": None}
+        changed["max_output"] = min(request.max_output, facts.max_output if facts.known else request.max_output)
+    if isinstance(request.thinking, int) and messages != request.messages:
+        changed["thinking"] = "off"  # it is refused where the last reply does not begin with thinking
+    return request.model_copy(update=changed)
+
+
+def _readable(message: Message, speaker: str, reader: str) -> Message:
+    """Thinking is signed for models of one family: to others it is left out."""
+    thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
+    if not thought or family_name(speaker) == family_name(reader):
+        return message
+    left = tuple(block for block in message.blocks if block not in thought)
+    return message.model_copy(update={"blocks": left or (Text(text="(no words)"),)})
+
+
 def model_switch(settings: Settings) -> ModelSwitch:
-    """The models that these settings reach. The offline one is behind the same adapter as the provider's."""
+    """The models that these settings reach. The offline one is behind the same adapter as the provider's.
+
+    Raises BadInput for a named endpoint without what it needs.
+    """
     in_process = httpx2.AsyncClient(transport=offline_transport())
     offline = anthropic_model("offline", "http://offline.invalid", in_process)
+    named = {
+        name: endpoint_model(endpoint, settings.places.at(f"{name}::-"), patience_of(settings))
+        for name, endpoint in settings.named_endpoints.items()
+    }
     if settings.anthropic_api_key is None:
-        return ModelSwitch(offline, None)
-    key = settings.anthropic_api_key.get_secret_value()
-    endpoint = model_endpoint(settings.anthropic_base_url, settings.endpoints)
-    provider = anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
-    return ModelSwitch(offline, provider)
+        return ModelSwitch(offline, None, named, settings.places)
+    return ModelSwitch(offline, _provider(settings, settings.places.at("")), named, settings.places)
 
 
-def probing_model(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
-    """The provider's model at an endpoint of which nothing is taken for granted. Raises BadInput without a key."""
+def probing_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
+    """A model at its endpoint, of which nothing is taken for granted. Raises BadInput without a key."""
+    if place := located(model).endpoint:
+        return endpoint_model(settings.named_endpoints[place], endpoint, patience_of(settings))
     if settings.anthropic_api_key is None:
         raise BadInput("there is no endpoint to ask: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another one")
+    return _provider(settings, endpoint)
+
+
+def endpoint_model(
+    endpoint: NamedEndpoint, row: ModelEndpoint, patience: Patience, http_client: httpx2.AsyncClient | None = None
+) -> ChatModel:
+    """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
+    key = os.environ.get(endpoint.key_variable) if endpoint.key_variable else None
+    if endpoint.kind == "openai":
+        return openai_model(key, endpoint.url, http_client, patience, row)
+    connected = platform_client(endpoint, key or None, http_client, patience)
+    return AnthropicModel(connected.client, patience, row, connected.no_credentials)
+
+
+def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
+    if settings.anthropic_api_key is None:
+        raise BadInput("set ANTHROPIC_API_KEY")
     key = settings.anthropic_api_key.get_secret_value()
     return anthropic_model(key, settings.anthropic_base_url, patience=patience_of(settings), endpoint=endpoint)
 

@@ -34,7 +34,7 @@ from waystation.agents.redaction import Endurance, Originals, TextRedactor
 from waystation.agents.roles import Desk
 from waystation.domain.errors import BadInput
 from waystation.domain.leg import RunRef
-from waystation.domain.privacy import RedactionRules
+from waystation.domain.privacy import RedactionRules, shows_names
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.task import TaskRef
 from waystation.imports import loading
@@ -138,7 +138,14 @@ class Parts:
     def recollection(self) -> Recollection:
         """Search in memory."""
         store = self.store
-        return Recollection(memory=self.memory, embedder=self.embedder, redactor=self.redactor, store=store)
+        return Recollection(
+            memory=self.memory,
+            embedder=self.embedder,
+            redactor=self.redactor,
+            store=store,
+            vault=self.vault,
+            shows_names=shows_names(self.redacted.rules.policy),
+        )
 
     @property
     def desk(self) -> Desk:

@@ -145,7 +145,7 @@ class Ending:
             if not is_cancelled_exception(error):
                 await tell_of_end(self._board, TaskPhase.FAILED, cause_of(error))
             raise
-        await tell_of_end(self._board, phase, reason)
+        await tell_of_end(self._board, self._board.state.phase, reason)
         # A grant whose handler is still at work reaches the session before the settlement, or it would come too late
         # there.
         await workflow.wait_condition(workflow.all_handlers_finished)
@@ -167,6 +167,8 @@ class Ending:
             **named(CONTEXT_SHORT, "check citations, store the report"),
         )
         over, version = board.state.ended(phase), published.version
+        if published.short:
+            over = over.with_(phase=TaskPhase.PARTIAL, notes=merged(over.notes, (published.short,)))
         board.change(over.published(version) if version is not None else over.with_(report=published.report))
 
     async def fail(self, error: BaseException) -> NoReturn:

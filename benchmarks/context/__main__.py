@@ -2,12 +2,13 @@
 
 import sys
 
-from benchmarks.context import cost, figures, planning, survival
+from benchmarks.context import cost, facts, figures, planning, survival
 from benchmarks.proofs import run_proofs
 
 PROOFS = {
     "planning": planning.prove,
     "survival": survival.prove,
+    "facts": facts.prove,
     "cost": cost.prove,
     "figures": figures.prove,
 }

@@ -60,10 +60,13 @@ class Recall:
 
     async def finds(self, identifier: str, sentence: str) -> bool:
         """Whether asking for the sentence without the identifier brings the identifier back."""
-        question = sentence.replace(identifier, " ")
+        return await self.brings(identifier, sentence.replace(identifier, " "))
+
+    async def brings(self, words: str, question: str) -> bool:
+        """Whether asking this brings these words back."""
         query = MemoryQuery(tenant=RUN.tenant, session=RUN.session, text=question, dense=None)
         recollection = Recollection(self.memory, self.embedder, NoRedaction())
-        return any(identifier in found.text for found in await recollection.search(query, RECALLED_TOKENS))
+        return any(words in found.text for found in await recollection.search(query, RECALLED_TOKENS))
 
 
 class Survived(NamedTuple):

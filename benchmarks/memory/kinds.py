@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
@@ -25,6 +26,7 @@ from waystation.agents.auditor import NoRedaction, Question, Said
 from waystation.domain.passages import render, tool_names
 from waystation.domain.privacy import Place, meant
 from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
+from waystation.knowledge import trial_vault
 from waystation.ports import Redactor
 
 SEED = 7
@@ -142,8 +144,20 @@ class Answered(NamedTuple):
     plain: dict[int, float]
 
 
-async def recall_of(kind: Kind, redactor: Redactor, embedder: WordLlamaEmbedder) -> Answered:
+async def recall_of(kind: Kind, redacting: Redactor, embedder: WordLlamaEmbedder) -> Answered:
     """The mean share of a question's evidence, by the product and by the plain thing."""
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        vault = await stack.enter_async_context(trial_vault(folder / "vault.db", KEY))
+        memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
+        await stack.enter_async_context(aclosing(memory))
+        redactor = vault.keeping(redacting, RUN.session)
+        recollection = Recollection(memory, embedder, redactor, vault=vault.vault, shows_names=True)
+        return await _answered(kind, recollection, memory)
+
+
+async def _answered(kind: Kind, recollection: Recollection, memory: QdrantEdgeMemory) -> Answered:
+    redactor, embedder = recollection.redactor, recollection.embedder
     names = tool_names(kind.messages)
     rendered = {message.id: render(message, names) for message in kind.messages}
     redacted = dict(
@@ -151,20 +165,16 @@ async def recall_of(kind: Kind, redactor: Redactor, embedder: WordLlamaEmbedder)
     )
     texts = {key: one.text for key, one in redacted.items()}
     plain = await PlainMemory.of([meant(text) for text in texts.values()], embedder)
-    with TemporaryDirectory() as folder:
-        memory = await QdrantEdgeMemory.open(Path(folder) / "memory", embedder.name, embedder.dimension)
-        await memory.upsert(await embedded(embedder, windows(kind.messages, texts)))
-        recollection = Recollection(memory, embedder, redactor)
-        ours, theirs = ({tokens: list[float]() for tokens in kind.budgets} for _ in range(2))
-        for one in kind.sought:
-            wanted = [as_redacted(words, rendered[key], redacted[key]) for key, words in one.evidence]
-            (asked,) = await redactor.redact([one.text], Place.COMPRESSED, RUN.tenant)
-            for tokens in kind.budgets:
-                found = await recollection.find(RUN, one.text, tokens)
-                ours[tokens].append(_share(wanted, [excerpt.text for excerpt in found]))
-                shown = await plain.shown(meant(asked.text), tokens)
-                theirs[tokens].append(_share([meant(words) for words in wanted], shown))
-        await memory.aclose()
+    await memory.upsert(await embedded(embedder, windows(kind.messages, texts)))
+    ours, theirs = ({tokens: list[float]() for tokens in kind.budgets} for _ in range(2))
+    for one in kind.sought:
+        wanted = [as_redacted(words, rendered[key], redacted[key]) for key, words in one.evidence]
+        (asked,) = await redactor.redact([one.text], Place.COMPRESSED, RUN.tenant)
+        for tokens in kind.budgets:
+            found = await recollection.find(RUN, one.text, tokens)
+            ours[tokens].append(_share([words for _, words in one.evidence], [excerpt.text for excerpt in found]))
+            shown = await plain.shown(meant(asked.text), tokens)
+            theirs[tokens].append(_share([meant(words) for words in wanted], shown))
     return Answered(*({tokens: fmean(shares) for tokens, shares in way.items()} for way in (ours, theirs)))
 
 

@@ -133,8 +133,8 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "an outcome needs no fence", f"{STORE}/transcripts.py",
-        "        await hold(connection, fence)\n        await add_once(connection, outcomes",
-        "        await add_once(connection, outcomes", TRANSCRIPTS,
+        "        await hold(connection, fence)\n        if await add_once(connection, outcomes",
+        "        if await add_once(connection, outcomes", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "a tool that must not be repeated is", f"{STORE}/transcripts.py",

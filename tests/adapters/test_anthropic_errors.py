@@ -2,7 +2,6 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.adapters.anthropic.errors import retry_after
 from waystation.adapters.anthropic.messages_server import (
     Scripted,
     ScriptedServer,
@@ -16,6 +15,7 @@ from waystation.adapters.anthropic.messages_server import (
 )
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.anthropic.sse import events
+from waystation.connections import retry_after
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable, ReplyBlocked, SpendingLimitReached
 from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ModelRequest

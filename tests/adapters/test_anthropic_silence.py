@@ -10,8 +10,9 @@ import httpx2
 import pytest
 
 from waystation.adapters.anthropic.messages_server import message_of
-from waystation.adapters.anthropic.model import AnthropicModel, Patience, anthropic_model, anthropic_search
+from waystation.adapters.anthropic.model import AnthropicModel, anthropic_model, anthropic_search
 from waystation.adapters.anthropic.sse import encoded, events
+from waystation.connections import Patience
 from waystation.domain.errors import ModelUnavailable
 from waystation.domain.transcript import Text, user_text
 from waystation.domain.web import Domains

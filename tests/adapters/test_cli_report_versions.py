@@ -67,6 +67,22 @@ def test_a_cancelled_rewind_overwrites_no_file_and_the_delivered_report_is_shown
     assert run(["report", task_id, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["version"], found["phase"], found["report"]) == (1, "cancelled", "# Report")
+    assert [(one["number"], one["phase"]) for one in found["versions"]] == [(1, "partial"), (2, "cancelled")]
+
+
+def test_each_version_of_a_report_is_printed_by_its_number_and_which_there_are_is_said(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task_id = asyncio.run(_rewound(without_server, cancelled=True))
+    assert run(["report", task_id, "--version", "2"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "> **Partial.** nothing\n"
+    assert said.err.startswith("version 2 of its report, which has 1 (partial), 2 (cancelled, 20")
+    assert run(["report", task_id, "--version", "2", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == 2
+    assert run(["report", task_id, "--version", "3"]) == 2
+    assert f"{task_id} has no version 3 of its report; it has 1 (partial), 2" in capsys.readouterr().err
+    assert run(["report", task_id, "--version", "1", "--draft"]) == 2
 
 
 def test_every_version_of_a_report_goes_with_its_task_and_loses_who_is_erased(without_server: Settings) -> None:

@@ -140,7 +140,8 @@ async def test_a_database_that_is_behind_is_refused_until_it_is_migrated(
     )
     postgres.run("ALTER TABLE tasks DROP COLUMN ended_at, DROP COLUMN forgotten_at", name_of(postgres_url))
     postgres.run("ALTER TABLE documents DROP COLUMN source, DROP COLUMN removed", name_of(postgres_url))
-    postgres.run("DROP TABLE vault, vault_sessions, plan_revisions, text_owners, slow_texts", name_of(postgres_url))
+    later = "vault, vault_sessions, plan_revisions, text_owners, slow_texts, events, event_heads"
+    postgres.run(f"DROP TABLE {later}", name_of(postgres_url))
     postgres.run("UPDATE alembic_version SET version_num = '0001'", name_of(postgres_url))
     with pytest.raises(
         StoreError, match=r"has schema 0001, this version of Waystation needs .*`waystation store migrate`"

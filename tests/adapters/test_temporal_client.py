@@ -3,7 +3,7 @@
 import asyncio
 import gc
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from uuid import uuid4
@@ -22,7 +22,14 @@ from waystation.domain import names
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput, RequestConflict, UnknownTask, Unreachable
 from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, session_workflow_id, task_id_of
+from waystation.domain.task import (
+    ReportVersion,
+    SourceDocument,
+    TaskPhase,
+    TaskRequest,
+    session_workflow_id,
+    task_id_of,
+)
 from waystation.settings import Settings
 from waystation.task_view import TaskView
 
@@ -203,6 +210,30 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
         assert await cut_off.progress(submitted.task_id) == TaskView(progress=over, session=row.request.session)
         assert await cut_off.report(submitted.task_id) == "# Report"
+
+
+async def test_a_report_of_before_is_there_while_the_workflow_that_goes_on_does_not_know_it_and_after_it_was_terminated(
+    client: Client, temporal_client: TemporalClient, tmp_path: Path
+) -> None:
+    async with worker(temporal_client):
+        task_id = (await client.submit(asked(), DOCUMENTS)).task_id
+        live = (await client.progress(task_id)).progress
+        async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
+            blob = await store.put_text("# Report", (await store.task(task_id, ANYONE)).ref.reader)
+            first = ReportVersion(number=1, report=blob, phase=TaskPhase.DONE)
+            await store.finish(task_id, live.model_copy(update={"phase": TaskPhase.WORKING, "reports": (first,)}))
+        at_work = await client.reported(task_id)
+        assert await client.report(task_id) == "# Report"
+    await temporal_client.get_workflow_handle(task_id).terminate()
+    assert (live.phase, live.reports, at_work.phase, at_work.reports) == (
+        TaskPhase.PAUSED,
+        (),
+        TaskPhase.PAUSED,
+        (first,),
+    )
+    assert await client.report(task_id, 1) == "# Report"
+    with pytest.raises(BadInput, match=r"has no version 2 of its report; it has 1 \(done\)"):
+        await client.report(task_id, 2)
 
 
 async def test_a_limit_starts_the_session_that_it_is_for(client: Client, temporal_client: TemporalClient) -> None:

@@ -49,6 +49,19 @@ async def test_the_transcript_is_legal_and_holds_the_results_in_the_order_of_the
     assert "2| It silted up within ten years." in transcript.messages[2].tool_results[0].content
 
 
+async def test_calls_of_servers_that_number_those_of_each_reply_anew_are_told_apart(office: Office) -> None:
+    kept = [
+        scripted_reply(use("take_note", "call_0", text=text, document="harbour.md", first_line=2, last_line=2))
+        for text in ("It silted up.", "It was dredged.", "It closed.")
+    ]
+    await office.leg(ScriptedModel([*kept, scripted_reply(use("submit_findings", "call_0", findings=[FINDING]))]))
+    transcript = await office.transcript()
+    calls = [call.id for message in transcript.messages for call in message.tool_uses]
+    assert calls == ["call_0", "call_0_m4", "call_0_m6", "call_0_m8"]
+    assert violations(transcript.messages) == ()
+    assert len(await office.store.notes("task-1", ANYONE, "task-1/research-1")) == len(kept)
+
+
 async def test_what_the_model_is_sent(office: Office) -> None:
     model = ScriptedModel([READ, SUBMIT])
     await office.leg(model)

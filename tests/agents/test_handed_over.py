@@ -1,7 +1,8 @@
 from tests.agents.office import PLAN, TASK, Office, step, use
 from tests.agents.test_publisher import PROGRESS
 from waystation.agents.oversight import found_parts
-from waystation.agents.publisher import Chronicler, HandedOver, handed_over
+from waystation.agents.publisher import Chronicler
+from waystation.agents.tools.work import HandedOver, handed_over
 from waystation.domain.plan import Plan
 from waystation.domain.work import Analysis, Finding
 

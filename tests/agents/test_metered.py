@@ -1,6 +1,7 @@
 """What the meter is told of calls, compactions and redactions."""
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 
 import pytest
@@ -67,6 +68,67 @@ async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortene
     assert less.worst_case.tokens == whole.worst_case.tokens - 500
     none = await metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
     assert isinstance(none, TooDear)
+
+
+class WithSpares(ScriptedModel):
+    """One in whose place others may answer."""
+
+    spares: tuple[str, ...] = ()
+    answering: str = ""
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        return self.spares
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        return (await super().complete(request)).model_copy(update={"asked": self.answering})
+
+
+CHEAP, DEAR, OTHER = "claude-haiku-4-5", "dear::claude-haiku-4-5", "claude-opus-4-5"
+RATES = next(price for price in PRICES if price.model == CHEAP)
+DEARER = RATES.model_copy(
+    update={"model": DEAR, "rates": RATES.rates.model_copy(update={"input": Decimal(7), "output": Decimal(70)})}
+)
+PAID = (*PRICES, DEARER)
+
+
+async def test_a_call_is_held_at_the_dearest_rates_that_it_may_meet_and_charged_at_those_that_it_met(
+    office: Office,
+) -> None:
+    model = WithSpares([scripted_reply(usage=Usage(input=10, output=1))])
+    model.spares, model.answering, office.model = (DEAR, OTHER), DEAR, model
+    request = ModelRequest(model=CHEAP, system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    call = await office.metered.fitted(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    assert isinstance(call, Affordable)
+    assert call.request.fallbacks == (DEAR, OTHER)
+    tokens = call.worst_case.tokens - 2_000
+    assert call.worst_case.micro_usd == tokens * 7 + 2_000 * 70
+    fence = (await office.site()).fence
+    _, charge = await office.metered.ask(fence, CallKey("turn", "1"), call)
+    assert (charge.model, charge.cost_micro_usd) == (DEAR, 10 * 7 + 70)
+
+
+async def test_who_has_no_price_takes_no_call_that_is_limited_in_dollars(office: Office) -> None:
+    model = WithSpares([])
+    model.spares, office.model = ("nobodys-1", DEAR), model
+    request = ModelRequest(model=CHEAP, system="", messages=(user_text("m1", "Why?"),), max_output=2_000)
+    dollars = await office.metered.fitted(request, Limit(micro_usd=1_000_000), floor=10, prices=PAID)
+    tokens = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    assert isinstance(dollars, Affordable)
+    assert isinstance(tokens, Affordable)
+    assert (dollars.request.fallbacks, tokens.request.fallbacks) == ((DEAR,), ("nobodys-1", DEAR))
+
+
+async def test_a_count_is_a_bound_for_models_of_one_family_alone(office: Office) -> None:
+    model = WithSpares([])
+    model.spares, office.model = (DEAR, OTHER), model
+    words = user_text("m1", "Why? " * 400)
+    request = ModelRequest(model=CHEAP, system="", messages=(words,), max_output=2_000)
+    whole = await office.metered.fitted(request, Limit(tokens=100_000), floor=10, prices=PAID)
+    assert isinstance(whole, Affordable)
+    tight = await office.metered.fitted(request, Limit(tokens=whole.worst_case.tokens - 1), floor=10, prices=PAID)
+    assert isinstance(tight, Affordable)
+    assert tight.worst_case.tokens < whole.worst_case.tokens - 1
+    assert tight.request.fallbacks == (DEAR,)
 
 
 SAID = Text(text="Because.")

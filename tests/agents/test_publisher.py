@@ -1,17 +1,19 @@
+import hashlib
 from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
+from tests.agents.office import DOCUMENTS, NAME, NAME_PLACEHOLDER, SECRET, SECRET_PLACEHOLDER, TASK, Office, use
 from tests.readers import ANYONE
 from waystation.agents.publisher import Published
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Usage
+from waystation.domain.citations import DOES_NOT_HOLD
 from waystation.domain.documents import LeftOut
 from waystation.domain.errors import RedactionFailed
-from waystation.domain.report import OFFLINE_WARNING
+from waystation.domain.report import OFFLINE_WARNING, answer_part, document_lines
 from waystation.domain.task import BudgetProgress, SourceDocument, StepProgress, TaskPhase, TaskProgress
 from waystation.domain.work import Analysis, Finding, Findings, ReportDraft, Section
 
@@ -71,8 +73,37 @@ async def test_how_the_task_ended_is_stored_with_its_report(office: Office) -> N
     await hand_in(office, "writing", DRAFT)
     outcome, _ = await published(office)
     assert (await office.store.task(TASK, ANYONE)).progress == PROGRESS.model_copy(
-        update={"report": outcome.report, "reports": (outcome.version,)}
+        update={
+            "report": outcome.report,
+            "reports": (outcome.version,),
+            "phase": TaskPhase.PARTIAL,
+            "notes": ("The report is partial: 3 of 6 citations do not hold.",),
+        }
     )
+    assert outcome.version is not None
+    assert (outcome.version.phase, outcome.short) == (
+        TaskPhase.PARTIAL,
+        "The report is partial: 3 of 6 citations do not hold.",
+    )
+
+
+async def test_a_quotation_is_put_right_as_the_document_has_it_and_its_task_is_done(office: Office) -> None:
+    said = ReportDraft(
+        title="T", summary='It says "SILTED up, within 10 years" and "silted-up within TEN years!" [harbour.md:2-2].'
+    )
+    await hand_in(office, "writing", said)
+    outcome, report = await published(office)
+    assert 'and "silted up within ten years" [harbour.md:2-2].\n' in report
+    assert (outcome.failed, outcome.short, "**Partial.**" in report, DOES_NOT_HOLD in report) == (0, "", False, False)
+
+
+async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens_with_how_many(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    _, report = await published(office)
+    assert f'"and was dredged" [harbour.md:1-2]{DOES_NOT_HOLD}.' in report
+    assert "> **Partial.** 3 of 6 citations do not hold: each is marked where it stands" in report
+    assert report.index("**Partial.**") < report.index("**Question.**")
+    assert report.count(DOES_NOT_HOLD) == 3
 
 
 async def test_publishing_again_gives_the_same_report(office: Office) -> None:
@@ -92,7 +123,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
     )
     outcome, report = await published(office, PROGRESS.model_copy(update={"steps": (stopped,)}))
     assert report.split("\n\n## Sources")[0] == snapshot("""\
-# Why?
+# Why did it silt up?
 
 > **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
 
@@ -167,3 +198,40 @@ Given with the documents, and not read:
     bare_office.redactor.failing = True
     with pytest.raises(RedactionFailed):
         await publisher.publish(bare_office.ref, PROGRESS)
+
+
+async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_hold(bare_office: Office) -> None:
+    accept = ("Names the cause", "Gives depths", "Quotes the keeper", f"Tells of {SECRET}", "Gives a year")
+    await bare_office.open_task(accept=accept)
+    sections = (*DRAFT.sections, Section(heading="Year", markdown="In 1811 [harbour.md:1-1]."))
+    sections = (*sections, Section(heading="Bare", markdown="So it is."))
+    criteria = ("Year", "Causes", "Bare", "The documents are silent on it.")
+    await hand_in(bare_office, "writing", DRAFT.model_copy(update={"sections": sections, "criteria": criteria}))
+    publisher = replace(bare_office.publisher, redactor=bare_office.redactor)
+    outcome = await publisher.publish(bare_office.ref, PROGRESS)
+    report = await bare_office.store.get_text(outcome.report, ANYONE)
+    assert report.split("## Criteria of this report")[1].split("## Sources")[0] == snapshot("""\
+
+
+- Names the cause: **met** in “Year” [harbour.md:1-1]
+- Gives depths: **not met**, “Causes” cites what does not hold
+- Quotes the keeper: **not met**, “Bare” cites nothing
+- Tells of <SECRET_0123456789ab>: **not met**, says its writer: The documents are silent on it.
+- Gives a year: **not met**, as its writer does not say where
+
+""")
+    assert "Names the cause" not in answer_part(report)
+
+
+async def test_the_account_says_who_asked_and_which_versions_of_documents_are_cited(office: Office) -> None:
+    await hand_in(office, "writing", DRAFT)
+    _, report = await published(office)
+    (document, _) = await office.store.documents(TASK, ANYONE)
+    assert "- Asked by local, 2026-11-21 12:00 UTC\n" in report
+    assert f"- Read: harbour.md, sha256 `{document.blob}`\n" in report
+    assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
+    changed = document.model_copy(update={"blob": "b" * 64})
+    assert document_lines([changed] * 51, {"harbour.md": (document.blob,)})[-2:] == [
+        f"- Read: harbour.md, sha256 `{'b' * 64}`, version 2",
+        "- Read: 1 more",
+    ]

@@ -16,6 +16,8 @@ ENDS = "retention and forgetting ask for it in SQL; earlier or later, it takes r
 WAITS = "the outbox asks for it in SQL; it makes memory take a passage again, or take it out, and never a changed one"
 INDEX = "told from the body, which is sealed, for queries; another one makes a step be repeated or refused"
 
+TOLD = "shown to people and listeners, and nothing is decided by it: what it refers to is read where it is sealed"
+
 COLUMNS = {
     "identity": {
         "store_id": KEY,
@@ -117,6 +119,14 @@ COLUMNS = {
         "body": SEALED,
     },
     "deliverables": {"run_id": KEY, "task_id": "held against `run_id`, to which the body is bound", "body": SEALED},
+    "events": {
+        "tenant": "asked for in SQL; the terms of the event's task are read, too, and are bound to their tenant",
+        "number": KEY,
+        "task_id": "held against its task's terms, which are read with it",
+        **dict.fromkeys(("agent", "kind", "reference", "detail", "tokens", "context", "micro_usd"), TOLD),
+        "at": MOMENT,
+    },
+    "event_heads": {"tenant": KEY, "number": COUNT},
     "vault": {
         "tenant": KEY,
         "placeholder": KEY,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from waystation.domain.citations import CitedDocument, citation_faults, citations_in
+from waystation.domain.citations import CitedDocument, citation_faults, citations_in, corrected
 from waystation.domain.documents import Document, DocumentFinder
 from waystation.domain.report import sources_section
 
@@ -21,6 +21,8 @@ QUOTATIONS = {
     "nothing but placeholders": HIDDEN * 110,
     "placeholders with spaces between": " ".join([HIDDEN] * 90),
     "letters between placeholders": "o".join([HIDDEN] * 90),
+    "words that are there with other signs": "word, Word; WORD word",
+    "signs alone": "!?,;. " * 300,
     "words that end nowhere": "word" + HIDDEN + " wor" + HIDDEN + "dd",
 }
 
@@ -37,6 +39,7 @@ def checked(markdown: str, lines: Sequence[str]) -> float:
     citations = citations_in(markdown)
     documents = {"d.md": CitedDocument(lines)}
     found = citation_faults(citations, documents)
+    corrected(markdown, found, documents)
     sources_section([one for one, fault in found.items() if not fault], documents)
     return time.process_time() - start
 
@@ -73,6 +76,8 @@ def citing(times: int) -> Iterator[str]:
     yield '"aaaaaaaa[a:1-1]' * many
     yield "[a:1-1]" + '" ' * many + "[a:1-1]"
     yield (" " * 500 + "[a:1-1]") * (many // 50)
+    yield "“" * many + "”[a:1-1]" * many
+    yield '"one, and two" [a:1-1]' * many
     yield "[a" * many
     yield "[" + "a:1-" * many + "]"
     yield "".join(f"[a{number}:1-1]" for number in range(many))

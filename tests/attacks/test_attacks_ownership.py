@@ -111,6 +111,16 @@ async def messages_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
     return (*log.messages, *log.records) if log.version or log.messages else ()
 
 
+async def happened_to(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
+    """By the task's id, and among all events; upkeep has no use for them, so the port takes readers of a tenant."""
+    asking = kept.ref.reader if isinstance(reader, Installation) else reader
+    of_task = (await store.events(asking, 0, 100, kept.ref.task_id)).events
+    assert of_task == tuple(
+        one for one in (await store.events(asking, 0, 100)).events if one.task_id == kept.ref.task_id
+    )
+    return of_task
+
+
 async def lines_of(store: SqlStore, kept: TaskRow, reader: Reader) -> object:
     return (await store.bill(kept.ref.task_id, reader)).lines
 
@@ -134,6 +144,7 @@ READS: dict[str, Read] = {
     "deliverable": lambda store, kept, reader: store.deliverable(f"{kept.ref.task_id}/w", reader),
     "deliverables": lambda store, kept, reader: store.deliverables(kept.ref.task_id, reader),
     "bill": lines_of,
+    "events": happened_to,
     "passages_named": lambda store, kept, reader: store.passages_named(passage_id(kept)[:8], reader),
     "passages_with": lambda store, kept, reader: store.passages_with([passage_id(kept)], reader),
     "passages_of": lambda store, kept, reader: store.passages_of(kept.ref.task_id, reader),
@@ -150,6 +161,7 @@ WITHOUT_READER = {
     "taken_back": "ids of the outbox",
     "passage_ids": "ids of the outbox",
     "gone_passage_ids": "ids of the outbox",
+    "newest_event": "a number, of the tenant that asks",
     "oldest_waiting": "a moment",
     "spent_by_agent": "amounts, which are added to a task that was shown",
 }

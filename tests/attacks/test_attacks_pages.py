@@ -1,5 +1,7 @@
 """What other sites, other tenants and foreign words try on `waystation serve`, and what a person sees there."""
 
+import json
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from io import BytesIO
@@ -12,18 +14,21 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 from tests.ended_tasks import keep_ended_task, row_of
+from tests.store_contract.values import charge, intent, reply
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.decisions import ActionQuestion
-from waystation.domain.plan import Plan, PlanVersion, Step
+from waystation.domain.leg import RunRef
+from waystation.domain.plan import Plan, PlanVersion, Step, standard_plan
 from waystation.domain.signals import Answer
 from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import as_html, unless_refused, v1
 from waystation.serve.app import Site, application
-from waystation.serve.pages import FOLDER, LONGEST_UPLOAD_NAME, bar, error_page, file_name, pages, picture, uploaded
+from waystation.serve.pages import FOLDER, LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
+from waystation.serve.pictures import bar, picture
 from waystation.settings import Settings
 from waystation.task_view import as_stored
 
@@ -105,7 +110,7 @@ async def test_a_browser_that_names_no_page_changes_nothing(settings: Settings) 
 
 
 @pytest.mark.parametrize("mark", ["", "0" * 64, ACCESS.cookie, ACCESS.token])
-@pytest.mark.parametrize("action", ["approve", "deny", "cancel"])
+@pytest.mark.parametrize("action", ["approve", "deny", "cancel", "tell", "fork", "agents/writing/edit"])
 async def test_a_form_that_is_not_ours_changes_nothing(action: str, mark: str, settings: Settings) -> None:
     task = await keep_ended_task(settings)
     async with served(settings) as asking:
@@ -243,7 +248,7 @@ async def test_every_answer_forbids_inline_code_and_frames(settings: Settings) -
     [
         "/v1/tasks/{}", "/v1/tasks/{}/report", "/v1/tasks/{}/bill", "/v1/tasks/{}/documents",
         "/v1/tasks/{}/compactions", "/v1/tasks/{}/events", "/v1/tasks/{}/agents/writing/transcript",
-        "/v1/tasks/{}/agents/writing/view", "/tasks/{}", "/tasks/{}/agents/writing",
+        "/v1/tasks/{}/agents/writing/view", "/tasks/{}", "/tasks/{}/report", "/tasks/{}/agents/writing",
     ],
 )  # fmt: skip
 async def test_another_tenants_task_is_as_unknown_as_none(path: str, settings: Settings) -> None:
@@ -315,17 +320,83 @@ async def test_a_server_that_is_away_is_said_and_what_is_stored_still_shown(sett
     assert (waiting.status_code, waiting.json()["title"]) == (503, "Not reachable")
     assert (front.status_code, 'class="remark"' in front.text) == (200, True)
     assert [one["task_id"] for one in listed.json()] == [task]
-    assert report.json() == {"task_id": task, "phase": "partial", "version": 1, "report": "# Report"}
+    versions = [{"number": 1, "phase": "partial", "stored_at": None}]
+    told = {"task_id": task, "phase": "partial", "version": 1, "report": "# Report", "versions": versions}
+    assert report.json() == told
 
 
-async def test_events_tell_a_state_once(settings: Settings) -> None:
+NUMBERS = re.compile(r"^id: (\d+)$", re.MULTILINE)
+
+
+async def test_events_go_on_behind_the_last_one_and_end_with_the_task(settings: Settings) -> None:
     task = await keep_ended_task(settings)
     async with served(settings) as asking:
-        first = await asking.get(f"/v1/tasks/{task}/events", headers=BEARER)
-        number = first.text.partition("id: ")[2].partition("\n")[0]
-        again = await asking.get(f"/v1/tasks/{task}/events", headers={**BEARER, "Last-Event-ID": number})
-    assert first.text.count("event: task\n") == 1
-    assert (again.status_code, again.text) == (204, "")
+        told, rest, last, later = [
+            await asking.get(f"/v1/tasks/{task}/events", headers={**BEARER, **seen})
+            for seen in ({}, {"Last-Event-ID": "1"}, {"Last-Event-ID": "2"}, {"Last-Event-ID": "3"})
+        ]
+    assert NUMBERS.findall(told.text) == ["1", "2"]
+    assert [json.loads(line)["kind"] for line in re.findall(r"^data: (.*)$", told.text, re.MULTILINE)] == [
+        "submitted",
+        "ended",
+    ]
+    assert NUMBERS.findall(rest.text) == ["2"]
+    assert (last.status_code, last.text) == (204, "")
+    assert (later.status_code, "has not happened" in later.json()["detail"]) == (400, True)
+
+
+async def keep_running_task(settings: Settings) -> str:
+    """A task that a worker has begun, with what one agent said."""
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = row_of(TaskRequest(question="Which?", session="default", request_id="r3"), settings, await store.store_id())
+    await store.register(row, ())
+    await store.admit(row.ref.task_id, "Which?")
+    await store.save_plan(row.ref.task_id, standard_plan("Which?"))
+    run = RunRef(**row.ref.model_dump(), step_id="research", role="research")
+    await store.open_run(run)
+    fence = await store.take_fence(run.run_id)
+    await store.record_intent(fence, intent("turn-1"))
+    await store.commit_reply(fence, 0, reply(1), charge("turn-1"))
+    await store.aclose()
+    return row.ref.task_id
+
+
+async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is_away(settings: Settings) -> None:
+    task = await keep_running_task(settings)
+    async with served(settings) as asking:
+        page = await asking.get(f"/tasks/{task}", headers=BEARER)
+        agent = await asking.get(f"/tasks/{task}/agents/research", headers=BEARER)
+    assert page.status_code == 200
+    assert 'class="remark"' in page.text
+    assert f'href="/tasks/{task}/agents/research#reply-1"><rect class="call"' in page.text
+    assert 'id="reply-1"' in agent.text
+
+
+async def test_a_citation_opens_its_lines_beside_the_report(settings: Settings) -> None:
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = row_of(TaskRequest(question="Which?", session="default", request_id="r4"), settings, await store.store_id())
+    text = "".join(f"line {number} {SCRIPT}\n" for number in range(1, 100))
+    await store.register(row, (SourceDocument(name="a.md", text=text),))
+    words = f"# Which\n\nThis one [a.md:40-41]. That one {SCRIPT} [gone.md:1-2].\n"
+    report = await store.put_text(words, row.ref.reader)
+    await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE).model_copy(update={"report": report}))
+    await store.aclose()
+    path = f"/tasks/{row.ref.task_id}/report"
+    async with served(settings) as asking:
+        plain, cited, gone, none = [
+            await asking.get(path, headers=BEARER, params=wanted)
+            for wanted in ({}, {"source": "1"}, {"source": "2"}, {"source": "9"})
+        ]
+    assert f'href="{path}?source=1#source"' in plain.text
+    lit = re.findall(r'<tr class="cited"><th>(\d+)</th>', cited.text)
+    assert lit == ["40", "41"]
+    assert "<th>28</th>" in cited.text
+    assert "<th>27</th>" not in cited.text
+    assert "has no document" in gone.text
+    assert "Open a citation" in none.text
+    assert all("<script>alert" not in answer.text for answer in (plain, cited, gone))
 
 
 async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settings) -> None:

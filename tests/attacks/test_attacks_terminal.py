@@ -12,9 +12,11 @@ from rich.text import Text
 
 from waystation.cli import console
 from waystation.cli.console import PlainConsole
+from waystation.domain.exports import Imprint, stored_report
 from waystation.domain.foreign import plain, plain_json, plain_words
 from waystation.domain.privacy import PLACEHOLDER
-from waystation.markdown import inert
+from waystation.domain.task import TaskPhase
+from waystation.markdown import exported_report, inert
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"
 SEQUENCES = (
@@ -110,10 +112,19 @@ def test_a_report_has_no_html_no_images_and_no_hidden_links(written: str) -> Non
         ("a | b\n-|-\n<https://a|[x](http://b)>", "a | b\n-|-\n&lt;https://a|[x] (http://b)>"),
         ("| `a` | `List<String>` |", "| `a` | `List<String>` |"),
         (PLACEHOLDERS, PLACEHOLDERS),
+        ("a &#x202e;b&#8294; &rlm; &amp; &nbsp;&#65;", "a &amp;#x202e;b&amp;#8294; &amp;rlm; &amp; &nbsp;&#65;"),
+        ("`&#x202e;` and\n\n```\n&#x202e;\n```", "`&#x202e;` and\n\n```\n&#x202e;\n```"),
     ],
 )
 def test_what_has_no_effect_stays_and_what_has_one_stays_as_words(written: str, stored: str) -> None:
     assert inert(written) == stored
+
+
+def test_what_is_sent_of_a_report_has_no_sign_that_steers_and_no_link_that_no_typesetter_takes() -> None:
+    written = f"# T&#x202e;\n\n[a](http://a.example/{'b' * 9_000}) &#8294;c"
+    sent = exported_report(stored_report(written), Imprint(task_id="task-1", phase=TaskPhase.DONE)).model_dump_json()
+    assert STEERING.isdisjoint(sent)
+    assert "http://" not in sent
 
 
 def test_words_in_the_temporal_ui_are_no_markdown_and_placeholders_stay() -> None:

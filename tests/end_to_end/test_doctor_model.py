@@ -61,7 +61,7 @@ def test_the_row_of_each_guise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert found.pop("probed")
     assert found.pop("source") == "waystation doctor"
     assert found == expected
-    kept = model_endpoint(url, Settings().endpoints).of(MODEL)
+    kept = model_endpoint(url, Settings().places.rows).of(MODEL)
     assert kept.model_dump(mode="json") == said["capabilities"]
     assert code == (1 if gap == "no tools" else 0)
 
@@ -134,15 +134,15 @@ def test_saving_again_replaces_the_row_and_leaves_the_rest_of_the_file_alone(
     with serving(ServerWithGaps(0.0, gaps=frozenset({"no tools"}))) as server:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         run(["doctor", "--model", MODEL, "--yes", "--save"])
-        assert model_endpoint(server.url, Settings().endpoints).of(MODEL).tools is False
+        assert model_endpoint(server.url, Settings().places.rows).of(MODEL).tools is False
         server.gaps = frozenset()
         run(["doctor", "--model", MODEL, "--yes", "--save"])
     kept = config.read_text()
     assert kept.startswith('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
     assert kept.count(f'"{MODEL}"') == 1
     settings = Settings()
-    assert model_endpoint(server.url, settings.endpoints).of(MODEL).tools is True
-    assert model_endpoint(server.url, settings.endpoints).of("another") == UNKNOWN
+    assert model_endpoint(server.url, settings.places.rows).of(MODEL).tools is True
+    assert model_endpoint(server.url, settings.places.rows).of("another") == UNKNOWN
     assert settings.roles["writing"].effort == "high"
 
 

@@ -33,6 +33,7 @@ ON_A_PLATFORM = (
     "waystation report TASK --output report.pdf",
     "waystation report TASK --output report.html",
     "waystation report TASK --format json",
+    "waystation report TASK --version 1",
     "waystation transcript TASK --agent research-1",
     "waystation show TASK",
     "waystation cost TASK",

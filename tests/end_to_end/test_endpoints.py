@@ -1,13 +1,16 @@
 """A task under a narrow, hard budget at endpoints that leave things out: it ends, and its bill is honest."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.end_to_end.messages_server import ServerWithGaps, serving
 from tests.end_to_end.survey import write_survey
 from tests.running import dev_server
-from waystation.adapters.anthropic.messages_server import Gap
+from waystation.adapters.anthropic.messages_server import Gap, refused
 from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Limit
@@ -56,3 +59,58 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
         assert used.cache_read == 0
     if "no count" in gaps:
         assert model.counts <= len({line.model for line in bill.lines})
+
+
+@dataclass
+class DyingServer(ServerWithGaps):
+    """Answers so many turns, breaks off in the middle of the next, and is overloaded from then on."""
+
+    turns: int = 3
+    broken: bool = False
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        return refused(529, "overloaded_error") if self.broken else super().reply(path, headers, body)
+
+    def send(self, write: Callable[[bytes], object], reply: bytes) -> None:
+        if self.broken or len(self.answered) <= self.turns:
+            return super().send(write, reply)
+        self.broken = True
+        write(reply[: len(reply) // 2])
+        raise ConnectionResetError
+
+
+@pytest.mark.timeout(300)
+async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_and_the_bill_says_by_whom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = load_documents([write_survey(tmp_path / "survey")]).documents
+    with serving(DyingServer(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
+        settings = Settings.model_validate(
+            {
+                "home": tmp_path / "home",
+                "endpoint": "first",
+                "endpoints": {
+                    "first": {"kind": "compatible", "base_url": first.url, "fallback": ["spare::harbour-1"]},
+                    "spare": {"kind": "compatible", "base_url": spare.url},
+                },
+            }
+        )
+        request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
+        async with dev_server() as server:
+            monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
+            async with running_workers(settings), await Client.connect(settings) as client:
+                task_id = (await client.submit(request, documents)).task_id
+                seen = [view.progress async for view in client.watch(task_id)][-1]
+                bill = await client.bill(task_id)
+                agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
+                transcripts = [await client.transcript(task_id, agent) for agent in agents]
+    assert first.broken
+    assert seen.phase is TaskPhase.DONE, seen.notes
+    models = {line.model for line in bill.lines}
+    assert "spare::harbour-1" in models
+    assert any(model.startswith("first::claude-") for model in models)
+    said = {message.said_by for transcript in transcripts for message in transcript.messages}
+    assert said == {"", "spare::harbour-1"}
+    assert 0 < seen.totals.possibly_billed < 160_000, "the reply that broke off, once"
+    assert len(bill.possibly_billed) == 1
+    assert bill.total.usage.fresh + seen.totals.possibly_billed == seen.budget.spent.tokens <= 1_000_000

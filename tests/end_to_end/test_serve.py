@@ -33,14 +33,21 @@ def serve(home: Path, listen: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
+def begun(home: Path, port: int) -> Generator[tuple[subprocess.Popen[str], str]]:
+    """The process, and its token. Whoever begins it ends it."""
+    with serve(home, f"127.0.0.1:{port}") as running:
+        assert running.stdout is not None
+        address = running.stdout.readline().strip()
+        assert address.startswith(f"http://127.0.0.1:{port}/?token=")
+        yield running, address.partition("token=")[2]
+
+
+@contextmanager
 def served(home: Path, port: int) -> Generator[str]:
     """Its token."""
-    with serve(home, f"127.0.0.1:{port}") as running:
+    with begun(home, port) as (running, token):
         try:
-            assert running.stdout is not None
-            address = running.stdout.readline().strip()
-            assert address.startswith(f"http://127.0.0.1:{port}/?token=")
-            yield address.partition("token=")[2]
+            yield token
         finally:
             running.send_signal(signal.SIGINT)
             running.communicate(timeout=60)

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.domain.citations import (
+    DOES_NOT_HOLD,
     MOST_SEARCHED,
     NOT_NEAR,
     NOT_THERE,
@@ -13,7 +14,11 @@ from waystation.domain.citations import (
     CitedDocument,
     citation_faults,
     citations_in,
+    claims_in,
+    corrected,
+    without_marks,
 )
+from waystation.domain.exports import stored_report
 
 DOCUMENTS = {
     "harbour.md": [
@@ -172,3 +177,74 @@ def test_a_citation_is_written_as_it_is_read() -> None:
 def test_a_tag_may_be_quoted_as_it_was_shown_or_as_it_stands(quoted: str, line: str) -> None:
     (citation,) = citations_in(f'It "{quoted}" [a.md:1-1]')
     assert fault(citation, {"a.md": [line]}) is None
+
+
+SAID = (
+    "The harbour silted up; within  ten years (1811),",
+    'it was closed. He said "never again" and left at -5.5 degrees.',
+    "Straße ÜBER 15 percent, <PERSON_7f3a2c91d04e> wrote.",
+    "他说:港口已经关闭了很久。",
+)
+
+
+def put_right(markdown: str) -> str:
+    document = {"d.md": CitedDocument(SAID)}
+    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
+    again = without_marks(made.markdown)
+    assert citation_faults(citations_in(again), document) == made.faults
+    return made.markdown
+
+
+@pytest.mark.parametrize(
+    ("quoted", "says"),
+    [
+        ('"silted up, within ten years" [d.md:1-1]', '"silted up; within ten years" [d.md:1-1]'),
+        (
+            '"up within ten years 1811 it was closed." [d.md:1-2]',
+            '"up; within ten years (1811), it was closed." [d.md:1-2]',
+        ),
+        ("\"He said 'never again' and left\" [d.md:2-2]", '“He said "never again" and left” [d.md:2-2]'),
+        (
+            "“strasse… no, straße über 15 percent” [d.md:3-3]",
+            f"“strasse… no, straße über 15 percent” [d.md:3-3]{DOES_NOT_HOLD}",
+        ),
+        ("“straße über 15 PERCENT” [d.md:3-3]", "“Straße ÜBER 15 percent” [d.md:3-3]"),
+        ('"percent <person_7f3a2c91d04e> wrote" [d.md:3-3]', '"percent, <PERSON_7f3a2c91d04e> wrote" [d.md:3-3]'),
+        ('"港口,已经关闭了很久" [d.md:4-4]', '"港口已经关闭了很久" [d.md:4-4]'),
+        ('"Closed it was for ever" [d.md:2-2]', f'"Closed it was for ever" [d.md:2-2]{DOES_NOT_HOLD}'),
+        ('"silted up, within ten years" [d.md:2-2]', f'"silted up, within ten years" [d.md:2-2]{DOES_NOT_HOLD}'),
+        ('"……!! …… ??" [d.md:1-1]', f'"……!! …… ??" [d.md:1-1]{DOES_NOT_HOLD}'),
+        ("[gone.md:1-2], so.", f"[gone.md:1-2]{DOES_NOT_HOLD}, so."),
+    ],
+)
+def test_a_quotation_that_differs_in_small_things_says_what_the_document_says_and_another_is_marked(
+    quoted: str, says: str
+) -> None:
+    assert put_right(f"It says {quoted}") == f"It says {says}"
+    assert put_right(f"It says {says}") == f"It says {says}"
+
+
+@pytest.mark.parametrize(
+    "quoted", ["left at 5.5 degrees up", "left at -55 degrees", "left at -5,5 degrees", "over 1.5 percent"]
+)
+def test_a_number_that_is_another_is_no_small_difference(quoted: str) -> None:
+    assert put_right(f'"{quoted}" [d.md:2-3]') == f'"{quoted}" [d.md:2-3]{DOES_NOT_HOLD}'
+
+
+@given(st.text('ab1. ,-;"“”\n', max_size=60), st.integers(0, 60), st.integers(8, 40), st.text(".,; -!", max_size=3))
+def test_what_is_put_right_holds_and_stands_in_the_document(text: str, start: int, length: int, signs: str) -> None:
+    lines = text.split("\n")
+    quotation = " ".join(text[start : start + length].upper().replace(",", signs).split())
+    markdown = f'So "{quotation}" [d.md:1-{len(lines)}]'
+    document = {"d.md": CitedDocument(lines)}
+    made = corrected(markdown, citation_faults(citations_in(markdown), document), document)
+    for citation, reason in made.faults.items():
+        if reason is None and citation.quotation is not None:
+            assert document["d.md"].fault(citation.quotation, 1, len(lines)) is None
+    assert citations_in(without_marks(made.markdown)) == tuple(made.faults)
+
+
+def test_marks_are_no_claims_and_are_not_sent_twice() -> None:
+    marked = put_right("It is so [gone.md:1-2]. Then more [d.md:1-1].")
+    assert claims_in(marked) == claims_in(without_marks(marked))
+    assert DOES_NOT_HOLD not in stored_report(marked).body

@@ -24,6 +24,7 @@ def test_a_report_is_printed_for_programs(ended: str, capsys: pytest.CaptureFixt
         "task_id": ended,
         "phase": "partial",
         "version": 1,
+        "versions": [{"number": 1, "phase": "partial", "stored_at": None}],
         "report": "# Report",
     }
 

@@ -131,3 +131,9 @@ def test_nothing_is_lost_of_what_is_nested_deeper_than_any_person_does(deep: str
     page = report_page(to_send(f"# T\n\n{deep}\n\nBehind it [a.md:1-2].\n"))
     assert [word for word in deep.split() if word.startswith("level") and word not in page] == []
     assert 'Behind it <a class="cite"' in page
+
+
+def test_a_question_that_is_the_title_is_said_once() -> None:
+    once = to_send("# Why *did* it?\n\n**Question.** Why did it?\n\nSilt.")
+    twice = to_send("# Silt\n\n**Question.** Why did it?\n\nSilt.")
+    assert (len(once.blocks), len(twice.blocks)) == (1, 2)

@@ -152,7 +152,7 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
         citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
     )
     report = whole_report(parts(), "# Report", Apparatus(checked=3, failed=(failed,)))
-    assert "1 of 3 citations do not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
+    assert "1 of 3 citations does not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
     assert "All 3" not in report
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.ended_tasks import row_of
-from waystation.adapters.anthropic.model import Patience
 from waystation.cli.main import sentence
 from waystation.cli.submit import tell_terms
+from waystation.connections import Patience
 from waystation.domain.amount import Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.models import CONDENSE_MODEL, OFFLINE_MODEL, PRICES

@@ -1,103 +1,246 @@
-"""What every `ChatModel` keeps to, whether scripted or behind the Messages protocol."""
+"""What every `ChatModel` keeps to: scripted, behind the Messages protocol wherever that is, behind chat completions."""
 
-from collections.abc import Callable, Sequence
+import json
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import NamedTuple
 
-import httpx2
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from waystation.adapters.anthropic.messages_server import ScriptedServer, message_of, refused, streamed
-from waystation.adapters.anthropic.model import anthropic_model
+from tests.vendor_servers import (
+    AWS_KEY,
+    AWS_SECRET,
+    MODEL,
+    REGION,
+    BedrockServer,
+    ByHeader,
+    ChatServer,
+    SignedServer,
+    VendorServer,
+    VertexServer,
+)
+from waystation.connections import USUAL_PATIENCE
 from waystation.domain.budget import Usage
+from waystation.domain.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.transcript import Text, Thinking, ToolUse, user_text
+from waystation.domain.transcript import Message, Text, Thinking, ToolResult, ToolUse, user_text
 from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason, ToolSpec
 from waystation.testing import ScriptedModel, scripted_reply
+from workers.models import endpoint_model
 
 Saying = Sequence[ModelReply | ModelError]
-Make = Callable[[Saying], ChatModel]
 
-REQUEST = ModelRequest(
-    model="claude-sonnet-5-5", system="Work.", messages=(user_text("m1", "What changed?"),), max_output=100
-)
+REQUEST = ModelRequest(model=MODEL, system="Work.", messages=(user_text("m1", "What changed?"),), max_output=100)
 
 
-def scripted(saying: Saying) -> ChatModel:
-    return ScriptedModel(saying)
+class Kind(NamedTuple):
+    """One kind of client, and what its protocol cannot say."""
+
+    endpoint: NamedEndpoint | None
+    server: Callable[[Saying], VendorServer] = VendorServer
+    counts: bool = True
+    thinks: bool = True
+
+    def made(self, saying: Saying) -> ChatModel:
+        """A client whose endpoint says that."""
+        return ScriptedModel(saying) if self.endpoint is None else self.asking(self.server(saying))
+
+    def asking(self, server: VendorServer) -> ChatModel:
+        """A client of this endpoint."""
+        assert self.endpoint is not None
+        row = ModelEndpoint(url=self.endpoint.url, kind=self.endpoint.kind)
+        return endpoint_model(self.endpoint, row, USUAL_PATIENCE, server.http_client())
 
 
-def behind_the_protocol(saying: Saying) -> ChatModel:
-    server = ScriptedServer([answer(said) for said in saying])
-    return anthropic_model("key", "http://model.test", server.http_client())
+def by_headers(*names: str) -> Callable[[Saying], VendorServer]:
+    def made(saying: Saying) -> VendorServer:
+        return ByHeader(saying, headers=names)
+
+    return made
 
 
-def answer(said: ModelReply | ModelError) -> httpx2.Response:
-    match said:
-        case ModelReply():
-            return streamed(message_of(said))
-        case ModelUnavailable():
-            named = {} if said.retry_after is None else {"retry-after": str(said.retry_after)}
-            return refused(429, "rate_limit_error", headers=named)
-        case _:
-            return refused(401, "authentication_error")
+def compatible(auth: str) -> NamedEndpoint:
+    return NamedEndpoint.model_validate(
+        {"kind": "compatible", "base_url": "http://model.test", "auth": auth, "key_from": "K"}
+    )
 
 
-@pytest.fixture(params=[scripted, behind_the_protocol])
-def make(request: pytest.FixtureRequest) -> Make:
-    return request.param
+KINDS: dict[str, Kind] = {
+    "scripted": Kind(None),
+    "anthropic": Kind(NamedEndpoint(kind="anthropic", key_from="K")),
+    "compatible, bearer": Kind(compatible("bearer")),
+    "compatible, x-api-key": Kind(compatible("x-api-key"), ByHeader),
+    "compatible, both": Kind(compatible("both"), by_headers("authorization", "x-api-key")),
+    "bedrock": Kind(NamedEndpoint(kind="bedrock", region=REGION), BedrockServer, counts=False),
+    "mantle": Kind(NamedEndpoint(kind="mantle", region=REGION), SignedServer),
+    "vertex": Kind(NamedEndpoint(kind="vertex", region="europe-west1", project="harbours"), VertexServer),
+    "foundry": Kind(
+        NamedEndpoint(kind="foundry", resource="harbours", key_from="K"),
+        by_headers("x-api-key", "api-key"),
+    ),
+    "openai": Kind(
+        NamedEndpoint(kind="openai", key_from="K", base_url="http://chat.test/v1"), ChatServer, False, False
+    ),
+    "openai, at its maker's": Kind(NamedEndpoint(kind="openai", key_from="K"), ChatServer, False, False),
+}
 
 
-async def test_a_reply_arrives_whole(make: Make) -> None:
+@contextmanager
+def tokens() -> Generator[str]:
+    """Who gives tokens of Google's to those who sign for them, on loopback."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            body = json.dumps({"access_token": "token-of-google", "expires_in": 3600, "token_type": "Bearer"}).encode()
+            self.send_response(200)
+            self.send_header("content-type", "application/json")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/token"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Credentials of a service account."""
+    key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    with tokens() as url:
+        account = {"type": "service_account", "client_email": "a@b", "token_uri": url, "private_key": pem}
+        path = tmp_path_factory.mktemp("google") / "account.json"
+        path.write_text(json.dumps({**account, "project_id": "another", "private_key_id": "1"}))
+        yield path
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, google: Path, tmp_path: Path) -> Kind:
+    """With credentials where its vendor's programs look for them."""
+    monkeypatch.setenv("K", "key")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", AWS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", AWS_SECRET)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(google))
+    return KINDS[str(request.param)]
+
+
+async def test_a_reply_arrives_whole(kind: Kind) -> None:
     said = scripted_reply(
-        Thinking(thinking="Hm.", signature="c2ln"),
+        *([Thinking(thinking="Hm.", signature="c2ln")] if kind.thinks else []),
         Text(text="I look."),
         ToolUse(id="t1", name="search", input={"query": "x", "limits": [1, 2.5, None]}),
-        usage=Usage(input=3, cache_write=5, cache_read=7, output=11),
+        ToolUse(id="t2", name="search", input={}),
+        usage=Usage(input=3, cache_write=5 if kind.thinks else 0, cache_read=7, output=11),
+        model=MODEL,
     )
-    assert await make([said]).complete(REQUEST) == said
+    assert await kind.made([said]).complete(REQUEST) == said
 
 
-async def test_replies_come_in_order_and_one_for_each_call(make: Make) -> None:
-    first, second = scripted_reply(Text(text="One.")), scripted_reply(Text(text="Two."))
-    model = make([first, second])
+async def test_what_was_said_and_done_is_sent_back(kind: Kind) -> None:
+    if kind.endpoint is None:
+        return
+    call = ToolUse(id="t1", name="search", input={"query": "Größe"})
+    talk = (
+        *REQUEST.messages,
+        Message(id="m2", role="assistant", blocks=(Text(text="I look."), call)),
+        Message(id="m3", role="user", blocks=(ToolResult(tool_use_id="t1", content="4.1 m"), Text(text="Go on."))),
+    )
+    server = kind.server([scripted_reply(Text(text="Fine."), model=MODEL)])
+    tool = ToolSpec(name="search", description="Search.", input_schema={"type": "object"})
+    asked = REQUEST.model_copy(update={"messages": talk, "tools": (tool,), "reminder": "turn 2"})
+    await kind.asking(server).complete(asked)
+    sent = json.dumps(server.bodies[0], ensure_ascii=False)
+    for words in ("What changed?", "I look.", "t1", "search", "Größe", "4.1 m", "Go on.", "turn 2", "Work."):
+        assert words in sent
+    assert sent.index("4.1 m") < sent.index("Go on.") < sent.index("turn 2")
+
+
+async def test_replies_come_in_order_and_one_for_each_call(kind: Kind) -> None:
+    first, second = scripted_reply(Text(text="One."), model=MODEL), scripted_reply(Text(text="Two."), model=MODEL)
+    model = kind.made([first, second])
     assert [await model.complete(REQUEST), await model.complete(REQUEST)] == [first, second]
 
 
-async def test_an_empty_refusal_is_a_reply(make: Make) -> None:
-    said = scripted_reply(stop=StopReason.REFUSAL)
-    assert await make([said]).complete(REQUEST) == said
+async def test_an_empty_refusal_is_a_reply(kind: Kind) -> None:
+    said = scripted_reply(stop=StopReason.REFUSAL, model=MODEL)
+    assert await kind.made([said]).complete(REQUEST) == said
 
 
-async def test_what_may_pass_is_unavailable_and_names_the_delay(make: Make) -> None:
-    said = scripted_reply(Text(text="Now."))
-    model = make([ModelUnavailable("later", retry_after=2.5), said])
+async def test_what_may_pass_is_unavailable_and_names_the_delay(kind: Kind) -> None:
+    said = scripted_reply(Text(text="Now."), model=MODEL)
+    model = kind.made([ModelUnavailable("later", retry_after=2.5, possibly_billed=False), said])
     with pytest.raises(ModelUnavailable) as raised:
         await model.complete(REQUEST)
     assert raised.value.retry_after == 2.5
+    assert not raised.value.possibly_billed
     assert await model.complete(REQUEST) == said
 
 
-async def test_what_will_not_pass_is_rejected(make: Make) -> None:
+async def test_what_will_not_pass_is_rejected(kind: Kind) -> None:
     with pytest.raises(ModelRejected):
-        await make([ModelRejected("no")]).complete(REQUEST)
+        await kind.made([ModelRejected("no")]).complete(REQUEST)
 
 
-async def test_a_model_with_nothing_left_to_say_rejects(make: Make) -> None:
+async def test_a_model_with_nothing_left_to_say_rejects(kind: Kind) -> None:
     with pytest.raises(ModelRejected):
-        await make([]).complete(REQUEST)
+        await kind.made([]).complete(REQUEST)
 
 
-async def test_counting_tokens_is_repeatable_grows_with_the_request_and_says_nothing(make: Make) -> None:
-    said = scripted_reply(Text(text="Fine."))
-    model = make([said])
+async def test_counting_tokens_is_repeatable_grows_with_the_request_and_says_nothing(kind: Kind) -> None:
+    said = scripted_reply(Text(text="Fine."), model=MODEL)
+    model = kind.made([said])
     tool = ToolSpec(name="search", description="Search the documents. " * 5, input_schema={"type": "object"})
     longer = REQUEST.model_copy(update={"tools": (tool,)})
     counted, more = await model.count_tokens(REQUEST), await model.count_tokens(longer)
-    assert counted is not None
-    assert more is not None
-    assert 0 < counted < more
+    if kind.counts:
+        assert counted is not None
+        assert more is not None
+        assert 0 < counted < more
+    else:
+        assert (counted, more) == (None, None)
     assert await model.count_tokens(REQUEST) == counted
     assert await model.complete(REQUEST) == said
 
 
-async def test_closing_ends_without_a_word(make: Make) -> None:
-    await make([]).aclose()
+async def test_closing_ends_without_a_word(kind: Kind) -> None:
+    await kind.made([]).aclose()
+
+
+@pytest.mark.parametrize("kind", [name for name in KINDS if name != "scripted"], indirect=True)
+async def test_who_has_no_credentials_or_others_is_rejected_and_told_so(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kind.endpoint is not None
+    monkeypatch.setenv("K", "another")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    there = {"bedrock": "eu-north-1", "mantle": "eu-north-1"}  # AWS's library keeps what it found for a region
+    elsewhere = kind.endpoint.model_copy(update={"region": there.get(kind.endpoint.kind, kind.endpoint.region)})
+    with pytest.raises(ModelRejected, match=r"not accepted|no credentials"):
+        await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)
+
+
+@pytest.mark.parametrize("kind", ["bedrock", "mantle"], indirect=True)
+async def test_a_signature_for_another_region_is_refused(kind: Kind) -> None:
+    assert kind.endpoint is not None
+    elsewhere = kind.endpoint.model_copy(update={"region": "us-east-2"})
+    with pytest.raises(ModelRejected, match="not accepted"):
+        await kind._replace(endpoint=elsewhere).made([scripted_reply(Text(text="Fine."))]).complete(REQUEST)

@@ -10,7 +10,7 @@ from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, ValidationInfo, field_validator
 
 from waystation.domain.errors import BadInput
 from waystation.domain.models import PRICES, SEARCHES, LongPrompts, Price, Rates, plain_name
@@ -26,6 +26,14 @@ LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
 
 class _TypedRates(Rates):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("output")
+    @classmethod
+    def _not_forgotten(cls, output: Decimal, read: ValidationInfo) -> Decimal:
+        """A model on one's own machine may cost nothing at all; one whose input costs something has dear output."""
+        if not output and read.data.get("input"):
+            raise ValueError("it should be more than 0 where input is")
+        return output
 
 
 class _TypedLongPrompts(Input):

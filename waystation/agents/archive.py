@@ -8,13 +8,15 @@ What an earlier end of the task, or another task of its session, has brought in 
 
 Makes memory anew with another embedder, from the passages in the store, while the memory before stays in use.
 
-Finding passages: the query is redacted by the same rules as they were, so redacted text still matches.
+Finding passages: the query is redacted by the same rules as they were, so redacted text still matches. Which of their
+turns come back is decided with the names in them, on this machine; agents that may see names are shown them.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from typing import NamedTuple
 
 from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
@@ -42,7 +44,15 @@ from waystation.domain.passages import (
     lines_of_slice,
     passage_id,
 )
-from waystation.domain.privacy import Place, line_for_line, meant
+from waystation.domain.privacy import (
+    NAME_TYPES,
+    PLACEHOLDER,
+    Place,
+    line_for_line,
+    meant,
+    type_of,
+    with_originals,
+)
 from waystation.domain.task import TaskRef
 from waystation.domain.value import Value
 from waystation.ports import (
@@ -55,6 +65,7 @@ from waystation.ports import (
     PassagePoints,
     Redactor,
     Store,
+    Vault,
 )
 
 EMBEDDED_AT_ONCE = 64
@@ -321,6 +332,10 @@ class Recollection:
     redactor: Redactor
     store: Store | None = None
     """Of tasks. None: whoever asks has none before it."""
+    vault: Vault | None = None
+    """What names stand for. Without it they stay replaced."""
+    shows_names: bool = False
+    """Whether who asks may see names, those that its session has met."""
 
     async def find(
         self, run: RunRef | TaskRef, text: str, tokens: int = RECALLED_TOKENS, scope: MemoryScope = "session"
@@ -328,22 +343,25 @@ class Recollection:
         """The best passages of its session or tenant, at most so many tokens; none of documents that its task has
         itself, and those of other sessions say so.
 
-        Raises MemoryUnavailable, RedactionFailed, StoreError.
+        Raises MemoryUnavailable, RedactionFailed, StoreError, WrongKey.
         """
-        return await self._labelled(run, await self.search(await self._within(run, scope, text), tokens))
+        query = await self._within(run, scope, text)
+        return await self._labelled(run, await self._best(query, tokens, run.session))
 
     async def unasked(self, run: RunRef, text: str, tokens: int, scope: MemoryScope = "session") -> tuple[Excerpt, ...]:
         """The same for an agent that did not ask: what is not relevant is left out, where that can be told.
 
         Raises as `find` does.
         """
-        query = await self._embedded(await self._within(run, scope, text))
+        asked = await self._within(run, scope, text)
+        query = await self._embedded(asked)
         found = await self.memory.search(query)
         if query.dense is not None and self.embedder.name in CALIBRATED:
             vectors = await self.embedder.embed([meant(one.passage.indexed) for one in found])
             judged = zip(found, vectors, strict=True)
             found = tuple(one for one, vector in judged if is_relevant(self.embedder.name, query, one.passage, vector))
-        return await self._labelled(run, await self._chosen(query, found, tokens))
+        called = await self._names_met(run.tenant, run.session, (asked.text, query.text), found)
+        return await self._labelled(run, await self._chosen(query, found, tokens, called))
 
     async def _within(self, run: RunRef | TaskRef, scope: MemoryScope, text: str) -> MemoryQuery:
         """Never beyond the tenant."""
@@ -358,16 +376,36 @@ class Recollection:
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """The best passages that the query admits; its text is redacted and embedded here.
 
-        Raises MemoryUnavailable, RedactionFailed.
+        Raises MemoryUnavailable, RedactionFailed, StoreError, WrongKey.
         """
-        query = await self._embedded(query)
-        return await self._chosen(query, await self.memory.search(query), tokens)
+        return await self._best(query, tokens, query.session)
 
-    async def _chosen(self, query: MemoryQuery, found: Sequence[Recalled], tokens: int) -> tuple[Excerpt, ...]:
+    async def _best(self, asked: MemoryQuery, tokens: int, session: str | None) -> tuple[Excerpt, ...]:
+        query = await self._embedded(asked)
+        found = await self.memory.search(query)
+        called = await self._names_met(query.tenant, session, (asked.text, query.text), found)
+        return await self._chosen(query, found, tokens, called)
+
+    async def _names_met(
+        self, tenant: str, session: str | None, asked: tuple[str, str], found: Sequence[Recalled]
+    ) -> "_Names":
+        """The names behind the placeholders in what was found, and in the question as it was asked and redacted."""
+        if self.vault is None:
+            return _Names({}, {})
+        texts = (*asked, *(one.passage.text for one in found))
+        there = {one for text in texts for one in PLACEHOLDER.findall(text) if type_of(one) in NAME_TYPES}
+        names = await self.vault.originals(tenant, there, session)
+        kept = frozenset(PLACEHOLDER.findall(asked[0]))
+        return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})
+
+    async def _chosen(
+        self, query: MemoryQuery, found: Sequence[Recalled], tokens: int, called: "_Names"
+    ) -> tuple[Excerpt, ...]:
         """Passages rank, their turns are shown."""
         turns = turns_of(found)
-        alike = await self.embedder.likeness(meant(query.text), [meant(turn.said) for turn in turns])
-        return excerpts(turns, alike, tokens)
+        said = [meant(turn.named(called.read).said) for turn in turns]
+        alike = await self.embedder.likeness(meant(with_originals(query.text, called.read).text), said)
+        return excerpts([turn.named(called.shown) for turn in turns], alike, tokens)
 
     async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:
         others = sorted({one.session_hash for one in found} - {run.session})
@@ -386,6 +424,14 @@ class Recollection:
         (redacted,) = await self.redactor.redact([query.text], Place.QUERY, query.tenant)
         (dense,) = await self.embedder.embed([meant(redacted.text)], "query")
         return query.model_copy(update={"text": redacted.text, "dense": dense})
+
+
+class _Names(NamedTuple):
+    """What placeholders stand for where turns are chosen, and where they are shown."""
+
+    read: Mapping[str, str]
+    shown: Mapping[str, str]
+    """Without those that who asked calls by their placeholders: it would not know who is meant."""
 
 
 def as_passages(found: Sequence[Excerpt]) -> Tagged:

@@ -25,7 +25,7 @@ from waystation.domain.privacy import Place, Redacted
 from waystation.domain.task import TaskRef
 from waystation.domain.transcript import Masked, Message, Text, Transcript
 from waystation.domain.value import Value
-from waystation.ports import Embedder, PassagePoints, Redactor
+from waystation.ports import Embedder, PassagePoints, Redactor, Vault
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,9 @@ class RecallTrial:
     redactor: Redactor
     clock: Callable[[], float]
     """Seconds that only ever grow."""
+    vault: Vault | None = None
+    """What the redactor's placeholders stand for."""
+    shows_names: bool = False
 
     async def index(self, lines: Sequence[Said]) -> tuple[Passage, ...]:
         """Each session as if one compaction had hidden all of it. Raises MemoryUnavailable, RedactionFailed."""
@@ -247,7 +250,9 @@ class RecallTrial:
 
     async def ask(self, question: Question, budgets: Sequence[int], places: dict[str, int]) -> _Answer:
         """What the question brings back within each number of tokens. Raises as `index` does."""
-        recollection = Recollection(self.memory, self.embedder, self.redactor)
+        recollection = Recollection(
+            self.memory, self.embedder, self.redactor, vault=self.vault, shows_names=self.shows_names
+        )
         query = MemoryQuery(tenant=RUN.tenant, session=None, text=question.text, dense=None)
         start = self.clock()
         shown = {tokens: await recollection.search(query, tokens) for tokens in budgets}

@@ -16,11 +16,21 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.budget import Bound, Usage
 from waystation.domain.compaction.tokens import reply_bound, upper_bound
 from waystation.domain.errors import BadInput, ModelError, ModelUnavailable, ReplyBlocked
-from waystation.domain.models import Price, answering, cost_micro_usd, price_of, worst_rates
+from waystation.domain.models import Price, answering, cost_micro_usd, dearest, family_name, price_of, worst_rates
 from waystation.domain.progress import Doing
 from waystation.domain.transcript import Charge, Fence, Intent
 from waystation.domain.web import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, Searched
-from waystation.ports import CallKind, ChatModel, Clock, Meter, ModelReply, ModelRequest, Store, WebSearch
+from waystation.ports import (
+    CallKind,
+    ChatModel,
+    Clock,
+    Meter,
+    ModelReply,
+    ModelRequest,
+    Store,
+    WebSearch,
+    WithFallbacks,
+)
 
 
 @dataclass(frozen=True)
@@ -83,18 +93,31 @@ class MeteredModel:
     ) -> Affordable | TooDear:
         """The request with its reply shortened to what is left, down to `floor` tokens.
 
-        The input's bound is its bytes, or the provider's count where that is too wide and the endpoint counts. Raises
-        ModelError, and BadInput where dollars are limited and the model has no known price.
+        The input's bound is its bytes, or the provider's count where that is too wide and the endpoint counts. Models
+        that may answer in its place are reckoned with, at the dearest rates; where the bytes are too wide, those that
+        count alike are left. Raises ModelError, and BadInput where dollars are limited and the model has no price.
         """
         day = self.clock().date()
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
         bytes_bound = upper_bound(request.system + request.reminder, tools, request.messages)
-        bound = Bound(input_tokens=bytes_bound, rates=worst_rates(request.model, bytes_bound, day, prices))
-        if bound.rates is None and left.micro_usd is not None:
+        own = worst_rates(request.model, bytes_bound, day, prices)
+        if own is None and left.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
+
+        def bounded(tokens: int) -> Bound:
+            met = (worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
+            return Bound(input_tokens=tokens, rates=dearest(met))
+
+        others = self.model.fallbacks(request.model) if isinstance(self.model, WithFallbacks) else ()
+        priced = [one for one in others if left.micro_usd is None or price_of(one, day, prices) is not None]
+        request = request.model_copy(update={"fallbacks": tuple(priced)})
+        bound = bounded(bytes_bound)
         if not left.covers(bound.worst_case(request.max_output)):
-            counted = min(bytes_bound, await self.model.count_tokens(request) or bytes_bound)
-            bound = Bound(input_tokens=counted, rates=worst_rates(request.model, counted, day, prices))
+            counted = await self.model.count_tokens(request) or bytes_bound
+            if counted < bytes_bound:
+                alike = tuple(one for one in priced if family_name(one) == family_name(request.model))
+                request = request.model_copy(update={"fallbacks": alike})
+                bound = bounded(counted)
         room = bound.reply_room(left, request.max_output, floor)
         if room is None:
             return TooDear(bound.shortfall(left, floor))
@@ -124,6 +147,11 @@ class Used(Protocol):
     @property
     def model(self) -> str:
         """Who answered, as the provider names it."""
+        ...
+
+    @property
+    def asked(self) -> str:
+        """Who was asked in the end, where it was another than was meant."""
         ...
 
     @property
@@ -171,14 +199,15 @@ class Books:
             if not _possibly_billed(error):
                 await self.store.drop_intent(fence, intent.key)
             raise
+        model = answered.asked or call.model
         charge = Charge(
             key=str(key),
             kind=key.kind,
-            model=call.model,
+            model=model,
             usage=answered.usage,
-            cost_micro_usd=cost_micro_usd(call.model, answered.usage, call.day, call.prices),
+            cost_micro_usd=cost_micro_usd(model, answered.usage, call.day, call.prices),
             at=self.clock(),
-            answered_by=answering(call.model, answered.model),
+            answered_by=answering(model, answered.model),
         )
         if key.kind != "search":
             self.tell(Doing(agent=agent, what="between", turn=key.turn, since=charge.at))

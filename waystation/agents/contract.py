@@ -248,10 +248,11 @@ class EarlierTasks:
         reader = run.reader.recalling(scope)
         found = await self.store.find_tasks(task, reader)
         row = await self.store.task(found[0], reader) if len(found) == 1 else None
-        if row is None or row.progress is None or row.progress.report is None:
+        version = row.progress.readable if row is not None and row.progress is not None else None
+        if version is None:
             return None
         try:
-            return await self.store.get_text(row.progress.report, reader)
+            return await self.store.get_text(version.report, reader)
         except TextMissing:  # it was forgotten
             return None
 

@@ -307,7 +307,7 @@ class Turns:
         at = self.at
         blocks, redacted = await redacted_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
         at.notices.extend(redaction_notes(*redacted))
-        await at.take(Message(id=at.transcript.next_id, role="assistant", blocks=blocks), charge)
+        await at.take(at.transcript.reply(blocks, reply.asked), charge)
         return at.stopped("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:

@@ -15,11 +15,11 @@ from pydantic import Field, JsonValue
 from waystation.agents.attempt import task_as_told
 from waystation.agents.charges import MeteredModel
 from waystation.agents.planner import Consultant, Matter, Means, NoAnswer, UnusableAnswer, with_safe_titles
-from waystation.agents.publisher import CitationCheck, HandedOver, handed_over
+from waystation.agents.publisher import CitationCheck
 from waystation.agents.redaction import redactor_for
 from waystation.agents.roles import prompt
 from waystation.agents.tools.tool import ToolInput
-from waystation.agents.tools.work import ResultLines, result_lines
+from waystation.agents.tools.work import HandedOver, ResultLines, handed_over, result_lines
 from waystation.domain.foreign import Tagged, tagged, tagged_line, without_tags
 from waystation.domain.leg import RunRef
 from waystation.domain.plan import (

@@ -140,7 +140,7 @@ class Consultant:
             return None
         reply, charge = await self.model.ask(fence, CallKey(matter.kind, str(transcript.turns + 1)), call)
         blocks, _ = await redacted_reply(reply.blocks, self.redactor, matter.run.tenant)
-        message = Message(id=transcript.next_id, role="assistant", blocks=blocks)
+        message = transcript.reply(blocks, reply.asked)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 

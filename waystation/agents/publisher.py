@@ -1,7 +1,5 @@
 """Puts a task's report together, checks its citations against the documents, and stores it.
 
-What the agents of a task have handed over so far, step by step.
-
 A text's citations, checked against a task's documents as its agents call them.
 
 Brings what a task came to into memory, so that later tasks of its session find it: its report, and its findings.
@@ -16,15 +14,21 @@ from waystation.agents.archive import Archive, Drained
 from waystation.agents.contract import given_procedures
 from waystation.agents.documents import DocumentNames, RedactedDocuments, document_names
 from waystation.agents.redaction import redactor_for
-from waystation.agents.tools.work import claim_line
+from waystation.agents.tools.work import HandedOver, claim_line, handed_over
 from waystation.domain.changes import changes_part, report_changes
-from waystation.domain.citations import Citation, CitedDocument, FailedCitation, citation_faults, citations_in
-from waystation.domain.delegation import SEPARATOR, step_of
+from waystation.domain.citations import (
+    Citation,
+    CitedDocument,
+    FailedCitation,
+    citation_faults,
+    citations_in,
+    corrected,
+)
 from waystation.domain.documents import Document, DocumentFinder, earlier_versions
 from waystation.domain.errors import TextMissing, UnknownTask
+from waystation.domain.foreign import one_line
 from waystation.domain.ownership import OfTask
 from waystation.domain.passages import Results, beyond, result_passages, results_run
-from waystation.domain.plan import Plan
 from waystation.domain.privacy import Place
 from waystation.domain.procedures import evidence
 from waystation.domain.report import (
@@ -32,6 +36,8 @@ from waystation.domain.report import (
     Faults,
     ReportParts,
     StepFindings,
+    document_lines,
+    not_holding,
     not_remembered_section,
     not_used_section,
     opened_with,
@@ -45,89 +51,9 @@ from waystation.domain.task import ReportVersion, Reused, TaskPhase, TaskProgres
 from waystation.domain.task_state import TaskState
 from waystation.domain.value import Value
 from waystation.domain.web import kept_pages, page_lines
-from waystation.domain.work import Analysis, Deliverable, Finding, Findings, Note, ReportDraft, findings_from_notes
+from waystation.domain.work import Finding, ReportDraft, criteria_met
 from waystation.markdown import inert
 from waystation.ports import Clock, Redactor, Store, Vault
-
-
-@dataclass(frozen=True)
-class HandedOver:
-    """By the steps of the newest plan, in its order."""
-
-    plan: Plan
-    draft: ReportDraft
-    analyses: dict[str, Analysis]
-    """By step id."""
-    findings: dict[str, Findings]
-    """By step id: what was handed in as findings; of steps that have handed in nothing, what they and their subagents
-    have found so far.
-    """
-
-    @property
-    def analysis(self) -> Analysis | None:
-        """All of them as one, for who reads what was concluded and not by whom."""
-        made = self.analyses.values()
-        if not made:
-            return None
-        return Analysis(
-            conclusions=tuple(conclusion for one in made for conclusion in one.conclusions),
-            contradictions=tuple(text for one in made for text in one.contradictions),
-            gaps=tuple(text for one in made for text in one.gaps),
-        )
-
-
-async def handed_over(task: OfTask, store: Store) -> HandedOver:
-    """Raises StoreError."""
-    plan = await store.plan(task.task_id, task) or Plan(steps=())
-    draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, Findings]()
-    runs = await _runs(task, store)
-    for step in plan.steps:
-        match runs.handed_in.get(step.id):
-            case ReportDraft() as written:
-                draft = written
-            case Analysis() as weighed:
-                analyses[step.id] = weighed
-            case Findings() as found:
-                findings[step.id] = found
-            case None:
-                findings[step.id] = runs.so_far(step.id)
-    return HandedOver(plan, draft, analyses, findings)
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """What there is of each agent run of a task, by the agent's id."""
-
-    handed_in: dict[str, Deliverable]
-    notes: dict[str, list[Note]]
-
-    def so_far(self, step_id: str) -> Findings:
-        """What a step's agent has noted, and what each of its subagents has handed in or noted."""
-        agents = [agent for agent in {*self.handed_in, *self.notes} if step_of(agent) == step_id]
-        of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
-        return Findings(findings=tuple(finding for found in of_step for finding in found.findings))
-
-    def _found(self, agent: str) -> Findings:
-        handed_in = self.handed_in.get(agent)
-        return handed_in if isinstance(handed_in, Findings) else findings_from_notes(self.notes.get(agent, []))
-
-
-async def _runs(task: OfTask, store: Store) -> _Runs:
-    notes = dict[str, list[Note]]()
-    for note in await store.notes(task.task_id, task):
-        notes.setdefault(_agent(note.run_id), []).append(note)
-    return _Runs(
-        {_agent(run_id): made for run_id, made in (await store.deliverables(task.task_id, task)).items()}, notes
-    )
-
-
-def _numbers(agent: str) -> list[int]:
-    """In the order in which they were started; the step's own agent first."""
-    return [int(number) for number in agent.split(SEPARATOR)[1:]]
-
-
-def _agent(run_id: str) -> str:
-    return run_id.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -175,7 +101,11 @@ GONE = "the document was removed while the task ran; it held before"
 class CheckedCitations:
     """Every citation of a text, and what is wrong with it."""
 
+    markdown: str
+    """The text, with quotations as the documents have them, and a mark on what does not hold."""
     called: DocumentNames
+    meant: Mapping[str, Document]
+    """Which documents of the task, by their names as cited."""
     documents: Mapping[str, CitedDocument]
     """The cited documents that are there, by their names as cited."""
     faults: Mapping[Citation, str | None]
@@ -219,7 +149,8 @@ class CitationCheck:
         found = await asyncio.to_thread(citation_faults, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._outdated(ref.reader, wrong, meant) if wrong else {}
-        return CheckedCitations(called, newest, found | outdated)
+        made = await asyncio.to_thread(corrected, markdown, found | outdated, newest)
+        return CheckedCitations(made.markdown, called, meant, newest, made.faults)
 
     async def _documents(self, blobs: Mapping[str, str], task: OfTask) -> dict[str, CitedDocument]:
         """By the same names. A document may be cited by many."""
@@ -277,6 +208,8 @@ class Published(Value):
     """None from workers of earlier releases."""
     citations: int
     failed: int
+    short: str = ""
+    """Why the task is partial although its work was done; empty: it is not."""
 
 
 class Composed(Value):
@@ -314,11 +247,16 @@ class Publisher:
         if self.chronicler is not None and not composed.nothing:
             await self.chronicler.keep(ref, composed.written, report, progress.reused)
             await self.chronicler.bring_in(ref.task_id)
+        short = not_holding(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
+        if short:
+            short = f"The report is partial: {short}."
+            progress = progress.model_copy(update={"phase": TaskPhase.PARTIAL, "notes": (*progress.notes, short)})
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
         ended = {"report": report, "reports": (*earlier, version), "state": kept}
         await self.store.finish(ref.task_id, progress.model_copy(update=ended))
-        return Published(report=report, version=version, citations=composed.citations, failed=composed.failed)
+        made, failed = composed.citations, composed.failed
+        return Published(report=report, version=version, citations=made, failed=failed, short=short)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> Composed:
         """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
@@ -326,18 +264,19 @@ class Publisher:
         Raises RedactionFailed, StoreError.
         """
         parts = await self._parts(ref, progress)
-        written = written_part(parts)
-        checked = await self.check.check(ref, written)
+        checked = await self.check.check(ref, written_part(parts))
         sections = [
-            written,
+            checked.markdown,
             await asyncio.to_thread(sources_section, checked.holding, checked.documents),
             "\n\n".join(filter(None, (not_used_section(parts.left_out), await self._not_remembered(ref, progress)))),
             await self._oversight(ref, progress),
+            await self._criteria(ref, parts.draft, checked),
+            await self._asked(ref, checked),
         ]
         cited = [failed.citation.document for failed in checked.failed]
         names = [*cited, *(one.name for one in parts.procedures)]
         shown = [await asyncio.to_thread(checked.called.shown_in, text) for text in (*sections, *names)]
-        written, sources, not_used, oversight, *names = await self._redacted(shown, ref.tenant)
+        written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
         failed = tuple(
             FailedCitation(citation=one.citation.model_copy(update={"document": name}), reason=one.reason)
             for one, name in zip(checked.failed, names[: len(cited)], strict=True)
@@ -346,6 +285,8 @@ class Publisher:
         apparatus = Apparatus(
             checked=count,
             failed=failed,
+            criteria=criteria,
+            asked=asked,
             sources=sources,
             not_used=not_used,
             oversight=oversight,
@@ -361,7 +302,10 @@ class Publisher:
         )
 
     async def _opened(self, ref: TaskRef, composed: str) -> str:
-        """The report, inert; where its task is to tell what changed since an earlier one, opened with that."""
+        """The report, inert; where its task is to tell what changed since an earlier one, opened with that.
+
+        Claims of both are cut out of what made them harmless, and the earlier report was redacted by the rules of then.
+        """
         report = await asyncio.to_thread(inert, composed)
         since = (await self.store.task(ref.task_id, ref.reader)).request.since
         if since is None:
@@ -378,7 +322,8 @@ class Publisher:
                 report, f"> **What changed since last time** is not known: {since} has no report any more."
             )
         found = await asyncio.to_thread(report_changes, before, report)
-        return opened_with(report, changes_part(found, since, ref.task_id))
+        (part,) = await self._redacted([changes_part(found, since, ref.task_id)], ref.tenant)
+        return await asyncio.to_thread(inert, opened_with(report, part))
 
     async def _parts(self, ref: TaskRef, progress: TaskProgress) -> ReportParts:
         row = await self.store.task(ref.task_id, ref.reader)
@@ -416,6 +361,22 @@ class Publisher:
         found = last.found if last is not None and not last.sent_back else None
         faults = Faults() if found is None else await self._faults(found, ref)
         return oversight_lines(progress.revisions, reasons, progress.reviews, faults)
+
+    async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CheckedCitations) -> str:
+        """Of a report that its writer handed in."""
+        accept = (await self.store.task(ref.task_id, ref.reader)).request.accept if draft.title else ()
+        failing = {str(one.citation) for one in checked.failed}
+        met = criteria_met(accept, draft, {*map(str, checked.holding)} - failing, failing)
+        return "\n".join(one.line for one in met)
+
+    async def _asked(self, ref: TaskRef, checked: CheckedCitations) -> str:
+        """Who asked and when, and which versions of which documents are cited."""
+        row = await self.store.task(ref.task_id, ref.reader)
+        earlier = earlier_versions(await self.store.document_updates(ref.task_id, ref.reader))
+        meant = (checked.meant.get(one.document) for one in checked.holding)
+        cited = {document.name: document for document in meant if document is not None}
+        asked = f"- Asked by {one_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
+        return "\n".join([asked, *document_lines([*cited.values()], earlier)])
 
     async def _faults(self, found: str, ref: TaskRef) -> Faults:
         """Those of a review; none where an earlier release kept them, of which nobody knows whose they are."""

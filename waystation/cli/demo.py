@@ -81,8 +81,8 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     models = (
         *agents,
         settings.condense_model,
-        settings.plan_model,
-        settings.review_model or settings.plan_model,
+        settings.planner,
+        settings.reviewer,
     )
     if any(price_of(model, utc_now().date(), PRICES) is None for model in models):
         raise BadInput("--live needs models with a known price, or its cap means nothing")

@@ -47,9 +47,9 @@ from waystation.cli.console import (
 from waystation.cli.options import JsonOption
 from waystation.client import Client
 from waystation.domain.details import counted
-from waystation.domain.endpoints import Capabilities, ModelEndpoint, model_endpoint
+from waystation.domain.endpoints import Capabilities, ModelEndpoint
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
-from waystation.domain.models import model_facts
+from waystation.domain.models import located, model_facts
 from waystation.domain.names import QUEUES
 from waystation.domain.roles import step_roles
 from waystation.domain.value import Value
@@ -178,12 +178,12 @@ def doctor(
 def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool) -> bool:
     settings = Settings()
     tokens = model_facts(model).window if overflow else 0
-    endpoint = model_endpoint(settings.anthropic_base_url, {})
+    endpoint = settings.places.at(model)
     cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
     say(f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them.")
     if not yes and not (can_ask() and asyncio.run(confirmed("Make them? [y/N]"))):
         raise BadInput("nothing was asked: say --yes for calls that cost")
-    lines, found = asyncio.run(_asked(settings, endpoint.url, model, tokens))
+    lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
     row = found.model_copy(update={"probed": utc_now().date(), "source": "waystation doctor"})
     probed = Probed(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
     if as_json:
@@ -192,12 +192,18 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
         print_text("\n".join(probe_table(probed)))
     if save:
         path = settings.config or settings.home / CONFIG_NAME
-        write_table(path, ("endpoints", probed.endpoint, model), row.model_dump(mode="json", exclude_defaults=True))
+        write_table(
+            path,
+            ("endpoints", probed.endpoint, located(model).model),
+            row.model_dump(mode="json", exclude_defaults=True),
+        )
         say(f"Kept in {path}.")
     return probed.works
 
 
-async def _asked(settings: Settings, url: str, model: str, overflow: int) -> tuple[tuple[ProbeLine, ...], Capabilities]:
+async def _asked(
+    settings: Settings, endpoint: ModelEndpoint, model: str, overflow: int
+) -> tuple[tuple[ProbeLine, ...], Capabilities]:
     from workers.models import probing_model  # noqa: PLC0415 - the provider's SDK comes with it
 
     async with AsyncExitStack() as open_models:
@@ -206,9 +212,9 @@ async def _asked(settings: Settings, url: str, model: str, overflow: int) -> tup
             row = Capabilities(
                 forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
             )
-            chat = probing_model(settings, ModelEndpoint(url=url, rows={model: row}))
+            chat = probing_model(settings, model, endpoint.model_copy(update={"rows": {located(model).model: row}}))
             asked[caches, binds] = await open_models.enter_async_context(aclosing(chat))
-        return await Probe(asked, model).run(overflow)
+        return await Probe(asked, located(model).model).run(overflow)
 
 
 FIT_MARKS: Mapping[Fit, str] = {
@@ -389,9 +395,9 @@ def _model(settings: Settings) -> Check:
     if settings.uses_offline_model:
         finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
         return Check(name="model", ok=False, finding=finding, needed=False)
-    there = settings.anthropic_api_key is not None
-    models = ", ".join(dict.fromkeys(settings.working(role).model for role in step_roles()))
-    finding = models if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
+    names = dict.fromkeys(settings.working(role).model for role in step_roles())
+    there = settings.anthropic_api_key is not None or all(located(name).endpoint for name in names)
+    finding = ", ".join(names) if there else "WAYSTATION_OFFLINE is false, but there is no ANTHROPIC_API_KEY"
     return Check(name="model", ok=there, finding=finding)
 
 

@@ -34,6 +34,7 @@ from waystation.domain.models import OFFLINE_MODEL
 from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW, TaskProgress, TaskRequest, own_session
 from waystation.domain.value import Value
 from waystation.evaluation_page import evaluation_page
+from waystation.files import write_private
 from waystation.settings import Settings
 from waystation.task_view import TaskView, pending
 from workers.shutdown import INTERRUPTED
@@ -121,9 +122,9 @@ def evaluate_reports(
         raise typer.Exit(INTERRUPTED)
     found = tuple(done[text] if text in done else made.pop(0) for text in given)
     if keep is not None:
-        keep.write_text(found[0].model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_private(keep, f"{found[0].model_dump_json(indent=2)}\n".encode())
     if html is not None:
-        html.write_text(evaluation_page(found, _pairs(found)), encoding="utf-8")
+        write_private(html, evaluation_page(found, _pairs(found)).encode())
     _tell(found, floors, as_json=as_json)
 
 

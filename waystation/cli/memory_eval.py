@@ -19,6 +19,7 @@ from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
+from waystation.domain.privacy import shows_names
 from waystation.domain.value import Value, malformed
 from waystation.settings import Settings
 
@@ -129,16 +130,19 @@ async def _evaluated(
     # Qdrant, the embedder and Presidio take seconds to load.
     from waystation.adapters.qdrant.edge import QdrantEdgeMemory  # noqa: PLC0415
     from waystation.agents.auditor import NoRedaction, RecallTrial  # noqa: PLC0415
-    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+    from waystation.knowledge import opened_embedder, redactor_of, trial_vault  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory())) / "memory"
+        folder = Path(stack.enter_context(TemporaryDirectory()))
         embedder = await stack.enter_async_context(opened_embedder(settings))
-        memory = await QdrantEdgeMemory.open(folder, embedder.name, embedder.dimension)
+        memory = await QdrantEdgeMemory.open(folder / "memory", embedder.name, embedder.dimension)
         await stack.enter_async_context(aclosing(memory))
-        redactor = redactor_of(settings, _KEY) if redacted else NoRedaction()
-        stack.callback(redactor.close)
-        trial = RecallTrial(memory, embedder, redactor, time.perf_counter)
+        presidio = redactor_of(settings, _KEY) if redacted else NoRedaction()
+        stack.callback(presidio.close)
+        vault = await stack.enter_async_context(trial_vault(folder / "vault.db", _KEY))
+        trial = RecallTrial(
+            memory, embedder, vault.keeping(presidio), time.perf_counter, vault.vault, shows_names(settings.privacy)
+        )
         passages = await trial.index(lines)
         sessions = by_session(lines)
         places = {line.id: place for place, line in enumerate(line for said in sessions.values() for line in said)}

@@ -23,6 +23,7 @@ from waystation.cli.render import counted
 from waystation.client import Client
 from waystation.domain.amount import limit_text, used_text
 from waystation.domain.errors import BadInput
+from waystation.domain.foreign import plain
 from waystation.domain.plan import Plan, Step, plan_errors
 from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
@@ -31,6 +32,8 @@ from waystation.settings import Settings
 from waystation.task_view import PlannedTask
 
 app = typer.Typer()
+MOST_WRITTEN = 200_000
+"""Characters of a plan that a person gives."""
 MENTIONED = 20
 """Documents that are named: of more, the number is told."""
 
@@ -96,7 +99,8 @@ def edited(text: str) -> str | None:
 
 def printed(planned: PlannedTask) -> str:
     """The plan as a person reads and edits it."""
-    return "\n".join([*(f"# {remark}" for remark in _remarks(planned)), as_yaml(planned.plan)])
+    # No YAML has signs that steer, not even in its comments, and names of documents are anybody's.
+    return "\n".join([*(f"# {plain(remark)}" for remark in _remarks(planned)), as_yaml(planned.plan)])
 
 
 def _remarks(planned: PlannedTask) -> list[str]:
@@ -126,7 +130,12 @@ _CONTENT = TypeAdapter[JsonValue](JsonValue)
 
 def read_plan(written: str) -> Plan:
     """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
+    if len(written) > MOST_WRITTEN:
+        raise BadInput(f"the plan has more than {MOST_WRITTEN:,} characters: no plan is that long")
     try:
+        # What is written once and meant a thousand times would be copied a thousand times.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.SafeLoader)):
+            raise BadInput("the plan cannot be read: it has aliases (*name); write out what they stand for")
         content = _CONTENT.validate_python(yaml.safe_load(written))
         plan = Plan.model_validate_json(_CONTENT.dump_json(content))
     except yaml.YAMLError as error:
@@ -134,6 +143,8 @@ def read_plan(written: str) -> Plan:
     except ValidationError as error:
         faults = (f"{'.'.join(map(str, fault.place)) or 'the plan'}: {fault.words}" for fault in malformed(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
+    except (ValueError, RecursionError) as error:
+        raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
     if unknown := _unknown(content):
         raise BadInput(f"the plan cannot be read: a step has {', '.join(Step.model_fields)}, and no {unknown}")
     if faults := plan_errors(plan):

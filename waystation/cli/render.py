@@ -273,7 +273,7 @@ def message_text(message: Message, remarks: Sequence[str] = ()) -> str:
     """One message of a transcript, with remarks on it in its heading."""
     return "\n".join(
         [
-            " · ".join([f"[{message.id}] {message.role}", *remarks]),
+            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.said_by]), *remarks]),
             *(_block_text(block) for block in message.blocks),
             "",
         ]

@@ -34,17 +34,17 @@ from waystation.cli.render import bill_text, counted, message_text, prices_text,
 from waystation.cli.render_context import context_text, log_texts, said_of
 from waystation.cli.tools import tools_shown, tools_text
 from waystation.client import Client
-from waystation.client.lookups import require_words, restored_for_owner
-from waystation.client.task_json import AgentJson, ExportJson, ReportJson, ViewJson, task_json
+from waystation.client.lookups import require_words, restored_for_owner, version_of, versions_text
+from waystation.client.task_json import AgentJson, ExportJson, ReportJson, ViewJson, report_json, task_json
 from waystation.domain.changes import ReportChanges, cited, report_changes
 from waystation.domain.compaction.audit import shown
 from waystation.domain.compaction.history import view
 from waystation.domain.errors import BadInput
 from waystation.domain.exports import Imprint, stored_report
-from waystation.domain.models import Price, price_of
+from waystation.domain.models import OFFLINE_MODEL, Price, price_of
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.progress import Bill
-from waystation.domain.task import TaskProgress, TaskRequest
+from waystation.domain.task import ReportVersion, TaskProgress, TaskRequest
 from waystation.domain.transcript import Transcript
 from waystation.domain.value import Value
 from waystation.files import write_private
@@ -52,7 +52,7 @@ from waystation.impossible_terms import prices_at
 from waystation.markdown import exported_report, numbered_markdown
 from waystation.settings import Settings
 from waystation.task_view import TaskView
-from waystation.terms import called_models
+from waystation.terms import called_models, placed_prices
 
 app = typer.Typer()
 
@@ -166,14 +166,20 @@ def prices(
         found = load_prices(settings.prices)
     else:
         found = litellm_prices(litellm, wanted, f"the table of LiteLLM in {litellm.name}, read on {today}")
-    holding = found if settings.uses_offline_model else prices_at(settings.anthropic_base_url, found)
-    without = tuple(name for name in wanted if price_of(name, today, holding) is None)
+    placed = placed_prices(wanted, found, settings)
+    without = tuple(name for name in wanted if _price_there(name, placed, settings) is None)
     if as_json:
         print_json(PricesJson(prices=found, without=without))
     else:
         print_text(prices_text(found) if litellm is None else price_file(found))
         if without:
             say(f"without a price that holds here: {', '.join(without)}")
+
+
+def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
+    """The price that holds today where the model is."""
+    holding = prices if model == OFFLINE_MODEL else prices_at(settings.places.at(model), prices)
+    return price_of(model, utc_now().date(), holding)
 
 
 @app.command("list")
@@ -209,6 +215,10 @@ class _Found(NamedTuple):
 def report(
     task: TaskArgument,
     draft: Annotated[bool, typer.Option("--draft", help="Of a task that is not over: what there is so far.")] = False,
+    version: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="This version; else the one that was delivered last. A rewind replaces none."),
+    ] = None,
     restore: Annotated[
         bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
     ] = False,
@@ -225,10 +235,14 @@ def report(
     """Print a task's report as Markdown, as it is stored; or write it as HTML or PDF, to be sent."""
     if as_json and (form or output):
         raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
+    if draft and version is not None:
+        raise BadInput("--version is of a report that was stored, and --draft of none: say one of them")
     form = form or (_format_of(output) if output is not None else None)
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise BadInput(f"{form} is no text for a terminal: say --output {task}.{form}, or lead it into a file")
-    found = asyncio.run(_report(task, draft=draft, restore=restore))
+    found = asyncio.run(_draft(task) if draft else _stored(task, version))
+    if restore:
+        found = asyncio.run(_restored(found))
     if as_json:
         print_json(found.report)
     elif form is None:
@@ -279,35 +293,37 @@ def _hand_over(content: bytes, output: Path | None, name: str) -> None:
         sys.stdout.buffer.write(content)
 
 
-async def _report(task: str, *, draft: bool, restore: bool) -> _Found:
-    settings = Settings()
-    async with await Client.connect(settings) as client:
-        task_id = await client.resolve(task)
-        if draft:
-            found = await client.draft(task_id)
-            report, imprint = found.markdown, Imprint(task_id=task_id, phase=found.phase)
-        else:
-            report, progress = await client.report(task_id), await client.reported(task_id)
-            imprint = _imprint(progress)
-            if remark := remark_on(progress):
-                say(remark)
-    if restore:
-        restored = await restored_for_owner(settings, task_id, report)
-        say(said_of(restored))
-        report = restored.text
-    return _Found(
-        ReportJson(task_id=task_id, phase=imprint.phase, version=imprint.version, report=report),
-        imprint,
-    )
+async def _draft(task: str) -> _Found:
+    async with await Client.connect(Settings()) as client:
+        found = await client.draft(task_id := await client.resolve(task))
+    made = ReportJson(task_id=task_id, phase=found.phase, version=None, report=found.markdown)
+    return _Found(made, Imprint(task_id=task_id, phase=found.phase))
 
 
-def _imprint(progress: TaskProgress) -> Imprint:
-    shown = progress.readable
+async def _stored(task: str, number: int | None) -> _Found:
+    async with await Client.connect(Settings()) as client:
+        progress = await client.reported(await client.resolve(task))
+        version = version_of(progress, number)
+        text = await client.report_text(version)
+    if number is None and (remark := remark_on(progress)):
+        say(remark)
+    if len(progress.versions) > 1:
+        say(f"version {version.number} of its report, which has {versions_text(progress)}: --version N prints another")
+    return _Found(report_json(progress, version, text), _imprint(progress, version))
+
+
+async def _restored(found: _Found) -> _Found:
+    restored = await restored_for_owner(Settings(), found.report.task_id, found.report.report)
+    say(said_of(restored))
+    return found._replace(report=found.report.model_copy(update={"report": restored.text}))
+
+
+def _imprint(progress: TaskProgress, version: ReportVersion) -> Imprint:
     return Imprint(
         task_id=progress.task_id,
-        phase=progress.phase,
-        version=shown.number if shown else None,
-        stored_at=shown.stored_at if shown else None,
+        phase=version.phase,
+        version=version.number,
+        stored_at=version.stored_at,
         model=progress.model,
     )
 

@@ -36,8 +36,8 @@ from waystation.client.lookups import (
     require_own,
     require_words,
     resolved,
+    version_of,
     with_stored,
-    without_report,
 )
 from waystation.client.schedules import Schedules
 from waystation.client.sessions import (
@@ -62,6 +62,7 @@ from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.events import EventPage
 from waystation.domain.plan import Plan
 from waystation.domain.progress import Bill
 from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answer, EditInput
@@ -88,9 +89,11 @@ from waystation.task_view import (
     as_stored,
     given,
     usual,
+    with_kept_reports,
 )
 
 WATCH_SECONDS = 0.5
+EVENTS_AT_ONCE = 200
 _Finish = Literal["partial", "cancel"]
 
 
@@ -207,6 +210,15 @@ class Client:
             return view.model_copy(update={"run_id": run_id, "ui_url": temporal.link(task_id) if run_id else None})
         return view
 
+    async def last_known(self, task_id: str) -> TaskView:
+        """The same where no server answers, too: then from the store, with a remark on why. Raises UnknownTask."""
+        row = await self._own(task_id)
+        try:
+            return await self.progress(task_id)
+        except Unreachable as unreachable:
+            view = await stored_view(self._store, row, str(unreachable))
+            return view.model_copy(update={"procedures": row.request.procedures, "session": row.request.session})
+
     async def _own(self, task_id: str) -> TaskRow:
         return await own_task(self._store, self._reader, task_id)
 
@@ -217,7 +229,7 @@ class Client:
         run = await temporal.look(row.ref.task_id)
         ui_url = temporal.link(row.ref.task_id)
         if run is not None and run.progress is not None:
-            progress = await with_spending(self._store, run.progress)
+            progress = await with_spending(self._store, with_kept_reports(row, run.progress))
             return TaskView(progress=progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits, doing=run.doing)
         phase, remark = without_answer(run)
         progress = await with_spending(self._store, as_stored(row, phase))
@@ -245,14 +257,28 @@ class Client:
         except Unreachable as unreachable:
             return await stored_view(self._store, row, str(unreachable))
 
-    async def report(self, task_id: str) -> str:
-        """The report as Markdown, from the store: the version that was delivered last. Raises BadInput while there is
-        none.
+    async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
+        """What happened to one task, or to all of the tenant's, behind that number: the first so many of it, from the
+        store. Raises UnknownTask.
         """
-        progress = await self.reported(task_id)
-        if progress.readable is None:
-            raise without_report(progress)
-        return await self.report_text(progress.readable)
+        if task_id is not None:
+            await self._own(task_id)
+        return await self._store.events(self._reader, after, limit, task_id)
+
+    async def newest_event(self) -> int:
+        """The number of the newest event of the tenant's tasks; 0 before the first."""
+        return await self._store.newest_event(self._reader)
+
+    async def is_over(self, task_id: str) -> bool:
+        """Whether the task has ended, as the store knows it. Raises UnknownTask."""
+        progress = (await self._own(task_id)).progress
+        return progress is not None and progress.phase.over
+
+    async def report(self, task_id: str, version: int | None = None) -> str:
+        """The report as Markdown, from the store: the version that was delivered last, or this one. Raises BadInput
+        where there is none.
+        """
+        return await self.report_text(version_of(await self.reported(task_id), version))
 
     async def reported(self, task_id: str) -> TaskProgress:
         """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
@@ -388,6 +414,13 @@ class Client:
     async def documents(self, task_id: str) -> tuple[Document, ...]:
         """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
         return await self._store.documents((await self._own(task_id)).ref.task_id, self._reader)
+
+    async def document_text(self, task_id: str, name: str) -> str:
+        """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
+        for document in await self.documents(task_id):
+            if document.name == name:
+                return await self._store.get_text(document.blob, self._reader)
+        raise BadInput(f"{task_id} has no document {name!r} now: it was replaced or removed since it was cited")
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""

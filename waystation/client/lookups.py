@@ -16,7 +16,7 @@ from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.privacy import WithOriginals
 from waystation.domain.removal import FORGOTTEN
-from waystation.domain.task import Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
+from waystation.domain.task import ReportVersion, Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
 from waystation.settings import Settings
 from waystation.stores import no_key, opened_store, other_key, present_cipher
 from waystation.task_view import TaskView
@@ -46,6 +46,26 @@ def without_report(progress: TaskProgress) -> BadInput:
     require_words(task_id, progress.title)
     follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
     return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
+
+
+def version_of(progress: TaskProgress, number: int | None) -> ReportVersion:
+    """The version of its report with this number; None: the one that is shown. Raises BadInput where there is none."""
+    if progress.readable is None:
+        raise without_report(progress)
+    if number is None:
+        return progress.readable
+    for version in progress.versions:
+        if version.number == number:
+            return version
+    raise BadInput(f"{progress.task_id} has no version {number} of its report; it has {versions_text(progress)}")
+
+
+def versions_text(progress: TaskProgress) -> str:
+    """All versions of its report, each with how the task ended with it, and when."""
+    return ", ".join(
+        f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
+        for one in progress.versions
+    )
 
 
 async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:

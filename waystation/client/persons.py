@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError
 
-from waystation.adapters.presidio.finds import NAME_TYPES, SECRET
+from waystation.adapters.presidio.finds import SECRET
 from waystation.adapters.presidio.redactor import placeholder
 from waystation.adapters.store import SqlStore
 from waystation.adapters.store.vault import SqlVault
@@ -16,7 +16,7 @@ from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import histories_with
 from waystation.domain.errors import BadInput, Unreachable, WrongKey
 from waystation.domain.ownership import OfTenant
-from waystation.domain.privacy import PLACEHOLDER, Place, Policy, type_of
+from waystation.domain.privacy import NAME_TYPES, PLACEHOLDER, Place, Policy, type_of
 from waystation.domain.removal import (
     WANTED,
     NearValue,

@@ -14,7 +14,15 @@ from waystation.domain.decisions import ActionQuestion
 from waystation.domain.details import denial_text
 from waystation.domain.exports import NumberedSource
 from waystation.domain.plan import PlanVersion
-from waystation.domain.task import Approval, BudgetProgress, Reused, StepProgress, TaskPhase
+from waystation.domain.task import (
+    Approval,
+    BudgetProgress,
+    ReportVersion,
+    Reused,
+    StepProgress,
+    TaskPhase,
+    TaskProgress,
+)
 from waystation.domain.transcript import Message
 from waystation.domain.value import Value
 from waystation.task_view import TaskView
@@ -372,6 +380,14 @@ def task_json(view: TaskView, report_path: Path | None) -> TaskJson:
     )
 
 
+class VersionJson(Value):
+    """A version of a report; `phase`: how the task ended with it."""
+
+    number: int
+    phase: TaskPhase
+    stored_at: datetime | None
+
+
 class ReportJson(Value):
     """A report as Markdown, and how its task ended."""
 
@@ -380,7 +396,16 @@ class ReportJson(Value):
     """How the task stands now: after a rewind it goes on."""
     version: int | None
     """Of the report, from 1 on; null of a draft."""
+    versions: tuple[VersionJson, ...] = ()
+    """All that there are, oldest first."""
     report: str
+
+
+def report_json(progress: TaskProgress, version: ReportVersion, text: str) -> ReportJson:
+    """One version of a task's report, with which others there are."""
+    each = [VersionJson(number=one.number, phase=one.phase, stored_at=one.stored_at) for one in progress.versions]
+    number, versions = version.number, tuple(each)
+    return ReportJson(task_id=progress.task_id, phase=progress.phase, version=number, versions=versions, report=text)
 
 
 class ExportJson(ReportJson):

@@ -4,9 +4,12 @@ Claims: the sentences of a Markdown text, each with the citations that stand beh
 """
 
 import re
-from bisect import bisect_right
+import unicodedata
+from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate, groupby
 from typing import NamedTuple, final
 
 from waystation.domain.documents import marked_place
@@ -15,6 +18,12 @@ from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
+DOES_NOT_HOLD = " **(does not hold)**"
+"""Behind a citation, where that is so."""
+LEAST_FOLDED = 6
+"""Letters and digits of a quotation that is looked for without its signs."""
+_DEEPEST_QUOTED = 8
+"""Quotations in a quotation."""
 CITATION = proven(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 LEAST_QUOTED, MOST_QUOTED = 8, 2_000
 """Characters between quotation marks."""
@@ -84,6 +93,33 @@ class CitedDocument:
             return None
         return NOT_NEAR if searched < end else NOT_THERE
 
+    def said(self, quotation: str, first_line: int, last_line: int) -> str | None:
+        """What these lines say where the quotation differs from them in signs, spaces and capitals alone: as it stands
+        there, with one space for white space. None: they say nothing like it. What tells numbers apart is no small
+        difference.
+        """
+        text, ends, folded = self._folded
+        words = " ".join(quotation.split())
+        wanted = _Folded.of(words)
+        if len(wanted.signs) < LEAST_FOLDED:
+            return None
+        begin, end = ends[first_line - 1], min(ends[last_line], ends[first_line - 1] + MOST_SEARCHED)
+        found = folded.signs.find(wanted.signs, bisect_left(folded.origins, begin), bisect_left(folded.origins, end))
+        if found < 0:
+            return None
+        first, last = folded.origins[found], folded.origins[found + len(wanted.signs) - 1] + 1
+        opening, closing = words[: wanted.origins[0]], words[wanted.origins[-1] + 1 :]
+        first -= len(opening) if text.endswith(opening, begin, first) else 0
+        last += len(closing) if text.startswith(closing, last, end) else 0
+        return text[first:last]
+
+    @cached_property
+    def _folded(self) -> tuple[str, list[int], "_Folded"]:
+        """All words as they stand, with one space between them; how far each line of them reaches; all of it folded."""
+        words = [" ".join(line.split()) for line in self._lines]
+        text = " ".join(words)
+        return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
+
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
         """The lines that mark places, with what they say."""
@@ -101,6 +137,41 @@ class CitedDocument:
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))
         return "".join(words), ends
+
+
+class _Folded(NamedTuple):
+    """A text without its punctuation, spaces and capitals."""
+
+    signs: str
+    origins: Sequence[int]
+    """Where each of them stands in the text."""
+
+    @staticmethod
+    def of(text: str) -> "_Folded":
+        signs, origins, place = list[str](), array("Q"), 0
+        for is_word, run in groupby(text, str.isalnum):
+            letters = "".join(run)
+            end = place + len(letters)
+            before, after = text[max(0, place - 1) : place], text[end : end + 1]
+            kept = range(len(letters)) if is_word else _telling(letters, before, after)
+            for index in kept:
+                signs.append(lower if len(lower := letters[index].lower()) == 1 else letters[index])
+                origins.append(place + index)
+            place = end
+        return _Folded("".join(signs), origins)
+
+
+def _telling(run: str, before: str, after: str) -> Sequence[int]:
+    """Which signs between two words tell what is said: all between two digits, those right before a number, and all
+    that are no punctuation.
+    """
+    if after.isdigit() and before.isdigit():
+        return range(len(run))
+    telling = [index for index, sign in enumerate(run) if sign == "%" or unicodedata.category(sign)[0] not in "PZC"]
+    minus = len(run) - 1
+    if after.isdigit() and run[minus] in "-−–" and (minus or not before) and minus not in telling:
+        telling.append(minus)
+    return telling
 
 
 def _marking_line(marked: tuple[int, str]) -> int:
@@ -127,14 +198,38 @@ def _line(digits: str) -> int:
 
 def _quotation_before(end: int, markdown: str) -> str | None:
     """What stands between quotation marks, on one line, with no more than white space behind it."""
-    closing = markdown[max(0, end - MOST_BEFORE) : end].rpartition("\n")[2].rstrip()
+    span = _quoted_span(end, markdown)
+    return None if span is None else markdown[span.start : span.stop]
+
+
+def _quoted_span(end: int, markdown: str) -> slice | None:
+    """Where that stands, without its marks."""
+    least = max(0, end - MOST_BEFORE)
+    closing = markdown[least:end].rpartition("\n")[2].rstrip()
     if not closing.endswith(('"', "”")):
         return None
     before = closing[:-1]
-    opening = max(map(before.rfind, '"“”'))
-    quoted = before[opening + 1 :]
-    opens = opening >= 0 and before[opening] != "”"
-    return quoted if opens and LEAST_QUOTED <= len(quoted) <= MOST_QUOTED else None
+    opening = _opening(before, nests=closing.endswith("”"))
+    quoted = len(before) - opening - 1
+    if opening < 0 or before[opening] == "”" or not LEAST_QUOTED <= quoted <= MOST_QUOTED:
+        return None
+    line = max(least, markdown.rfind("\n", least, end) + 1)
+    return slice(line + opening + 1, line + len(before))
+
+
+def _opening(before: str, *, nests: bool) -> int:
+    """Where the quotation opens: at the nearest mark; what closes with `”` at its own `“`, with whole quotations in it
+    or straight marks.
+    """
+    place = len(before)
+    for depth in range(_DEEPEST_QUOTED if nests else 0):
+        opening = before.rfind("“", 0, place)
+        if opening < 0:
+            break
+        if before.count("”", opening) == depth:
+            return opening
+        place = opening
+    return max(map(before.rfind, '"“”'))
 
 
 def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
@@ -158,6 +253,56 @@ def citation_faults(
 ) -> dict[Citation, str | None]:
     """What is wrong with each, in their order."""
     return {citation: _fault(citation, documents) for citation in citations}
+
+
+class Corrected(NamedTuple):
+    """A text whose quotations say what the documents say, and what still does not hold, marked where it stands."""
+
+    markdown: str
+    faults: dict[Citation, str | None]
+
+
+def corrected(
+    markdown: str, faults: Mapping[Citation, str | None], documents: Mapping[str, CitedDocument]
+) -> Corrected:
+    """A quotation that differs from the cited lines in small things gets their words. `faults`: of each citation."""
+    pieces, end, held = list[str](), 0, dict[Citation, str | None]()
+    for match in CITATION.finditer(markdown):
+        citation = _citation(match, markdown)
+        reason, span = faults[citation], _quoted_span(match.start(), markdown)
+        words = _words_of(citation, reason, documents)
+        if words is not None and span is not None and (quoted := _between_marks(words, markdown, span)):
+            pieces += markdown[end : span.start - 1], quoted, markdown[span.stop + 1 : match.end()]
+            citation, reason = citation.model_copy(update={"quotation": words}), None
+        else:
+            pieces.append(markdown[end : match.end()])
+            if reason is not None and not markdown.startswith(DOES_NOT_HOLD, match.end()):
+                pieces.append(DOES_NOT_HOLD)
+        end = match.end()
+        held.setdefault(citation, reason)
+    return Corrected("".join([*pieces, markdown[end:]]), held)
+
+
+def without_marks(markdown: str) -> str:
+    """The text without the marks of what does not hold, for who shows or reads citations otherwise."""
+    return markdown.replace(DOES_NOT_HOLD, "")
+
+
+def _words_of(citation: Citation, reason: str | None, documents: Mapping[str, CitedDocument]) -> str | None:
+    if reason not in {NOT_THERE, NOT_NEAR} or citation.quotation is None:
+        return None
+    document = documents[citation.document]
+    words = document.said(citation.quotation, citation.first_line, citation.last_line)
+    # What is put there must be what the check finds.
+    if words is None or document.fault(words, citation.first_line, citation.last_line) is not None:
+        return None
+    return words
+
+
+def _between_marks(words: str, markdown: str, span: slice) -> str | None:
+    """With the marks that were there, or with those that tell it from marks in it; None: nothing tells it."""
+    own = f"{markdown[span.start - 1]}{words}{markdown[span.stop]}"
+    return next((one for one in (own, f"“{words}”") if _quotation_before(len(one), one) == words), None)
 
 
 class _Part(NamedTuple):
@@ -253,7 +398,8 @@ def claims_in(markdown: str) -> tuple[Claim, ...]:
     """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;
     headings, rules and lines of nothing but signs are no claims.
     """
-    return tuple(claim for line in markdown.splitlines() if not line.startswith("#") for claim in _claims_of(line))
+    lines = without_marks(markdown).splitlines()
+    return tuple(claim for line in lines if not line.startswith("#") for claim in _claims_of(line))
 
 
 def _claims_of(line: str) -> Iterator[Claim]:

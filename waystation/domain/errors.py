@@ -16,6 +16,7 @@ WaystationError
 │   ├── ModelUnavailable    worth trying again (rate limit, overload, connection, cut stream)
 │   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
 │   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
+│       ├── ModelGone       there is no such model at this endpoint, or not any more
 │       └── ReplyBlocked    the provider's content filter took the reply away; it may have been billed
 ├── WrongKey                something is encrypted with a key that is not there
 ├── RedactionFailed         text could not be redacted, so it must go nowhere
@@ -133,6 +134,10 @@ class SpendingLimitReached(ModelError):
 
 class ModelRejected(ModelError):
     """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+
+
+class ModelGone(ModelRejected):
+    """There is no such model at this endpoint, or not any more: another one may have it."""
 
 
 class ReplyBlocked(ModelRejected):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from waystation.domain.citations import CITATION, Citation, citations_in
+from waystation.domain.citations import CITATION, Citation, citations_in, without_marks
 from waystation.domain.task import TaskPhase
 from waystation.domain.value import Value
 from waystation.patterns import proven
@@ -20,7 +20,7 @@ from waystation.patterns import proven
 _SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n## How this report came about\n"
 _ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
 _LINES = proven(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
-_SAY_NOTHING = frozenset({"init", "index", "main", "readme", "license"})
+SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
 """Names of files that are the same in many folders."""
 _LEAST_PARTS = 2
 """Of the path of such a file."""
@@ -167,6 +167,7 @@ class StoredReport(NamedTuple):
 
 def stored_report(markdown: str) -> StoredReport:
     """The last of such sections are those that code has written; one of another form is an agent's, and stays."""
+    markdown = without_marks(markdown)
     rest, head, account = markdown.rpartition(_ACCOUNT)
     body = rest if head else markdown
     account = f"{head}{account}".strip() if head else ""
@@ -227,7 +228,7 @@ def shortest_names(names: Iterable[str]) -> dict[str, str]:
 def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], int]) -> str:
     if "://" in name or not parts:
         return name
-    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in _SAY_NOTHING
+    says_nothing = parts[-1].partition(".")[0].strip("_").lower() in SAY_NOTHING_ALONE
     for count in range(min(_LEAST_PARTS if says_nothing else 1, len(parts)), len(parts)):
         if ends[tuple(parts[-count:])] == 1:
             return "/".join(parts[-count:])

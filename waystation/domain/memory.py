@@ -19,8 +19,9 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from waystation.domain.compaction.tokens import estimate_text
-from waystation.domain.foreign import Tagged, one_line, tagged
+from waystation.domain.foreign import Tagged, one_line, reads_as_label, tagged
 from waystation.domain.ownership import OfSession, OfTenant
+from waystation.domain.privacy import with_originals
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -31,6 +32,7 @@ GOES_ON = " …"
 """In a label: the turn goes on with the line of the one before."""
 TURN_LABEL = proven(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
 """With which every turn of a conversation's passage begins."""
+_LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
 """Whose passages an agent recalls: those of its session, or of all sessions of its tenant."""
@@ -89,9 +91,8 @@ class Passage(Value):
         """In their order."""
         if self.turn is None:
             return (Turn(self, self.place, "", self.text),)
-        labelled = [
-            (label["place"], line[label.end() :]) for line in self.text.split("\n") if (label := TURN_LABEL.match(line))
-        ]
+        lines = self.text.translate(_LINE_ENDS).split("\n")
+        labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
         return tuple(
             Turn(self, number, place.removesuffix(GOES_ON), text, goes_on=place.endswith(GOES_ON))
             for number, (place, text) in enumerate(labelled, self.turn)
@@ -232,6 +233,11 @@ class Turn:
         """As its label has it."""
         return self.label.partition(" ")[2]
 
+    def named(self, names: Mapping[str, str]) -> "Turn":
+        """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
+        on_one_line = {placeholder: one_line(name) for placeholder, name in names.items()}
+        return replace(self, text=with_originals(self.text, on_one_line).text)
+
     @property
     def labelled(self) -> str:
         """As it is shown where a stretch begins, or another speaks."""
@@ -271,7 +277,7 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """Each stretch begins with its message and who speaks, as does whoever speaks next in it."""
+        """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
         text = self.turns[0].labelled
         for before, turn in pairwise(self.turns):
             if not turn.follows(before):
@@ -281,7 +287,7 @@ class Excerpt:
             elif turn.goes_on:
                 text += turn.text
             else:
-                known = turn.speaker == before.speaker and not TURN_LABEL.match(turn.text)
+                known = turn.speaker == before.speaker and not reads_as_label(turn.text)
                 text += f"\n{turn.text if known else turn.labelled}"
         return text
 

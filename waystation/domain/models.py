@@ -95,6 +95,8 @@ UNKNOWN_MAX_OUTPUT = 8_192
 """Small enough for every model behind the Messages protocol that is in use."""
 
 _SNAPSHOT = proven(r"-\d{8}$")
+_VERSION = proven(r"-v\d{1,3}(?::\d{1,3})?$")
+"""Of a model at Bedrock."""
 _NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
 LONGEST_NAME = 120
 """Characters of a name that an endpoint gives."""
@@ -157,21 +159,60 @@ _TABLE = (
 _FACTS = {facts.name: facts for facts in _TABLE}
 
 
+AT = "::"
+"""Between an endpoint's name and its model's: no vendor has both sides of it in a name of a model."""
+
+
+class ModelPlace(NamedTuple):
+    """A full name of a model, taken apart."""
+
+    endpoint: str
+    """Empty: the one without a name."""
+    model: str
+
+
+def located(model: str) -> ModelPlace:
+    """Where a model is, and its name there. Before the `::` of an ARN stand colons, which no endpoint's name has."""
+    endpoint, sign, name = model.partition(AT)
+    named = sign and name and endpoint.replace("-", "_").isidentifier() and endpoint.islower()
+    return ModelPlace(endpoint, name) if named else ModelPlace("", model)
+
+
+def at_endpoint(endpoint: str, model: str) -> str:
+    """The full name of a model there."""
+    return f"{endpoint}{AT}{model}"
+
+
 def plain_name(model: str) -> str:
     """The model's name without the date of a snapshot: `claude-haiku-4-5-20251001` is `claude-haiku-4-5`."""
     return _SNAPSHOT.sub("", model)
 
 
+def family_name(model: str) -> str:
+    """What a model is called wherever it is: `us.anthropic.claude-haiku-4-5-20251001-v1:0` is `claude-haiku-4-5`."""
+    name = located(model).model
+    makers = name.rpartition("anthropic.")[2]
+    return plain_name(_VERSION.sub("", makers.partition("@")[0]) if makers.startswith("claude-") else name)
+
+
 def answering(asked: str, answered: str) -> str:
     """The name that a reply gives, where it is none of the model that was asked for; what is in no name is `?`."""
-    if plain_name(answered) == plain_name(asked):
+    if family_name(answered) == family_name(asked):
         return ""
     return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
+def dearest(rates: Iterable[WorstRates | None]) -> WorstRates | None:
+    """The most that a token costs with any of them; None where there are none."""
+    known = [one for one in rates if one is not None]
+    if not known:
+        return None
+    return WorstRates(input=max(one.input for one in known), output=max(one.output for one in known))
+
+
 def model_facts(model: str) -> ModelFacts:
     """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
-    known = _FACTS.get(plain_name(model))
+    known = _FACTS.get(family_name(model))
     if known is not None:
         return known
     return ModelFacts(name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False)
@@ -186,7 +227,7 @@ class Rates(Value):
     """USD per million tokens, which is also millionths of a dollar per token."""
 
     input: Decimal = Field(ge=0)
-    output: Decimal = Field(gt=0)
+    output: Decimal = Field(ge=0)
     cache_write: Decimal = Field(ge=0)
     """For the life of five minutes, the only one that is asked for."""
     cache_read: Decimal = Field(ge=0)
@@ -254,6 +295,9 @@ def _rates(given: str, output: str, cache_write: str, cache_read: str) -> Rates:
 
 _OLDER_OPUS = _rates("5", "25", "6.25", "0.50")
 
+OFFLINE_PRICE = Price(
+    model=OFFLINE_MODEL, rates=_rates("0", "0", "0", "0"), source="it works on this machine, and nobody is paid"
+)
 PRICES: tuple[Price, ...] = (
     Price(model="claude-opus-5-5", rates=_rates("4", "20", "5", "0.20")),
     Price(model="claude-sonnet-5-5", rates=_rates("2", "10", "2.50", "0.20")),

@@ -131,6 +131,15 @@ def _before_models(policy: Policy) -> Treatment:
             return Treatment.SECRETS
 
 
+NAME_TYPES = frozenset({"PERSON", "LOCATION"})
+"""What `Treatment.NAMES` replaces, and no other does."""
+
+
+def shows_names(policy: Policy) -> bool:
+    """Whether agents are shown names."""
+    return _before_models(policy) < Treatment.NAMES
+
+
 FINGERPRINT_DIGITS = 12
 PLACEHOLDER = proven(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
 """What stands for a private value: its type, and the first digits of its fingerprint."""

@@ -15,7 +15,7 @@ from waystation.domain.amount import used_text
 from waystation.domain.citations import CITATION, Citation, CitedDocument, FailedCitation, citations_in
 from waystation.domain.delegation import parent_of
 from waystation.domain.details import answer_text, cost_text, counted, privacy_text, work_text
-from waystation.domain.documents import LeftOut
+from waystation.domain.documents import Document, LeftOut
 from waystation.domain.foreign import one_line
 from waystation.domain.passages import Beyond
 from waystation.domain.plan import PlanRevision, Review
@@ -31,11 +31,13 @@ OFFLINE_WARNING = (
 )
 
 _QUESTION = "**Question.**"
-_APPARATUS = "## Sources\n", "## Citations", "## How this report came about\n"
+_APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
 """How sections begin that code adds behind what agents wrote."""
 
 MOST_EARLY = 4
 """Agents that are named on top; all of them stand in the account."""
+MOST_TITLE = 300
+"""Characters."""
 MOST_LEFT_OUT = 50
 """Lines of the list of what was not used."""
 
@@ -72,12 +74,16 @@ class Apparatus(Value):
 
     checked: int = 0
     failed: tuple[FailedCitation, ...] = ()
+    criteria: str = ""
+    """Lines: what was demanded, and where it is met."""
     sources: str = ""
     not_used: str = ""
     oversight: str = ""
     """Lines of the account: revisions, reviews, and what was not mended."""
     procedures: str = ""
     """Lines of the account: what agents were told to follow."""
+    asked: str = ""
+    """Lines of the account: who asked and when, and which documents are cited."""
     answers: tuple[str, ...] = ()
     """Lines of the account: who answered in the place of the model that was asked for."""
 
@@ -91,7 +97,7 @@ def written_part(parts: ReportParts) -> str:
     """What the agents wrote; where the writing was not finished, the findings stand in for it."""
     draft = parts.draft
     whole = bool(draft.title)
-    lines = [f"# {draft.title or parts.progress.title or 'Report'}"]
+    lines = [f"# {draft.title or _title(parts) or 'Report'}"]
     if not parts.progress.phase.over:
         lines.append(_why_draft(parts.progress))
     elif not whole:
@@ -107,15 +113,24 @@ def written_part(parts: ReportParts) -> str:
 
 def whole_report(parts: ReportParts, written: str, apparatus: Apparatus) -> str:
     """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
+    if apparatus.failed and parts.draft.title and parts.progress.phase.over:
+        why = not_holding(len(apparatus.failed), apparatus.checked)
+        written = opened_with(written, f"> **Partial.** {why}: each is marked where it stands, and listed with why.")
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
         written,
+        f"## Criteria of this report\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
         _citations_section(apparatus.checked, apparatus.failed),
         _account(parts.progress, apparatus),
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
+
+
+def not_holding(failed: int, checked: int) -> str:
+    """How many citations do not hold; empty where all do."""
+    return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
 
 
 def answer_part(report: str) -> str:
@@ -166,6 +181,16 @@ def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     )
 
 
+def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines of the account: what was cited, each by the SHA-256 of its text. `earlier`: versions before, by name."""
+    lines = [
+        f"- Read: {one.name}, sha256 `{one.blob}`"
+        + (f", version {len(before) + 1}" if (before := earlier.get(one.name, ())) else "")
+        for one in documents[:MOST_LEFT_OUT]
+    ]
+    return lines + ([f"- Read: {len(documents) - MOST_LEFT_OUT:,} more"] if len(documents) > MOST_LEFT_OUT else [])
+
+
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:
     by_place: dict[str, list[tuple[int, int]]] = {}
     for first, last in ranges:
@@ -179,6 +204,12 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
     one = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     numbers = ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in ranges)
     return f"line {numbers}" if one else f"lines {numbers}"
+
+
+def _title(parts: ReportParts) -> str:
+    """The whole question where it is short enough for a heading, rather than its beginning."""
+    question = " ".join(parts.question.split())
+    return question if 0 < len(question) <= MOST_TITLE else parts.progress.title
 
 
 def _why_partial(progress: TaskProgress) -> str:
@@ -227,7 +258,7 @@ def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
             f"## Citations\n\nAll {checked} citations were checked against the documents, and hold." if checked else ""
         )
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"## Citations that did not check\n\n{len(failed)} of {checked} citations do not hold:"
+    head = f"## Citations that did not check\n\n{not_holding(len(failed), checked)}:"
     return "\n".join([head, "", *lines])
 
 
@@ -242,6 +273,7 @@ def _account(progress: TaskProgress, apparatus: Apparatus) -> str:
         f"{usage.output:,} output; cost: {cost_text(progress)}",
         f"- Budget: {used_text(progress.budget.spent, progress.budget.limit)}",
     ]
+    lines += filter(None, [apparatus.asked])
     if usage.searches:
         lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
     if usage.estimated:

@@ -170,8 +170,8 @@ def own_session(request_id: str) -> str:
 class SourceDocument(Value):
     """A document as a person hands it over: its name and its text."""
 
-    name: str
-    text: str
+    name: str = Field(min_length=0)
+    text: str = Field(min_length=0)  # with a bound, pydantic refuses halves of surrogate pairs
     source: str = ""
     """Content hash of the file that it was read from: a file that has the same is not read again."""
 

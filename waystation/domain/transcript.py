@@ -9,6 +9,7 @@ One turn's two commits, and the keys that make each of them count once.
 The words that pass between an agent and its model: blocks and messages, as the Messages API has them.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -100,6 +101,8 @@ class Message(Value):
     """Number of what a person told the task at work (`domain.telling`); 0 for every other message."""
     updates: int = 0
     """Number of the newest update of the task's documents that it tells of; 0 for every other message."""
+    said_by: str = ""
+    """Full name of the model that said it in the place of the one that was to; empty for every other message."""
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
@@ -244,6 +247,18 @@ class Transcript(Value):
     def turns(self) -> int:
         """How many replies of the model were committed. It only ever grows."""
         return sum(message.role == "assistant" for message in self.messages)
+
+    def reply(self, blocks: Iterable[Block], said_by: str) -> Message:
+        """The model's next message. An id names one call here: some servers number those of each reply anew."""
+        known = {call.id for message in self.messages for call in message.tool_uses}
+        own: list[Block] = []
+        for block in blocks:
+            if block.type == "tool_use":
+                while block.id in known:
+                    block = block.model_copy(update={"id": f"{block.id}_{self.next_id}"})  # noqa: PLW2901
+                known.add(block.id)
+            own.append(block)
+        return Message(id=self.next_id, role="assistant", blocks=tuple(own), said_by=said_by)
 
     def with_message(self, message: Message) -> "Transcript":
         """One commit further."""

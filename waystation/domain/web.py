@@ -229,6 +229,8 @@ class Searched(Value):
     usage: Usage
     model: str = ""
     """The model that answered, as the provider names it."""
+    asked: str = ""
+    """Nobody searches in another's place."""
     fault: str = ""
     """Why it found nothing although it was paid for, as the provider names it."""
 

@@ -1,10 +1,14 @@
-"""What agents hand over: notes with their source, findings, an analysis, a report. All of it typed tool calls."""
+"""What agents hand over: notes with their source, findings, an analysis, a report. All of it typed tool calls.
 
-from collections.abc import Iterable, Sequence
+Where a report meets what was demanded of it: its writer says it, code decides it.
+"""
+
+from collections.abc import Iterable, Sequence, Set
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from waystation.domain.citations import citations_in
 from waystation.domain.value import Value
 
 
@@ -57,6 +61,8 @@ class ReportDraft(Value):
     title: str = ""
     summary: str = ""
     sections: tuple[Section, ...] = ()
+    criteria: tuple[str, ...] = ()
+    """Of each criterion, in their order: the heading of the section that meets it, or why none does."""
 
     def with_section(self, section: Section) -> "ReportDraft":
         """The draft with this section added, or replaced in its place."""
@@ -65,6 +71,48 @@ class ReportDraft(Value):
         else:
             sections = (*self.sections, section)
         return self.model_copy(update={"sections": sections})
+
+
+class Criterion(Value):
+    """What was demanded of a report, and where it meets that."""
+
+    text: str
+    heading: str = ""
+    """Of the section that meets it."""
+    citations: tuple[str, ...] = ()
+    """Some that hold there."""
+    why_not: str = ""
+    """Why it counts as not met; empty: it is met."""
+
+    @property
+    def line(self) -> str:
+        """Of a Markdown list."""
+        verdict = f"**not met**, {self.why_not}" if self.why_not else f"**met** in “{self.heading}”"
+        return " ".join(f"- {self.text}: {verdict} {' '.join(self.citations)}".split())
+
+
+MOST_SHOWING = 3
+"""Citations behind a criterion."""
+UNSAID = "as its writer does not say where"
+
+
+def criteria_met(
+    accept: Sequence[str], draft: ReportDraft, holding: Set[str], failing: Set[str]
+) -> tuple[Criterion, ...]:
+    """Each criterion. It is met where its writer names a section whose citations hold, one at least."""
+    said = (*draft.criteria, *[""] * len(accept))
+    return tuple(_criterion(text, where, draft, holding, failing) for text, where in zip(accept, said, strict=False))
+
+
+def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> Criterion:
+    named = next((one for one in draft.sections if one.heading.strip() == where.strip()), None)
+    if named is None:
+        return Criterion(text=text, why_not=f"says its writer: {where}" if where.strip() else UNSAID)
+    cited = tuple(dict.fromkeys(map(str, citations_in(named.markdown))))
+    wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
+    if wrong or not right:
+        return Criterion(text=text, why_not=f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}")
+    return Criterion(text=text, heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
 
 
 Deliverable = Annotated[Findings | Analysis | ReportDraft, Field(discriminator="type")]

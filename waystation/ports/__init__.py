@@ -24,6 +24,7 @@ from waystation.ports.model import (
     Notifier,
     StopReason,
     ToolSpec,
+    WithFallbacks,
 )
 from waystation.ports.store import (
     DocumentStore,
@@ -66,4 +67,5 @@ __all__ = [
     "Vault",
     "WebPages",
     "WebSearch",
+    "WithFallbacks",
 ]

@@ -5,7 +5,7 @@ calls and compactions, without content and without ids.
 """
 
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from pydantic import JsonValue
 
@@ -52,6 +52,8 @@ class ModelRequest(Value):
     """The same; and so it is where `require_tool` forces a call, which goes with no other thinking."""
     require_tool: str | None = None
     """The one tool that the reply must call."""
+    fallbacks: tuple[str, ...] = ()
+    """Full names of models that may answer in its place, in order: what the call costs with any of them is held."""
     reminder: str = ""
     """Appended to the last user message as its last text block, after the cache breakpoint: it changes at every turn
     and is no part of the transcript."""
@@ -65,6 +67,8 @@ class ModelReply(Value):
     usage: Usage
     model: str
     """The model that answered, as the provider names it."""
+    asked: str = ""
+    """Full name of the model that was asked in the end, where it is a fallback."""
 
 
 class ChatModel(Protocol):
@@ -89,6 +93,15 @@ class ChatModel(Protocol):
 
     async def aclose(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class WithFallbacks(Protocol):
+    """A `ChatModel` over several endpoints, of which one can take the place of another."""
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """Full names of those that may answer in the place of a model, in order."""
         ...
 
 

@@ -201,9 +201,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sending
-
-
-def event(name: str, data: str, number: str | None = None) -> bytes:
-    """One server-sent event of JSON, which has no line ends of its own. Without a number nobody resumes from it."""
-    head = "" if number is None else f"id: {number}\n"
-    return f"{head}event: {name}\ndata: {data}\n\n".encode()

@@ -1,36 +1,39 @@
 """`/v1`: tasks, reports, requests and sessions over HTTP, in the shapes of `--json`."""
 
+import asyncio
 import secrets
-from collections.abc import AsyncGenerator
-from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from markdown_it import MarkdownIt
-from pydantic import Field
+from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
 from waystation.client import Client
 from waystation.client.context import AgentAudits
-from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, task_json
+from waystation.client.lookups import version_of
+from waystation.client.sessions import ForkWish
+from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
 from waystation.domain.amount import Amount, Limit, read_limit
 from waystation.domain.budget import Mode
 from waystation.domain.compaction.audit import ShownTranscript, shown
 from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
-from waystation.domain.errors import BadInput, WaystationError
+from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
 from waystation.domain.progress import Bill
-from waystation.domain.signals import Answer
-from waystation.domain.task import SourceDocument, TaskRequest, own_session
+from waystation.domain.signals import Action, Answer, EditInput
+from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session
 from waystation.domain.value import Input
 from waystation.markdown import inert
-from waystation.serve.access import Problem, event
-from waystation.task_view import PendingApproval, Submitted, TaskView
+from waystation.serve.access import PROBLEM, Problem
+from waystation.serve.listeners import EVENT_STREAM, Feed
+from waystation.task_view import PendingApproval, Submitted
 
 MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
+LAST_NUMBER = 10**15 - 1
 
 
 def client_of(request: Request) -> Client:
@@ -41,8 +44,27 @@ def client_of(request: Request) -> Client:
     return client
 
 
+def feed_of(request: Request) -> Feed:
+    """Where all listeners of this server hear of the same."""
+    feed = request.app.state.feed
+    if not isinstance(feed, Feed):
+        raise TypeError("the application has no feed")
+    return feed
+
+
+def first_number(
+    after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Events behind this number.")] = None,
+    last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
+) -> int | None:
+    """Behind which number a listener begins: what it had last, or what it asks for."""
+    return after if last_event_id is None else int(last_event_id)
+
+
 Asking = Annotated[Client, Depends(client_of)]
+Feeding = Annotated[Feed, Depends(feed_of)]
+From = Annotated[int | None, Depends(first_number)]
 TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
+RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of the agent's step, like research-1.")]
 
 
@@ -82,6 +104,31 @@ class NewWords(Input):
 
     message: str = Field(min_length=1, max_length=20_000)
     by: str = Field(default="", max_length=200)
+
+
+class NewEdit(Input):
+    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
+    `restore` and `rewind` have it.
+    """
+
+    action: Action
+    agent: str = Field(min_length=1, max_length=60)
+    message: str | None = Field(default=None, max_length=200)
+    keep: bool | None = None
+    compaction: str | None = Field(default=None, max_length=200)
+    instructions: str = Field(default="", max_length=20_000)
+    """Of `compact`: what the summary is to heed."""
+    by: str = Field(default="", max_length=200)
+    note: str = Field(default="", max_length=2_000)
+
+
+class NewFork(Input):
+    """A new task with the finished steps of one that is over."""
+
+    step: str = Field(min_length=1, max_length=60)
+    """Id of the step that begins anew, with those that need it."""
+    instructions: str | None = Field(default=None, max_length=100_000)
+    budget: str | None = Field(default=None, max_length=60)
 
 
 class SessionLimit(Input):
@@ -135,6 +182,22 @@ async def refuse(client: Client, task: str, given: Denial) -> Answer:
     return await client.deny(await client.resolve(task), **given.model_dump())
 
 
+async def change(client: Client, task: str, wanted: NewEdit) -> Answer:
+    """Edit an agent's context. Raises BadInput for what does not fit the action."""
+    try:
+        edit = EditInput(**wanted.model_dump(exclude={"instructions"}))
+    except ValidationError as error:
+        raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
+    return await client.edit(await client.resolve(task), edit, wanted.instructions)
+
+
+async def fork_off(client: Client, task: str, wanted: NewFork, request_id: str) -> Submitted:
+    """Begin a new task with what one that is over has finished."""
+    limit = written_limit(wanted.budget)
+    wish = ForkWish(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    return await client.fork(await client.resolve(task), wish)
+
+
 def unless_refused(answer: Answer) -> Answer:
     """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
     if answer.outcome == "refused":
@@ -143,22 +206,42 @@ def unless_refused(answer: Answer) -> Answer:
 
 
 def as_html(markdown: str) -> str:
-    """A report as HTML: no HTML of its own, no images, and links only where the address is what is read."""
+    """A report as HTML: no HTML of its own, no images, and links only where the address is what is read.
+
+    It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
+    """
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(inert(markdown))
 
 
-v1 = APIRouter(prefix="/v1", tags=["v1"])
+_REASONS = {
+    400: "Cannot be used: the detail says what to give instead.",
+    401: "Without the token.",
+    403: "Of another page.",
+    404: "Unknown here, or of another tenant.",
+    409: "Answered or used before.",
+    413: "Too large.",
+    421: "Asked under another name.",
+    422: "Not of the shape that this documents.",
+    503: "The server, or the store, is away.",
+}
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"description": why, "content": {PROBLEM: {"schema": Problem.model_json_schema()}}}
+    for status, why in _REASONS.items()
+}
+v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
 @v1.get("/tasks")
 async def get_tasks(
     client: Asking,
     session: Annotated[str | None, Query(max_length=200)] = None,
+    phase: Annotated[TaskPhase | None, Query(description="Only tasks in this phase.")] = None,
     first: Annotated[int, Query(ge=0, le=10_000)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE,
 ) -> tuple[TaskJson, ...]:
     """The newest tasks."""
-    return tuple(task_json(one, None) for one in (await client.tasks(session))[first : first + count])
+    found = [one for one in await client.tasks(session) if phase is None or one.progress.phase is phase]
+    return tuple(task_json(one, None) for one in found[first : first + count])
 
 
 @v1.post("/tasks", status_code=201)
@@ -166,7 +249,7 @@ async def post_submit(
     request: Request,
     client: Asking,
     new: NewTask,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=200)] = None,
+    idempotency_key: RequestKey = None,
 ) -> Submitted:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
     return await take_in(client, str(request.app.state.tenant), new, idempotency_key or secrets.token_hex(8))
@@ -191,6 +274,18 @@ async def post_tell(client: Asking, task: TaskPath, words: NewWords) -> Answer:
     return unless_refused(await client.tell(await client.resolve(task), words.message, words.by))
 
 
+@v1.post("/tasks/{task}/edit")
+async def post_edit(client: Asking, task: TaskPath, wanted: NewEdit) -> Answer:
+    """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
+    return unless_refused(await change(client, task, wanted))
+
+
+@v1.post("/tasks/{task}/fork", status_code=201)
+async def post_fork(client: Asking, task: TaskPath, wanted: NewFork, idempotency_key: RequestKey = None) -> Submitted:
+    """Hand in a task that begins with what one that is over has finished. The same key finds the same task."""
+    return await fork_off(client, task, wanted, idempotency_key or secrets.token_hex(8))
+
+
 @v1.post("/tasks/{task}/approve")
 async def post_approve(client: Asking, task: TaskPath, given: Grant) -> Answer:
     """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
@@ -205,19 +300,22 @@ async def post_deny(client: Asking, task: TaskPath, given: Denial) -> Answer:
 
 @v1.get("/tasks/{task}/report", response_model=ReportJson)
 async def get_report(
-    client: Asking, task: TaskPath, form: Annotated[Literal["json", "markdown", "html"], Query()] = "json"
+    client: Asking,
+    task: TaskPath,
+    form: Annotated[Literal["json", "markdown", "html"], Query()] = "json",
+    version: Annotated[int | None, Query()] = None,
 ) -> Response | ReportJson:
-    """The report that was delivered last."""
-    task_id = await client.resolve(task)
-    text, progress = await client.report(task_id), await client.reported(task_id)
+    """The report that was delivered last, or another version of it."""
+    progress = await client.reported(await client.resolve(task))
+    found = version_of(progress, version)
+    text = await client.report_text(found)
     match form:
         case "json":
-            version = progress.readable.number if progress.readable else None
-            return ReportJson(task_id=task_id, phase=progress.phase, version=version, report=text)
+            return report_json(progress, found, text)
         case "markdown":
             return Response(text, media_type="text/markdown")
         case "html":
-            return Response(as_html(text), media_type="text/html")
+            return Response(await asyncio.to_thread(as_html, text), media_type="text/html")
 
 
 @v1.get("/tasks/{task}/bill")
@@ -251,38 +349,29 @@ async def get_agent_view(client: Asking, task: TaskPath, agent: AgentPath) -> Vi
     return ViewJson(run_id=found.run_id, messages=view(found))
 
 
-@v1.get("/tasks/{task}/events", response_class=StreamingResponse)
-async def get_events(
-    client: Asking, task: TaskPath, last_event_id: Annotated[str | None, Header(max_length=80)] = None
-) -> Response:
-    """The task whenever it has changed, until it is over, as server-sent events `task`.
+@v1.get(
+    "/tasks/{task}/events",
+    response_class=StreamingResponse,
+    responses={204: {"description": "It is over, and every event of it was had."}},
+)
+async def get_task_events(client: Asking, feed: Feeding, task: TaskPath, begin: From) -> Response:
+    """What happens to a task, as server-sent events, from its first event on; it ends with the task.
 
-    Each is the whole state, and its id a digest of it: who comes back with `Last-Event-ID` is not told the same again,
-    and by 204 that nothing more will come.
+    The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
+    nothing more will come.
     """
     task_id = await client.resolve(task)
-    now = await client.progress(task_id)
-    if now.progress.phase.over and _numbered(now)[0] == last_event_id:
+    after = await feed.begun(begin, 0)
+    if await client.is_over(task_id) and not (await client.events(after, task_id, 1)).events:
         return Response(status_code=204)
-    return StreamingResponse(_states(client, task_id, last_event_id), media_type="text/event-stream")
+    return StreamingResponse(feed.stream(after, task_id), media_type=EVENT_STREAM)
 
 
-async def _states(client: Client, task_id: str, last: str | None) -> AsyncGenerator[bytes]:
-    try:
-        async for seen in client.watch(task_id):
-            number, state = _numbered(seen)
-            if number != last:
-                yield event("task", state, number)
-            last = number
-    except WaystationError as error:
-        # The answer has begun: what went wrong can only be said in it.
-        problem = Problem(title="No more events", status=503, detail=plain(" ".join(str(error).split())))
-        yield event("problem", problem.model_dump_json())
-
-
-def _numbered(seen: TaskView) -> tuple[str, str]:
-    state = task_json(seen, None).model_dump_json()
-    return sha256(state.encode()).hexdigest()[:32], state
+@v1.get("/events", response_class=StreamingResponse)
+async def get_events(client: Asking, feed: Feeding, begin: From) -> Response:
+    """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
+    after = await feed.begun(begin, await client.newest_event())
+    return StreamingResponse(feed.stream(after, None), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")

@@ -30,6 +30,7 @@ from waystation.domain.errors import (
 )
 from waystation.domain.foreign import plain
 from waystation.serve.access import Guard, SignIn, problem_response
+from waystation.serve.listeners import Feed
 
 TOKEN_BYTES = 32
 SECONDS_TO_END = 2
@@ -56,6 +57,7 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
         redirect_slashes=False,
     )
     app.state.client, app.state.tenant, app.state.access = client, tenant, access
+    app.state.feed = Feed(client)
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
@@ -18,38 +18,46 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
+from waystation.adapters.reports.page import report_body
 from waystation.client import Client
 from waystation.domain.amount import amount_text, limit_text
 from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
 from waystation.domain.errors import BadInput, Unreachable
+from waystation.domain.events import TaskEvent
+from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
 from waystation.domain.foreign import plain
-from waystation.domain.plan import PlanVersion
-from waystation.domain.task import Approval, BudgetProgress, SourceDocument
+from waystation.domain.task import Approval, SourceDocument
+from waystation.markdown import exported_report
 from waystation.serve.access import SignIn
 from waystation.serve.api import (
     AgentPath,
     Asking,
     Denial,
     Grant,
+    NewEdit,
+    NewFork,
     NewTask,
     TaskPath,
-    as_html,
+    change,
+    fork_off,
     grant,
     refuse,
     shown,
     stop,
     take_in,
 )
+from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, bar, picture, timeline
 from waystation.task_view import PendingApproval, TaskView, pending
 
 FOLDER = Path(__file__).parent
 MOST_FILES, MOST_FIELDS = 200, 20
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
-BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
-"""Of the plan's picture, in its own units."""
-LONGEST_LABEL = 22
+MOST_EVENTS = 2_000
+"""At once, of the store."""
+LINES_AROUND, MOST_LINES = 12, 400
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -57,84 +65,6 @@ pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 def _finalized(value: object) -> object:
     """What a template shows: controls and signs that turn the direction of writing are made visible."""
     return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-class Bar(NamedTuple):
-    """Spent and reserved of a limit, in hundredths of it."""
-
-    spent: float
-    reserved: float
-    words: str
-
-
-def bar(budget: BudgetProgress) -> Bar:
-    """Of the unit that is closer to its end."""
-    parts = [
-        (spent / limit, reserved / limit)
-        for spent, reserved, limit in (
-            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
-            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
-        )
-        if limit
-    ]
-    spent, reserved = max(parts, default=(0.0, 0.0))
-    spent = min(spent, 1.0)
-    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
-    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
-
-
-class Box(NamedTuple):
-    """A step in the plan's picture."""
-
-    x: int
-    y: int
-    id: str
-    label: str
-    title: str
-    state: str
-
-
-class Edge(NamedTuple):
-    """From a step to one that needs it."""
-
-    x1: int
-    y1: int
-    x2: int
-    y2: int
-
-
-class Picture(NamedTuple):
-    """The plan as boxes, those that need others to the right of them."""
-
-    width: int
-    height: int
-    boxes: tuple[Box, ...]
-    lines: tuple[Edge, ...]
-
-
-def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
-    """Where each step of a plan stands. Plans have no circles."""
-    column: dict[str, int] = {}
-    for _ in version.plan.steps:
-        for step in version.plan.steps:
-            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
-    filled: dict[int, int] = {}
-    boxes: dict[str, Box] = {}
-    for step in version.plan.steps:
-        at = column[step.id]
-        row = filled.get(at, 0)
-        filled[at] = row + 1
-        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
-        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
-        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
-    lines = tuple(_line(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
-    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
-    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
-    return Picture(width, height, tuple(boxes.values()), lines)
-
-
-def _line(first: Box, then: Box) -> Edge:
-    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
 
 
 def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
@@ -231,28 +161,103 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
 
 @pages.get("/tasks/{task}")
 async def task_page(request: Request, client: Asking, task: TaskPath) -> HTMLResponse:
-    """One task as it is now."""
+    """One task as it is now; where no server answers, as the store has it."""
     task_id = await client.resolve(task)
-    view = await client.with_stored(await client.with_origins(await client.progress(task_id)))
+    seen = await client.newest_event()
+    view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
     progress = view.progress
     states = {step.id: str(step.state) for step in progress.steps}
+    events = await _happened(client, task_id)
     return _page(
         request,
         "task.html",
         view=view,
+        seen=seen,
+        request_id=token_hex(8),
         waiting=pending(progress),
-        agents=[step.id for step in progress.steps],
+        lanes=timeline(events, None if progress.phase.over else utc_now()),
         graph=picture(view.plans[-1], states) if view.plans else None,
         report=await _report(client, view),
     )
 
 
+async def _happened(client: Client, task_id: str) -> Sequence[TaskEvent]:
+    """All of the task's events."""
+    found: list[TaskEvent] = []
+    while True:
+        page = await client.events(found[-1].number if found else 0, task_id, MOST_EVENTS)
+        found.extend(page.events)
+        if len(page.events) < MOST_EVENTS:
+            return found
+
+
 async def _report(client: Client, view: TaskView) -> Markup | None:
-    readable = view.progress.readable
-    if readable is None:
+    exported = await _exported(client, view)
+    return None if exported is None else await _written(exported, view.progress.task_id)
+
+
+async def _written(exported: ExportedReport, task_id: str) -> Markup:
+    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
+    return Markup(await run_in_threadpool(report_body, exported, _report_path(task_id)))
+
+
+async def _exported(client: Client, view: TaskView) -> ExportedReport | None:
+    progress = view.progress
+    if progress.readable is None:
         return None
-    # `as_html` lets no HTML of the report through.
-    return Markup(as_html(await client.report_text(readable)))
+    text, version = await client.report_text(progress.readable), progress.readable.number
+    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
+    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
+
+
+def _report_path(task_id: str) -> str:
+    return f"/tasks/{task_id}/report"
+
+
+class CitedLine(NamedTuple):
+    """A line of a document beside a report."""
+
+    number: int
+    text: str
+    cited: bool
+
+
+@pages.get("/tasks/{task}/report")
+async def report_page_beside(
+    request: Request, client: Asking, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
+) -> HTMLResponse:
+    """The report, and beside it what one of its citations leads to."""
+    task_id = await client.resolve(task)
+    exported = await _exported(client, await client.last_known(task_id))
+    if exported is None:
+        raise BadInput(f"{task_id} has no report yet")
+    cited = next((one for one in exported.sources if one.number == source), None)
+    lines, remark = (), ""
+    if cited is not None:
+        try:
+            lines = cited_lines(await client.document_text(task_id, cited.document), cited)
+        except BadInput as gone:
+            remark = str(gone)
+    return _page(
+        request,
+        "report.html",
+        task_id=task_id,
+        title=exported.title,
+        report=await _written(exported, task_id),
+        source=cited,
+        lines=lines,
+        remark=remark,
+    )
+
+
+def cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
+    """The cited lines with what stands around them."""
+    lines = text.split("\n")
+    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
+    shown_lines = range(first, min(last, first + MOST_LINES) + 1)
+    return tuple(
+        CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
+    )
 
 
 @pages.get("/tasks/{task}/agents/{agent}")
@@ -260,7 +265,9 @@ async def agent_page(request: Request, client: Asking, task: TaskPath, agent: Ag
     """Everything that one agent said and was told."""
     task_id = await client.resolve(task)
     log = shown(await client.transcript(task_id, agent))
-    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log)
+    over = await client.is_over(task_id)
+    first = {one.originals[0]: one for one in log.compactions if one.originals}
+    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, first=first)
 
 
 @pages.post("/tasks")
@@ -318,6 +325,36 @@ async def deny_by_form(request: Request, client: Asking, task: TaskPath) -> Resp
         given = Denial.model_validate(_answer_of(form))
     answer = await refuse(client, task, given)
     return _after(request, task, answer.outcome, answer.reason)
+
+
+@pages.post("/tasks/{task}/tell")
+async def tell_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+    """Tell the task's agents something."""
+    async with _form(request) as form:
+        words, by = _field(form, "message"), _field(form, "by")
+    answer = await client.tell(await client.resolve(task), words, by)
+    return _after(request, task, answer.outcome, answer.reason)
+
+
+@pages.post("/tasks/{task}/agents/{agent}/edit")
+async def edit_by_form(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> Response:
+    """Compact, pin, or rewind an agent's context."""
+    async with _form(request) as form:
+        wanted = NewEdit.model_validate(
+            {"agent": agent, "action": _field(form, "action"), "message": _field(form, "message") or None}
+        )
+    answer = await change(client, task, wanted)
+    return _after(request, task, answer.outcome, answer.reason)
+
+
+@pages.post("/tasks/{task}/fork")
+async def fork_by_form(request: Request, client: Asking, task: TaskPath) -> RedirectResponse:
+    """A new task with what this one has finished, from a step on."""
+    async with _form(request) as form:
+        wanted = NewFork(step=_field(form, "step"), budget=_field(form, "budget") or None)
+        request_id = _field(form, "request_id") or token_hex(8)
+    submitted = await fork_off(client, task, wanted, request_id)
+    return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
 
 @pages.post("/tasks/{task}/cancel")

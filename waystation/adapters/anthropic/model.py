@@ -7,21 +7,28 @@ even these is dead.
 Web search by the provider's own tool: one bounded call of the Messages API for each search.
 """
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib.resources import files
-from typing import NamedTuple
 
 import httpx2
-from anthropic import NOT_GIVEN, APIStatusError, AsyncAnthropic, AsyncStream, DefaultAsyncHttpxClient
+from anthropic import NOT_GIVEN, APIStatusError, AsyncAnthropic, AsyncStream
 from anthropic.lib.streaming import AsyncMessageStream, ParsedMessageStopEvent
 from anthropic.types import Message as WireMessage
 from anthropic.types import RawMessageStreamEvent, TextBlock, WebSearchTool20260318Param, WebSearchToolResultBlock
 
 from waystation.adapters.anthropic import wire
-from waystation.adapters.anthropic.errors import Silence, is_missing, vendor_errors
+from waystation.adapters.anthropic.errors import is_missing, vendor_errors
+from waystation.adapters.anthropic.platforms import MessagesClient, sdk_client
 from waystation.adapters.anthropic.wire import usage_of
+from waystation.connections import (
+    COUNT_SECONDS,
+    CUT_OFF,
+    NO_STREAM,
+    USUAL_PATIENCE,
+    Patience,
+    silence_limit,
+    token_count,
+)
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import ModelEndpoint
 from waystation.domain.errors import ModelUnavailable
@@ -29,49 +36,33 @@ from waystation.domain.foreign import tagged
 from waystation.domain.web import EVERYTHING, SEARCH_OUTPUT_TOKENS, Domains, Searched, WebHit
 from waystation.ports import ModelReply, ModelRequest
 
-CONNECT_SECONDS = 10.0
-COUNT_SECONDS = 60.0
-"""So long a count of tokens may take: nothing is thought about it."""
-_BEGAN = "waystation_began"
-
-
-class Patience(NamedTuple):
-    """Seconds of silence that are borne."""
-
-    first_byte: float = 180.0
-    """Before the first byte of a reply."""
-    thinking: float = 600.0
-    """The same where the model is asked to think first."""
-    stream: float = 90.0
-    """Between two pieces of a reply that has begun, pings included."""
-
-    def before(self, prompt: wire.Prompt) -> float:
-        """Until the first byte of the reply to this."""
-        return self.thinking if wire.thinks(prompt) else self.first_byte
-
-
-_PATIENCE = Patience()
+_STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 
 
 class AnthropicModel:
     """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
 
     def __init__(
-        self, client: AsyncAnthropic, patience: Patience = _PATIENCE, endpoint: ModelEndpoint | None = None
+        self,
+        client: MessagesClient,
+        patience: Patience = USUAL_PATIENCE,
+        endpoint: ModelEndpoint | None = None,
+        no_credentials: tuple[type[Exception], ...] = (),
     ) -> None:
         """Take over the client: retries are switched off, and `aclose` closes it. `endpoint`: what can be done there;
-        None where nothing is known of it.
+        None where nothing is known of it. `no_credentials`: errors of a vendor's libraries where they find none.
         """
         self._client = client.with_options(max_retries=0)
         self._patience = patience
         self._endpoint = endpoint or ModelEndpoint(url="")
+        self._no_credentials = no_credentials
         self._uncounted: set[str] = set()
         """Models whose tokens the endpoint does not count, as it has shown."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Ask once; see `ChatModel`."""
         prompt = wire.request_parameters(request, self._endpoint.of(request.model))
-        with vendor_errors():
+        with vendor_errors(self._no_credentials):
             return wire.reply(await self._streamed(prompt, request.max_output))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -80,9 +71,9 @@ class AnthropicModel:
         if capable.counts is False or request.model in self._uncounted:
             return None
         prompt = wire.request_parameters(request, capable)
-        with vendor_errors():
+        with vendor_errors(self._no_credentials):
             try:
-                answer = await self._client.messages.count_tokens(**prompt, timeout=_timeout(COUNT_SECONDS))
+                answer = await self._client.messages.count_tokens(**prompt, timeout=silence_limit(COUNT_SECONDS))
             except APIStatusError as error:
                 if not is_missing(error):
                     raise
@@ -98,7 +89,7 @@ class AnthropicModel:
 
     async def _streamed(self, prompt: wire.Prompt, max_output: int) -> WireMessage:
         """The message as it stands at `message_stop`. Raises ModelUnavailable where the stream ends before that."""
-        timeout = _timeout(self._patience.before(prompt))
+        timeout = silence_limit(self._patience.before(thinks=wire.thinks(prompt)))
         raw = await self._client.messages.create(max_tokens=max_output, timeout=timeout, stream=True, **prompt)
         async with AsyncMessageStream(_WithUsage(raw), output_format=NOT_GIVEN) as stream:
             message: WireMessage | None = None
@@ -110,9 +101,9 @@ class AnthropicModel:
                     await stream.close()
             if message is not None:
                 return message
-            if not stream.response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise ModelUnavailable("the endpoint answered with something else than an event stream; check its URL")
-            raise ModelUnavailable("the model's reply was cut off")
+            if not stream.response.headers.get("content-type", "").startswith(_STREAMS):
+                raise ModelUnavailable(NO_STREAM)
+            raise ModelUnavailable(CUT_OFF)
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
@@ -131,86 +122,15 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
         await self._raw.close()
 
 
-class _Watched(httpx2.AsyncByteStream):
-    """The body of a response whose every piece has to come in time. Raises Silence."""
-
-    def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
-        """Seconds that are left for the first piece, and that each later one may take."""
-        self._request, self._body, self._first, self._later = request, body, first, later
-        self._closed = False
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces as they come, until the body ends or is closed."""
-        pieces, begun = aiter(self._body), False
-        while not self._closed:
-            try:
-                async with asyncio.timeout(self._later if begun else self._first):
-                    piece = await anext(pieces)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise Silence(self._request, begun=begun) from None
-            begun = begun or bool(piece)
-            yield piece
-
-    async def aclose(self) -> None:
-        """Close the body."""
-        self._closed = True
-        await self._body.aclose()
-
-
 def anthropic_model(
     api_key: str,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = _PATIENCE,
+    patience: Patience = USUAL_PATIENCE,
     endpoint: ModelEndpoint | None = None,
 ) -> AnthropicModel:
     """A model behind `base_url` (by default the provider's public API)."""
     return AnthropicModel(sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
-
-
-def sdk_client(
-    api_key: str,
-    base_url: str | None = None,
-    http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = _PATIENCE,
-) -> AsyncAnthropic:
-    """The SDK's client without traces and logs of content."""
-    # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
-    logging.getLogger("anthropic").setLevel(logging.WARNING)
-    return AsyncAnthropic(
-        api_key=api_key,
-        base_url=base_url,
-        http_client=_watching(http_client or DefaultAsyncHttpxClient(), patience.stream),
-        timeout=_timeout(patience.first_byte),
-        open_telemetry=False,
-    )
-
-
-def _timeout(seconds: float) -> httpx2.Timeout:
-    return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
-
-
-def _watching(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
-    """The client with an eye on what it receives: the SDK swallows pings, and its time-outs know one length only."""
-
-    async def began(request: httpx2.Request) -> None:
-        request.extensions[_BEGAN] = asyncio.get_running_loop().time()
-
-    async def watch(response: httpx2.Response) -> None:
-        extensions = response.request.extensions
-        waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
-        left = max(extensions["timeout"]["read"] - waited, 0.0)
-        if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _Watched(response.request, response.stream, left, later)
-
-    hooks = client.event_hooks
-    client.event_hooks = {
-        "request": [*hooks.get("request", ()), began],
-        "response": [*hooks.get("response", ()), watch],
-    }
-    return client
 
 
 class AnthropicSearch:
@@ -250,7 +170,7 @@ def anthropic_search(
     domains: Domains,
     base_url: str | None = None,
     http_client: httpx2.AsyncClient | None = None,
-    patience: Patience = _PATIENCE,
+    patience: Patience = USUAL_PATIENCE,
 ) -> AnthropicSearch:
     """Search behind `base_url` (by default the provider's public API)."""
     return AnthropicSearch(sdk_client(api_key, base_url, http_client, patience), model, domains)
@@ -311,5 +231,5 @@ def _usage(answer: WireMessage) -> Usage:
     counted: object = getattr(by_server, "web_search_requests", None)
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
     made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
-    searches = counted if isinstance(counted, int) and counted > 0 else made
+    searches = token_count(counted) or made
     return Usage(**usage_of(answer).model_dump(exclude={"searches"}), searches=searches)

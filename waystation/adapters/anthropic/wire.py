@@ -23,12 +23,14 @@ from anthropic.types import Message as WireMessage
 from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, ValidationError
 
+from waystation.connections import token_count
 from waystation.domain.budget import Usage
 from waystation.domain.endpoints import UNKNOWN, Capabilities
 from waystation.domain.errors import ModelRejected, ModelUnavailable
 from waystation.domain.models import ModelFacts, model_facts
 from waystation.domain.models import ThinkingSetting as WayOfThinking
 from waystation.domain.transcript import Block, Message, Opaque, RedactedThinking, Text, Thinking, ToolResult, ToolUse
+from waystation.patterns import proven
 from waystation.ports import ModelReply, ModelRequest, StopReason, ToolSpec
 
 CACHED: CacheControlEphemeralParam = {"type": "ephemeral"}
@@ -49,6 +51,9 @@ do so before each."""
 _USER_MARKS = 2
 """The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
 call wrote; without a mark the provider looks only twenty blocks back for it, too few after many parallel calls."""
+
+_NAME = proven(r"\A[a-z]{1,20}(?:_[a-z]{1,20}){0,3}")
+"""How the protocol calls kinds and reasons. Anything else an endpoint may have taken from the conversation."""
 
 UserBlockParam = TextBlockParam | ToolResultBlockParam
 AssistantBlockParam = TextBlockParam | ThinkingBlockParam | RedactedThinkingBlockParam | ToolUseBlockParam
@@ -171,7 +176,7 @@ def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
 
 def _reported(used: object, name: str) -> int:
     tokens: object = getattr(used, name, None)
-    return max(tokens, 0) if isinstance(tokens, int) else 0
+    return token_count(tokens)
 
 
 def count_of(answer: object) -> int | None:
@@ -179,7 +184,7 @@ def count_of(answer: object) -> int | None:
     would let a call of any size pass.
     """
     counted: object = getattr(answer, "input_tokens", None)
-    return counted if isinstance(counted, int) and counted > 0 else None
+    return token_count(counted) or None
 
 
 def _system(request: ModelRequest, facts: ModelFacts, *, marks: bool) -> list[TextBlockParam]:
@@ -284,7 +289,7 @@ def _block(block: ContentBlock) -> Block:
         case "tool_use":
             return ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
         case unknown:
-            raise ModelUnavailable(f"the model's reply has a block of the unknown type {unknown}")
+            raise ModelUnavailable(f"the model's reply has a block of the unknown type {_named(unknown)}")
 
 
 def _stop(reason: str | None) -> StopReason:
@@ -293,4 +298,8 @@ def _stop(reason: str | None) -> StopReason:
     try:
         return StopReason(reason)
     except ValueError:
-        raise ModelUnavailable(f"the model stopped for the unknown reason {reason}") from None
+        raise ModelUnavailable(f"the model stopped for the unknown reason {_named(reason)}") from None
+
+
+def _named(kind: object) -> str:
+    return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else "(not shown: it is no name of the protocol)"

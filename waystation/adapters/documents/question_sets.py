@@ -39,9 +39,10 @@ def load_set(path: Path) -> QuestionSet:
     node = _composed(path, _text(path))
     if twice := next(_twice(node), None):
         raise _at(path, twice, "it is given twice")
-    written = _JSON.validate_python(yaml.BaseLoader("").construct_document(node))
     try:
-        return QuestionSet.model_validate(written)
+        return QuestionSet.model_validate(_JSON.validate_python(yaml.BaseLoader("").construct_document(node)))
+    except yaml.YAMLError as error:
+        raise BadInput(f"{path}: a name in it is no word: write each as one, like `questions:`") from error
     except ValidationError as error:
         fault = malformed(error)[0]
         found, where = _node(node, fault.place)
@@ -70,7 +71,7 @@ def _composed(path: Path, text: str) -> yaml.Node:
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(f"{path}: no YAML: {type(error).__name__}") from error
     if node is None:
         raise BadInput(f"{path} is empty: it takes a name and questions")
@@ -158,6 +159,19 @@ def _own(asked: QuestionSet, gold: GoldQuestion) -> GoldQuestion | QuestionSet:
     return gold if gold.documents or gold.packages else asked
 
 
+def _inside(folder: Path, entry: str, question: str) -> Path:
+    """A set may be a stranger's, and what it names is sent to a model: no link and no .. leads to keys.
+
+    Raises BadInput.
+    """
+    path = folder / entry
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise BadInput(f"question {question}: {entry} leads out of {folder}: put its documents beside the set")
+    if not path.exists():
+        raise BadInput(f"question {question}: there is no {path}")
+    return path
+
+
 class _Shelf:
     """All documents of a set, read once and together: what starts a reader for each waits for each."""
 
@@ -173,8 +187,7 @@ class _Shelf:
                     raise BadInput(f"question {gold.id}: the package {package} is not installed")
                 self._files[f"{package}.md"] = installed[package]
             for entry in own.documents:
-                if not (path := folder / entry).exists():
-                    raise BadInput(f"question {gold.id}: there is no {path}")
+                path = _inside(folder, entry, gold.id)
                 if not path.is_dir():
                     self._files[entry] = path
                 elif entry not in self._folders:

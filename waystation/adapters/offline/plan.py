@@ -19,8 +19,8 @@ from waystation.domain.value import Value
 from waystation.patterns import Enclosed, proven
 
 MOST_CLAUSES = 3
-TITLE_WORDS = 10
-_TITLE_CHARACTERS = 60
+TITLE_WORDS = 16
+_TITLE_CHARACTERS = 100
 ANALYSIS_TITLE = "Weigh the findings"
 
 _ASKING = (

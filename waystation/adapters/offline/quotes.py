@@ -10,6 +10,7 @@ from itertools import islice
 from waystation.adapters.offline.language import Concept, first_words, sentence_spans, stem, weighed, words
 from waystation.adapters.offline.view import Exchange
 from waystation.domain.documents import marked_place
+from waystation.domain.exports import SAY_NOTHING_ALONE
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -225,9 +226,11 @@ class KeptNote(Value):
 
 
 def label(document: str) -> str:
-    """A document's name as a reader would say it: without folder and ending."""
+    """A document's name as a reader would say it: without ending, and without folder where its name says something."""
     name = document.rsplit("/", 1)[-1]
     stem, dot, ending = name.rpartition(".")
+    if stem.strip("_").lower() in SAY_NOTHING_ALONE:
+        return "/".join(document.rsplit("/", 2)[-2:])
     return stem if dot and stem and ending.isalpha() and len(ending) <= 8 else name
 
 

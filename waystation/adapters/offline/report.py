@@ -126,7 +126,7 @@ _Said = tuple[str, tuple[str, ...]]
 """Words, and the citations behind them."""
 
 CONCLUSIONS = "Conclusions"
-_TITLE_CHARACTERS = 120
+_TITLE_CHARACTERS = 300
 SUMMARY_LINES = 3
 """Of each topic."""
 _FEW = 6

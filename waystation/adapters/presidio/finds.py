@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from waystation.domain.privacy import NAME_TYPES
 from waystation.patterns import proven
 
 SECRET = "SECRET"
 MASK = "\ufffc"
-NAME_TYPES = frozenset({"PERSON", "LOCATION"})
 _A_WORD = proven(r"\w[^\n]*\w")
 
 

@@ -13,8 +13,8 @@ from typing import ClassVar, NamedTuple
 from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
-from waystation.adapters.presidio.finds import NAME_TYPES, SECRET, Found
-from waystation.domain.privacy import PLACEHOLDER
+from waystation.adapters.presidio.finds import SECRET, Found
+from waystation.domain.privacy import NAME_TYPES, PLACEHOLDER
 from waystation.patterns import proven, transient
 
 LABEL_REACH = 60

@@ -74,12 +74,18 @@ def report_page(report: ExportedReport) -> str:
     ])  # fmt: skip
 
 
+def report_body(report: ExportedReport, page: str) -> str:
+    """What the page has of a report, for another page, whose citations lead to `page` with the number of the source."""
+    return _Writer(report.sources, page).whole(report)
+
+
 class _Writer:
     """Writes HTML, and knows which sources it has led to before."""
 
-    def __init__(self, sources: Iterable[NumberedSource]) -> None:
+    def __init__(self, sources: Iterable[NumberedSource], page: str = "") -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
+        self._page = page
 
     def whole(self, report: ExportedReport) -> str:
         parts = [
@@ -149,7 +155,8 @@ class _Writer:
         self._cited.add(source.number)
         kind = "cite fault" if source.fault else "cite"
         title = escape(f"{source.name}, {source.where}")
-        return f'<a class="{kind}"{place} href="#source-{source.number}" title="{title}">{shown_citation(source)}</a>'
+        href = f"{escape(self._page)}?source={source.number}#source" if self._page else f"#source-{source.number}"
+        return f'<a class="{kind}"{place} href="{href}" title="{title}">{shown_citation(source)}</a>'
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

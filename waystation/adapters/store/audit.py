@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, bodies, owned, reading, writing
-from waystation.adapters.store.schema import audit, documents, tasks
+from waystation.adapters.store.engine import StorePart, add_once, batches, bodies, owned, reading, writing
+from waystation.adapters.store.schema import audit, documents, event_heads, task_events, tasks
 from waystation.adapters.store.seals import bound
 from waystation.adapters.store.tasks import require_task, unknown_task
 from waystation.adapters.store.texts import add_documents, document_row, documents_of
@@ -24,8 +24,9 @@ from waystation.domain.documents import (
     changes,
     updated,
 )
+from waystation.domain.events import EventPage, TaskEvent, entered
 from waystation.domain.foreign import ToolDefinition
-from waystation.domain.ownership import Installation, Reader
+from waystation.domain.ownership import Installation, OfTenant, Reader
 from waystation.domain.signals import TOLD, UPDATED, entry_id
 from waystation.domain.task import AuditEntry, Telling, short_hash
 
@@ -41,7 +42,8 @@ class SqlAudit(StorePart):
     async def audit(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
         """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
         await require_task(connection, task_id)
-        await add_once(connection, audit, entry_row(task_id, entry))
+        if await add_once(connection, audit, entry_row(task_id, entry)):
+            self._tell(connection, task_id, entered(entry))
 
     @reading
     async def audit_trail(self, connection: AsyncConnection, task_id: str, reader: Reader) -> tuple[AuditEntry, ...]:
@@ -94,6 +96,33 @@ def _of(task_id: str, reader: Reader) -> Select[str, str]:
     return joined.where(audit.c.task_id == task_id, owned(tasks, reader))
 
 
+class SqlEvents(StorePart):
+    """What happened to a tenant's tasks, in the order of the store's commits."""
+
+    @reading
+    async def events(
+        self, connection: AsyncConnection, reader: OfTenant, after: int, limit: int, task_id: str | None = None
+    ) -> EventPage:
+        """The reader's first events of higher numbers, of one task or of all."""
+        later = select(task_events).where(task_events.c.tenant == reader.tenant, task_events.c.number > after)
+        if task_id is not None:
+            later = later.where(task_events.c.task_id == task_id)
+        rows = (await connection.execute(later.order_by(task_events.c.number).limit(limit))).mappings().all()
+        named = {str(row["task_id"]) for row in rows}
+        own: set[str] = set()
+        for batch in batches(named):
+            mine = select(tasks.c.task_id, tasks.c.terms).where(tasks.c.task_id.in_(batch), owned(tasks, reader))
+            own.update(await bodies(connection, mine))
+        found = tuple(TaskEvent.model_validate(row) for row in rows if row["task_id"] in own)
+        return EventPage(events=found, upto=max([after, *(row["number"] for row in rows)]))
+
+    @reading
+    async def newest_event(self, connection: AsyncConnection, reader: OfTenant) -> int:
+        """The number of the tenant's newest event; 0 before the first."""
+        newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
+        return (await connection.execute(newest)).scalar_one_or_none() or 0
+
+
 class SqlUpdates(StorePart):
     """The part of the port `Store` by which documents change."""
 
@@ -115,7 +144,8 @@ class SqlUpdates(StorePart):
         after = updated(before, given)
         kept = _kept(update, changes(before, after))
         await _put(connection, task_id, before, after)
-        await add_once(connection, audit, entry_row(task_id, kept))
+        if await add_once(connection, audit, entry_row(task_id, kept)):
+            self._tell(connection, task_id, entered(kept))
         return kept
 
     @reading

@@ -35,8 +35,10 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from waystation.adapters.store.dialects import BEGIN, postgresql_engine, sqlite_engine
+from waystation.adapters.store.events import announce, begin_telling, number
 from waystation.adapters.store.seals import PLAIN, AtRest, keep_with, kept_with
 from waystation.domain.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
+from waystation.domain.events import Happening
 from waystation.domain.ownership import Installation, OfSession, OfTask, Reader
 from waystation.ports import Clock
 
@@ -97,7 +99,9 @@ class Database:
     async def write(self) -> AsyncGenerator[AsyncConnection]:
         """A transaction that is committed at the end, or rolled back as a whole when its block raises."""
         async with self._turn_to_write, self._writing.begin() as connection:
+            begin_telling(connection)
             yield connection
+            await number(connection)
 
     async def empty_log(self) -> None:
         """Bring SQLite's write-ahead log into the file and cut it to nothing: it holds what was there before.
@@ -294,6 +298,10 @@ class StorePart:
         """Raise WrongStore unless this is the store's own id."""
         if store_id != self._store_id:
             raise WrongStore(store_id, self._store_id)
+
+    def _tell(self, connection: AsyncConnection, place: str, happening: Happening) -> None:
+        """Have the transaction tell of this task, or agent run."""
+        announce(connection, place, happening, self._clock())
 
 
 def owned(table: FromClause, reader: Reader) -> ColumnElement[bool]:

@@ -13,6 +13,7 @@ from sqlalchemy import Column, ColumnElement, FromClause, Label, Select, Table, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.adapters.store.engine import batches, bodies, to_its_end, translated, writing
+from waystation.adapters.store.events import announce
 from waystation.adapters.store.outbox import SqlDocumentOutbox
 from waystation.adapters.store.schema import (
     audit,
@@ -35,6 +36,7 @@ from waystation.adapters.store.schema import (
 from waystation.adapters.store.seals import SealedText
 from waystation.adapters.store.tasks import task_columns, task_row
 from waystation.adapters.store.texts import drop_owned, drop_shown, drop_slow, opened_text, shown_rows, without_owner
+from waystation.domain.events import Happening
 from waystation.domain.ownership import OfTask
 from waystation.domain.privacy import PLACEHOLDER
 from waystation.domain.removal import ForgetOrder, Forgotten, Whereabouts, forgotten_row
@@ -280,6 +282,7 @@ async def _without_words(connection: AsyncConnection, ids: tuple[str, ...], now:
         scrubbed = task_columns(forgotten_row(task_row(row)))
         this = tasks.c.task_id == row.task_id
         await connection.execute(update(tasks).where(this).values(**scrubbed, plan=None, forgotten_at=now))
+        announce(connection, row.task_id, Happening(kind="forgotten"), now)
     return counts
 
 

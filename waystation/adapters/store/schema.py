@@ -22,7 +22,7 @@ from sqlalchemy import (
 
 from waystation.adapters.store.seals import SealedBytes, SealedProof, SealedString, SealedText
 
-REVISION = "0014"
+REVISION = "0015"
 """Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
@@ -309,6 +309,32 @@ deliverables = Table(
     _run(primary_key=True),
     Column("task_id", String, nullable=False),
     Column("body", SealedText("deliverables.body", "run_id"), nullable=False),
+)
+
+# What happened to tasks, in the order of commits. It says nothing that another table does not have, but for the order.
+task_events = Table(
+    "events",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("task_id", String, nullable=False),
+    Column("agent", String, nullable=False),
+    Column("kind", String, nullable=False),
+    Column("reference", String, nullable=False),
+    Column("detail", String, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("context", BigInteger, nullable=False),
+    Column("micro_usd", BigInteger, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index(None, "task_id", "number"),
+)
+
+# The newest number of each tenant: its row is what transactions that tell something wait for, one after the other.
+event_heads = Table(
+    "event_heads",
+    metadata,
+    Column("tenant", String, primary_key=True),
+    Column("number", BigInteger, nullable=False),
 )
 
 # What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.

@@ -14,15 +14,14 @@ from sqlalchemy import ColumnElement, LargeBinary, Text, func, select, type_coer
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.audit import SqlAudit, SqlUpdates
+from waystation.adapters.store.audit import SqlAudit, SqlEvents, SqlUpdates
 from waystation.adapters.store.engine import Database, parsed_url, reading, to_its_end, translated, writing
-from waystation.adapters.store.forks import SqlForking
 from waystation.adapters.store.outbox import SqlOutbox, SqlResultOutbox
 from waystation.adapters.store.persons import SqlPersons
 from waystation.adapters.store.removal import SqlForgetting
 from waystation.adapters.store.schema import REVISION, identity, metadata
 from waystation.adapters.store.seals import BYTES_MARK, PLAIN, TEXT_MARK, AtRest, SealedBytes, SealedProof, SealedText
-from waystation.adapters.store.tasks import SqlBills, SqlPlans, SqlTasks
+from waystation.adapters.store.tasks import SqlBills, SqlForking, SqlPlans, SqlTasks
 from waystation.adapters.store.texts import SqlSlowTexts, SqlTexts
 from waystation.adapters.store.transcripts import SqlTranscripts, SqlWork
 from waystation.adapters.store.upgrades import (
@@ -56,6 +55,7 @@ class SqlStore(
     SqlForking,
     SqlPlans,
     SqlAudit,
+    SqlEvents,
     SqlUpdates,
     SqlBills,
     SqlForgetting,

@@ -3,29 +3,47 @@
 Bills: all charges of a task, and its calls that were never answered, in one look.
 
 Plans: the first of a task, and those that revisions made of it. None of them is changed or removed.
+
+Forks: tasks that begin with finished work of another one, copied under their own ids in the transaction that adds them.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import Row, RowMapping, func, literal, select, update
+from sqlalchemy import ColumnElement, Row, RowMapping, Table, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.adapters.store.engine import StorePart, add_once, bodies, owned, reading, writing
-from waystation.adapters.store.schema import charges, intents, plan_revisions, runs, tasks
-from waystation.adapters.store.seals import bound
-from waystation.adapters.store.texts import add_documents, add_texts, described
+from waystation.adapters.store.engine import BATCH, StorePart, add_once, bodies, owned, reading, writing
+from waystation.adapters.store.schema import (
+    audit,
+    charges,
+    compactions,
+    deliverables,
+    documents,
+    intents,
+    messages,
+    notes,
+    plan_revisions,
+    runs,
+    tasks,
+    text_owners,
+)
+from waystation.adapters.store.seals import SealedText, bound
+from waystation.adapters.store.texts import add_documents, add_texts, described, documents_of
 from waystation.domain.amount import Amount
 from waystation.domain.budget import Usage
 from waystation.domain.documents import Document
-from waystation.domain.errors import RequestConflict, UnknownTask
-from waystation.domain.ownership import Reader
+from waystation.domain.errors import BadInput, RequestConflict, UnknownTask
+from waystation.domain.events import Happening, ended
+from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID, Plan, PlanVersion
 from waystation.domain.progress import Bill, Paid, Unanswered, bill
-from waystation.domain.task import SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
+from waystation.domain.signals import TOLD, UPDATED
+from waystation.domain.task import Reused, SourceDocument, TaskProgress, TaskRef, TaskRequest, TaskRow, TaskTerms
 from waystation.domain.transcript import Charge, Intent
+from waystation.domain.work import Note
 
 
 class SqlTasks(StorePart):
@@ -59,6 +77,7 @@ class SqlTasks(StorePart):
         # In one order everywhere: two tasks with the same documents must not wait for each other.
         await add_texts(connection, row.ref.reader, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted"))
         return True
 
     @reading
@@ -99,18 +118,20 @@ class SqlTasks(StorePart):
 
     async def admit(self, task_id: str, title: str) -> None:
         """Keep the redacted title. Raises UnknownTask."""
-        await self._set(task_id, title=bound(title, task_id))
+        await self._set(task_id, Happening(kind="admitted"), title=bound(title, task_id))
 
     async def finish(self, task_id: str, progress: TaskProgress) -> None:
         """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
-        ended = self._clock() if progress.phase.over else None
-        await self._set(task_id, progress=bound(progress.model_dump_json(), task_id), ended_at=ended)
+        ended_at = self._clock() if progress.phase.over else None
+        body = bound(progress.model_dump_json(), task_id)
+        await self._set(task_id, ended(progress.phase), progress=body, ended_at=ended_at)
 
     @writing
-    async def _set(self, connection: AsyncConnection, task_id: str, **values: object) -> None:
+    async def _set(self, connection: AsyncConnection, task_id: str, told: Happening, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
             raise unknown_task(task_id)
+        self._tell(connection, task_id, told)
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:
@@ -213,10 +234,12 @@ class SqlPlans(StorePart):
     @writing
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
         """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
-        body = func.coalesce(tasks.c.plan, literal(bound(plan.model_dump_json(), task_id), tasks.c.plan.type))
-        changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(plan=body))
-        if changed.rowcount != 1:
-            raise unknown_task(task_id)
+        unplanned = update(tasks).where(tasks.c.task_id == task_id, tasks.c.plan.is_(None))
+        kept = await connection.execute(unplanned.values(plan=bound(plan.model_dump_json(), task_id)))
+        if kept.rowcount != 1:
+            await require_task(connection, task_id)
+            return
+        self._tell(connection, task_id, Happening(kind="planned", reference="1"))
 
     @writing
     async def save_revision(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
@@ -224,7 +247,8 @@ class SqlPlans(StorePart):
         await require_task(connection, task_id)
         body = bound(version.model_dump_json(), task_id, version.number)
         row = {"task_id": task_id, "number": version.number, "body": body}
-        await add_once(connection, plan_revisions, {**row, "made_at": self._clock()})
+        if await add_once(connection, plan_revisions, {**row, "made_at": self._clock()}):
+            self._tell(connection, task_id, Happening(kind="planned", reference=str(version.number)))
 
     async def plan(self, task_id: str, reader: Reader) -> Plan | None:
         """The newest plan, goals included."""
@@ -242,3 +266,70 @@ class SqlPlans(StorePart):
         revised = select(plan_revisions.c.body).where(plan_revisions.c.task_id == task_id)
         later = await connection.execute(revised.order_by(plan_revisions.c.number))
         return first, *(PlanVersion.model_validate_json(text) for text in later.scalars())
+
+
+class SqlForking(StorePart):
+    """The part of the port `Store` that adds forked tasks."""
+
+    @writing
+    async def register_fork(
+        self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: Reused, state: str
+    ) -> bool:
+        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+
+        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
+        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
+        where the other task has gone on meanwhile.
+        """
+        source = reused.task_id
+        tenants = OfTenant(tenant=row.ref.tenant)
+        whose = (tasks.c.task_id == source, owned(tasks, tenants), tasks.c.progress.is_not(None))
+        ended = await bodies(connection, select(tasks.c.progress, tasks.c.terms).where(*whose).with_for_update())
+        if not ended:
+            raise unknown_task(source)
+        if TaskProgress.model_validate_json(ended[0]).state != state:
+            raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
+        digest = request_digest(row.request, await documents_of(connection, source, tenants))
+        planned = bound(plan.model_dump_json(), row.ref.task_id)
+        columns = {**task_columns(row), "plan": planned, "digest": digest}
+        if not await add_once(connection, tasks, columns):
+            await require_same_request(connection, row, digest)
+            return False
+        own = row.ref.reader.model_dump()
+        await _copy(connection, text_owners, text_owners.c.task_id == source, own)
+        await _copy(connection, documents, documents.c.task_id == source, own)
+        for kind in (TOLD, UPDATED):
+            await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
+        for agent in reused.agents:
+            await _copy_run(connection, f"{source}/{agent}", f"{row.ref.task_id}/{agent}", own)
+        self._tell(connection, row.ref.task_id, Happening(kind="submitted", reference=source, detail="fork"))
+        return True
+
+
+async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
+    """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
+    for table in (runs, messages, compactions, deliverables):
+        await _copy(connection, table, table.c.run_id == source, {**own, "run_id": run_id})
+    taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
+    for note_id, body in (await connection.execute(taken)).all():
+        own_id = f"{run_id}{note_id.removeprefix(source)}"
+        note = Note.model_validate_json(body).model_copy(update={"id": own_id, "run_id": run_id})
+        again = bound(note.model_dump_json(), run_id, own_id)
+        row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
+        await connection.execute(insert(notes).values(row))
+
+
+async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
+    """The rows that fit, with those of these columns changed that the table has, in their order.
+
+    What is sealed is opened, and sealed again for its new row.
+    """
+    columns = [column for column in table.columns if column.name != "ordinal"]
+    ordered = table.c.ordinal if "ordinal" in table.c else columns[0]
+    found = await connection.execute(select(*columns).where(where).order_by(ordered))
+    rows = [{**row, **{name: value for name, value in own.items() if name in row}} for row in found.mappings()]
+    sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, SealedText)]
+    for row in rows:
+        row.update({name: bound(row[name], *(row[part] for part in key)) for name, key in sealed})
+    for first in range(0, len(rows), BATCH):
+        await connection.execute(insert(table), rows[first : first + BATCH])

@@ -36,6 +36,7 @@ from waystation.adapters.store.seals import bound, proved
 from waystation.domain.budget import RunTotals, Usage
 from waystation.domain.continuation import Rewind
 from waystation.domain.errors import FenceLost, StoreError, VersionConflict
+from waystation.domain.events import Happening, charged, recorded
 from waystation.domain.leg import LegOutcome, RunRef
 from waystation.domain.memory import Passage
 from waystation.domain.ownership import Reader
@@ -94,7 +95,8 @@ class SqlWork(StorePart):
         body = bound(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
         await hold(connection, fence)
-        await add_once(connection, notes, row)
+        if await add_once(connection, notes, row):
+            self._tell(connection, fence.run_id, Happening(kind="noted", reference=note.id))
 
     @reading
     async def notes(
@@ -114,6 +116,7 @@ class SqlWork(StorePart):
         await hold(connection, fence)
         await connection.execute(delete(deliverables).where(deliverables.c.run_id == fence.run_id))
         await connection.execute(insert(deliverables).values(row))
+        self._tell(connection, fence.run_id, Happening(kind="delivered"))
 
     @reading
     async def deliverable(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Deliverable | None:
@@ -132,8 +135,6 @@ class SqlWork(StorePart):
         rows = (await connection.execute(own)).all()
         return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
 
-
-pass
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
@@ -163,7 +164,9 @@ class SqlTranscripts(StorePart):
     @writing
     async def take_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: every older fence is lost from here on. Raises StoreError for an unknown run."""
-        return await _take(connection, run_id)
+        fence = await _take(connection, run_id)
+        self._tell(connection, run_id, Happening(kind="taken", reference=str(fence.number)))
+        return fence
 
     @reading
     async def load(self, connection: AsyncConnection, run_id: str, reader: Reader) -> Transcript:
@@ -209,6 +212,7 @@ class SqlTranscripts(StorePart):
         """Store the intent before its call; those of earlier attempts stay. Raises FenceLost."""
         await hold(connection, fence)
         await add_intent(connection, fence.run_id, intent)
+        self._tell(connection, fence.run_id, Happening(kind="called", reference=intent.key))
 
     @writing
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
@@ -227,17 +231,20 @@ class SqlTranscripts(StorePart):
         await hold(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, message)
+            self._tell(connection, fence.run_id, charged("replied", charge, message))
 
     @writing
     async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         """Append a user message. Raises as `commit_reply` does."""
         await self._append(connection, fence, version, message)
+        self._tell(connection, fence.run_id, Happening(kind="given", reference=message.id))
 
     @writing
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
         """A charge without a message; the same key twice counts once. Raises FenceLost."""
         await hold(connection, fence)
-        await add_charge(connection, fence.run_id, charge)
+        if await add_charge(connection, fence.run_id, charge):
+            self._tell(connection, fence.run_id, charged("charged", charge))
 
     @writing
     async def record_tool_intent(self, connection: AsyncConnection, fence: Fence, tool_use_id: str) -> bool:
@@ -260,7 +267,8 @@ class SqlTranscripts(StorePart):
         body = bound(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
         await hold(connection, fence)
-        await add_once(connection, outcomes, row)
+        if await add_once(connection, outcomes, row):
+            self._tell(connection, fence.run_id, Happening(kind="left", reference=str(leg), detail=outcome.type))
 
     @writing
     async def commit_compaction(
@@ -279,8 +287,8 @@ class SqlTranscripts(StorePart):
         await hold(connection, fence)
         if await self._recorded(connection, fence, version, record):
             await add_passages(connection, passages)
-            if charge is not None:
-                await add_charge(connection, fence.run_id, charge)
+            if charge is not None and await add_charge(connection, fence.run_id, charge):
+                self._tell(connection, fence.run_id, charged("charged", charge))
 
     @writing
     async def commit_rewind(self, connection: AsyncConnection, fence: Fence, version: int, rewind: Rewind) -> None:
@@ -298,6 +306,7 @@ class SqlTranscripts(StorePart):
         row = {"version": version + 1, "record_id": record.id, "body": body, **self._stamp(fence)}
         await advance(connection, fence, version)
         await connection.execute(insert(compactions).values(row))
+        self._tell(connection, fence.run_id, recorded(record))
         return True
 
     async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:

@@ -18,6 +18,8 @@ if (live && live.dataset.events) {
     live.replaceChildren(...fresh.childNodes);
     if (!fresh.dataset.events) source.close();
   };
-  source.addEventListener("task", renew);
+  let waits = null;
+  // Several things happen at once: the page is asked for when a moment has passed.
+  source.addEventListener("message", () => { waits ??= setTimeout(() => { waits = null; renew(); }, 400); });
   live.addEventListener("focusout", () => setTimeout(() => { if (behind) renew(); }));
 }

@@ -1,0 +1,135 @@
+"""Whatever is sent to the API: it is answered as its own description says, and never by a failure of the server."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
+from tests.ended_tasks import keep_ended_task
+from waystation.client import Client
+from waystation.serve.api import v1
+from waystation.serve.app import application
+from waystation.settings import Settings
+
+WITHOUT_END = "/v1/events"
+ODD = ["", " ", "\x00", "é\u202e", "../x", "-1", "0", "1" * 400, "$2.00", "600k", "m1", "writing", "1e9", "null", "🙂"]
+WORDS = st.sampled_from(ODD) | st.text(max_size=20)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | WORDS, lambda inner: st.lists(inner, max_size=3), max_leaves=4
+)
+
+
+class Operation(NamedTuple):
+    """One entry of the description."""
+
+    method: str
+    path: str
+    query: Sequence[str]
+    fields: Mapping[str, Sequence[str]]
+    """Of the body, with values that one of them names."""
+    statuses: frozenset[int]
+
+
+def operations() -> list[Operation]:
+    """As the OpenAPI of the routes has them."""
+    described = FastAPI()
+    described.include_router(v1)
+    openapi: dict[str, Any] = described.openapi()
+    shapes = openapi["components"]["schemas"]
+    found: list[Operation] = []
+    for path, methods in openapi["paths"].items():
+        for method, said in methods.items():
+            query = [one["name"] for one in said.get("parameters", []) if one["in"] == "query"]
+            body = said.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            fields = shapes.get(body.get("$ref", "").rpartition("/")[2], {}).get("properties", {})
+            known = {name: one.get("enum", []) for name, one in fields.items()}
+            found.append(Operation(method, path, query, known, frozenset(map(int, said["responses"]))))
+    return [one for one in found if one.path != WITHOUT_END]
+
+
+OPERATIONS = operations()
+
+
+class Asked(NamedTuple):
+    """A request, and what it may be answered with."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    body: bytes
+    statuses: frozenset[int]
+
+
+def asked_of(data: st.DataObject, operation: Operation, task: str) -> Asked:
+    places = {"{task}": st.sampled_from([task, task[:9], "task-0123456789abcdef"]) | WORDS, "{agent}": WORDS}
+    path = operation.path
+    for place, values in {**places, "{session}": WORDS}.items():
+        if place in path:
+            path = path.replace(place, httpx2.URL("/", params={"p": data.draw(values)}).query.decode()[2:] or "x")
+    query = {name: data.draw(WORDS) for name in operation.query if data.draw(st.booleans())}
+    fields = {
+        name: data.draw(st.sampled_from(known) if known else VALUES)
+        for name, known in operation.fields.items()
+        if data.draw(st.booleans())
+    }
+    body = json.dumps(fields).encode() if data.draw(st.integers(0, 9)) else b"{"
+    return Asked(operation.method, path, query, body, operation.statuses)
+
+
+async def answered(settings: Settings, requests: Sequence[Asked]) -> list[tuple[Asked, httpx2.Response]]:
+    async with await Client.connect(settings) as client:
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, ACCESS))
+        headers = {**BEARER, "Content-Type": "application/json"}
+        async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=headers) as asking:
+            return [
+                (one, await asking.request(one.method, one.path, params=one.query, content=one.body))
+                for one in requests
+            ]
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, str]:
+    """A task that is over, in a home of its own."""
+    settings = Settings(home=Path(tmp_path_factory.mktemp("home")) / "home", offline=True)
+    return settings, asyncio.run(keep_ended_task(settings))
+
+
+@given(data=st.data())
+@examples(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_every_answer_is_one_that_the_description_names(ended: tuple[Settings, str], data: st.DataObject) -> None:
+    settings, task = ended
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+        requests = [asked_of(data, operation, task) for operation in OPERATIONS]
+        for request, answer in asyncio.run(answered(settings, requests)):
+            assert answer.status_code in request.statuses, (request, answer.text)
+            if answer.status_code >= 400:
+                assert answer.headers["content-type"] == "application/problem+json"
+                assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize("seen", ["x", "-1", "1e3", "9" * 16, "1, 2"])
+async def test_a_number_that_is_none_is_refused(seen: str, ended: tuple[Settings, str]) -> None:
+    settings, task = ended
+    async with served(settings) as asking:
+        answers = [
+            await asking.get(path, headers={**BEARER, "Last-Event-ID": seen})
+            for path in ("/v1/events", f"/v1/tasks/{task}/events")
+        ]
+    assert [answer.status_code for answer in answers] == [422, 422]
+
+
+async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Settings, str]) -> None:
+    settings, _ = ended
+    async with served(settings, tenant="other") as asking:
+        answer = await asking.get("/v1/events?after=1", headers=BEARER)
+    assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)

@@ -1,0 +1,177 @@
+"""Endpoints of models that say anything: their words, their numbers, their headers, and replies without an end."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from gzip import compress
+
+import httpx2
+import pytest
+from pydantic import JsonValue
+
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.openai.model import openai_model
+from waystation.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
+from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
+from waystation.domain.transcript import user_text
+from waystation.ports import ChatModel, ModelRequest
+
+ASKED = ModelRequest(model="m", system="s", messages=(user_text("m1", "hello"),), tools=(), max_output=256)
+HUGE = 10**30
+SAID = "the password of prod is hunter2\x1b]52;c;aGk=\x07"
+STREAM = {"content-type": "text/event-stream"}
+JSON = {"content-type": "application/json"}
+Protocol = Callable[..., ChatModel]
+PROTOCOLS = pytest.mark.parametrize("protocol", [anthropic_model, openai_model])
+Answering = Callable[[httpx2.Request], httpx2.Response]
+
+
+@asynccontextmanager
+async def asked(answering: Answering, protocol: Protocol = anthropic_model) -> AsyncGenerator[ChatModel]:
+    """A model behind an endpoint that answers so."""
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(answering), follow_redirects=True)
+    model = protocol("key", "http://model.example", http_client=client)
+    try:
+        yield model
+    finally:
+        await client.aclose()
+
+
+def events(
+    stop: JsonValue = "end_turn", kind: JsonValue = "text", usage: Mapping[str, JsonValue] | None = None
+) -> bytes:
+    """A whole reply, as a stream."""
+    message: dict[str, JsonValue] = {"id": "x", "type": "message", "role": "assistant", "content": [], "model": "m"}
+    told: dict[str, JsonValue] = {**(usage or {"input_tokens": 5, "output_tokens": 1})}
+    said: list[dict[str, JsonValue]] = [
+        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": told}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": kind, "text": "ready"}},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": told},
+        {"type": "message_stop"},
+    ]
+    return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in said).encode()
+
+
+async def refused(answer: httpx2.Response, protocol: Protocol = anthropic_model) -> ModelError:
+    """What is raised of this answer."""
+    async with asked(lambda _: answer, protocol) as model:
+        with pytest.raises(ModelError) as raised:
+            await model.complete(ASKED)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("body", "meant"),
+    [
+        (events(stop=SAID), "unknown reason"),
+        (events(stop=[SAID]), "unknown reason"),
+        (events(stop="hunter2"), "unknown reason"),
+        (events(kind=SAID), "unknown type"),
+        (b"event: message_start\ndata: " + b"[" * 100_000 + b"\n\n", "could not be read"),
+        (b'event: message_start\ndata: {"type": ' + b"9" * 5_000 + b"}\n\n", "could not be read"),
+    ],
+)
+async def test_what_an_endpoint_says_in_the_place_of_a_name_stands_in_no_error(body: bytes, meant: str) -> None:
+    error = await refused(httpx2.Response(200, content=body, headers=STREAM))
+    assert isinstance(error, ModelUnavailable)
+    assert meant in str(error)
+    assert "hunter2" not in str(error)
+
+
+async def test_a_reason_that_only_this_version_does_not_know_is_named() -> None:
+    error = await refused(httpx2.Response(200, content=events(stop="paused_for_review"), headers=STREAM))
+    assert str(error).endswith("paused_for_review")
+
+
+@pytest.mark.parametrize("told", [HUGE, MOST_REPORTED + 1, -5])
+async def test_numbers_that_are_no_count_of_tokens_count_as_not_reported(told: JsonValue) -> None:
+    body = events(usage={"input_tokens": told, "output_tokens": told, "cache_read_input_tokens": told})
+    async with asked(lambda _: httpx2.Response(200, content=body, headers=STREAM)) as model:
+        assert (await model.complete(ASKED)).usage.total == 0
+    async with asked(lambda _: httpx2.Response(200, json={"input_tokens": told})) as model:
+        assert await model.count_tokens(ASKED) is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "1e300"},
+        {"retry-after": "900000000"},
+        {"retry-after-ms": "1e305"},
+        {"retry-after": "Mon, 01 Jan 9999 00:00:00 GMT", "date": "Mon, 01 Jan 2001 00:00:00 GMT"},
+        {"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"},
+        {"retry-after": "Mon, 01 Jan 2000 00:00:00 +99999999999999"},
+    ],
+)
+@PROTOCOLS
+async def test_an_endpoint_puts_the_next_attempt_off_by_a_day_at_most(
+    headers: Mapping[str, str], protocol: Protocol
+) -> None:
+    error = await refused(httpx2.Response(429, json={"error": {"message": ["x"]}}, headers=headers), protocol)
+    assert isinstance(error, ModelUnavailable)
+    assert error.retry_after in {None, MOST_DELAY}
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+@PROTOCOLS
+async def test_a_conversation_and_its_key_go_to_no_other_address_than_the_one_that_was_set(
+    status: int, protocol: Protocol
+) -> None:
+    came: list[str] = []
+
+    def redirecting(request: httpx2.Request) -> httpx2.Response:
+        came.append(str(request.url.host))
+        return httpx2.Response(status, headers={"location": "http://169.254.169.254/latest"})
+
+    async with asked(redirecting, protocol) as model:
+        with pytest.raises(ModelRejected, match="redirects"):
+            await model.complete(ASKED)
+    assert came == ["model.example"]
+
+
+class Endless(httpx2.AsyncByteStream):
+    """Pings for ever, and how many were taken."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """A megabyte each."""
+        while True:
+            self.taken += 1
+            yield b": " + b"x" * 1_000_000 + b"\n\n"
+
+
+@PROTOCOLS
+async def test_a_reply_without_an_end_is_given_up(protocol: Protocol) -> None:
+    pings = Endless()
+    error = await refused(httpx2.Response(200, stream=pings, headers=STREAM), protocol)
+    assert isinstance(error, ModelUnavailable)
+    assert f"{MOST_REPLY_BYTES:,} bytes" in str(error)
+    assert pings.taken <= MOST_REPLY_BYTES // 1_000_000 + 1
+
+
+@PROTOCOLS
+async def test_a_reply_that_would_unpack_to_any_length_is_not_unpacked(protocol: Protocol) -> None:
+    told: list[str] = []
+
+    def packing(request: httpx2.Request) -> httpx2.Response:
+        told.append(request.headers["accept-encoding"])
+        return httpx2.Response(200, content=compress(events()), headers={**STREAM, "content-encoding": "gzip"})
+
+    async with asked(packing, protocol) as model:
+        with pytest.raises(ModelUnavailable, match="compresses"):
+            await model.complete(ASKED)
+    assert told == ["identity"]
+
+
+@pytest.mark.parametrize("told", [HUGE, MOST_REPORTED + 1, -5])
+async def test_chat_completions_report_no_such_numbers_either(told: JsonValue) -> None:
+    chunks: list[dict[str, JsonValue]] = [
+        {"choices": [{"delta": {"content": "ready"}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": told, "completion_tokens": told}},
+    ]
+    body = "".join(f"data: {json.dumps(one)}\n\n" for one in chunks) + "data: [DONE]\n\n"
+    async with asked(lambda _: httpx2.Response(200, content=body.encode(), headers=STREAM), openai_model) as model:
+        assert (await model.complete(ASKED)).usage.total == 0

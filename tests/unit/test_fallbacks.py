@@ -1,0 +1,245 @@
+"""Who takes a call where an endpoint is gone, overloaded or over its limit, and what that may cost at most."""
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from waystation.connections import VendorRefusal
+from waystation.domain.budget import Usage
+from waystation.domain.endpoints import Endpoints
+from waystation.domain.errors import (
+    BadInput,
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    SpendingLimitReached,
+)
+from waystation.domain.models import PRICES, Price, Rates, cost_micro_usd
+from waystation.domain.task import TaskRequest
+from waystation.domain.transcript import Message, Text, Thinking, ToolUse, user_text
+from waystation.ports import ModelReply, ModelRequest
+from waystation.settings import Settings, setting_faults
+from waystation.terms import called_models, placed_prices, task_terms
+from waystation.testing import ScriptedModel, scripted_reply
+from workers.models import ModelSwitch
+
+FIRST, SPARE, LOCAL = "first::claude-sonnet-5-5", "spare::claude-sonnet-5-5", "local::qwen3"
+ENDPOINTS = {
+    "first": {"kind": "compatible", "base_url": "http://first.test", "fallback": ["spare", "local"]},
+    "spare": {"kind": "compatible", "base_url": "http://spare.test"},
+    "local": {"kind": "openai", "base_url": "http://local.test/v1", "model": "qwen3"},
+}
+REQUEST = ModelRequest(
+    model=FIRST, system="Work.", messages=(user_text("m1", "What?"),), max_output=100, fallbacks=(SPARE, LOCAL)
+)
+FINE = scripted_reply(Text(text="Fine."))
+GONE = ModelUnavailable("refused", possibly_billed=False)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
+
+
+def places() -> Endpoints:
+    return Settings.model_validate({"endpoints": ENDPOINTS}).places
+
+
+def switched(*scripts: list[ModelReply | ModelError]) -> tuple[ModelSwitch, dict[str, ScriptedModel]]:
+    names: list[str] = ["first", "spare", "local"]
+    models = dict(zip(names, map(ScriptedModel, scripts), strict=True))
+    return ModelSwitch(ScriptedModel([]), None, models, places()), models
+
+
+def test_an_endpoint_names_its_fallbacks_by_endpoint_or_by_full_name() -> None:
+    assert places().fallbacks(FIRST) == (SPARE, LOCAL)
+    assert places().fallbacks(LOCAL) == ()
+    assert places().fallbacks("claude-sonnet-5-5") == ()
+
+
+@pytest.mark.parametrize("error", [GONE, SpendingLimitReached("no money"), ModelGone("no such model")])
+async def test_a_call_that_was_certainly_not_billed_goes_to_the_next_at_once(error: ModelError) -> None:
+    switch, models = switched([error], [FINE, FINE], [])
+    reply = await switch.complete(REQUEST)
+    assert (reply.blocks, reply.asked) == (FINE.blocks, SPARE)
+    assert models["spare"].requests[0].model == "claude-sonnet-5-5"
+    await switch.complete(REQUEST)
+    assert models["first"].calls == 1, "it is passed by for a while"
+
+
+async def test_a_call_that_may_have_been_billed_fails_and_the_next_attempt_goes_elsewhere() -> None:
+    switch, models = switched([ModelUnavailable("cut", retry_after=300)], [FINE], [])
+    with pytest.raises(ModelUnavailable) as raised:
+        await switch.complete(REQUEST)
+    assert raised.value.possibly_billed
+    assert raised.value.retry_after is None
+    assert (await switch.complete(REQUEST)).asked == SPARE
+    assert models["first"].calls == 1
+
+
+async def test_a_short_delay_is_waited_for_and_a_refused_request_is_nobody_elses() -> None:
+    short = ModelUnavailable("slow down", retry_after=2, possibly_billed=False)
+    for error in (short, ModelRejected("bad request")):
+        switch, models = switched([error], [FINE], [])
+        with pytest.raises(type(error)):
+            await switch.complete(REQUEST)
+        assert models["spare"].calls == 0
+
+
+async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_again() -> None:
+    switch, models = switched([SpendingLimitReached("no money"), FINE], [GONE], [GONE])
+    with pytest.raises(ModelUnavailable):
+        await switch.complete(REQUEST)
+    assert (await switch.complete(REQUEST)).asked == ""
+    assert [model.calls for model in models.values()] == [2, 1, 1]
+
+
+class Uncountable(ScriptedModel):
+    """An endpoint that is away also where tokens are to be counted."""
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        raise GONE
+
+
+async def test_nobody_waits_for_a_count_where_another_model_can_take_the_call() -> None:
+    first = Uncountable([FINE])
+    switch = ModelSwitch(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
+    assert await switch.count_tokens(REQUEST) is None
+    assert (await switch.complete(REQUEST)).asked == SPARE
+    alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).places
+    with pytest.raises(ModelUnavailable):
+        await ModelSwitch(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
+
+
+async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_takes_them() -> None:
+    thought = Message(
+        id="m2",
+        role="assistant",
+        blocks=(Thinking(thinking="Hm.", signature="c2ln"), ToolUse(id="t1", name="search", input={})),
+    )
+    asked = REQUEST.model_copy(
+        update={"messages": (*REQUEST.messages, thought), "effort": "high", "max_output": 90_000}
+    )
+    switch, models = switched([GONE], [FINE], [])
+    await switch.complete(asked)
+    assert models["spare"].requests[0].messages == asked.messages
+    assert models["spare"].requests[0].effort == "high"
+    switch, models = switched([GONE], [GONE], [FINE])
+    await switch.complete(asked)
+    (sent,) = models["local"].requests
+    assert [block.type for block in sent.messages[1].blocks] == ["tool_use"]
+    assert (sent.model, sent.effort, sent.thinking) == ("qwen3", None, None)
+    switch, models = switched([FINE], [], [])
+    said = thought.model_copy(update={"said_by": LOCAL})
+    await switch.complete(asked.model_copy(update={"messages": (*REQUEST.messages, said)}))
+    assert [block.type for block in models["first"].requests[0].messages[1].blocks] == ["tool_use"]
+
+
+def price(model: str, usd: str) -> Price:
+    rates = Rates(input=Decimal(usd), output=Decimal(usd), cache_write=Decimal(usd), cache_read=Decimal(usd))
+    return Price(model=model, rates=rates, source="own price file")
+
+
+def test_terms_take_along_the_prices_of_all_that_may_answer() -> None:
+    settings = Settings.model_validate({"endpoints": ENDPOINTS, "endpoint": "first"})
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 9_000_000}})
+    models = {*called_models(request, settings)}
+    assert {FIRST, SPARE, LOCAL} <= models
+    written = [price("claude-sonnet-5-5", "2"), price("claude-haiku-5-5", "1"), price(LOCAL, "0")]
+    dear = price(SPARE, "9")
+    taken = placed_prices(models, [*written, dear], settings)
+    assert {one.model: one.rates.input for one in taken if "::" in one.model} == {
+        LOCAL: 0,
+        FIRST: 2,
+        SPARE: 9,
+        "first::claude-haiku-5-5": 1,
+        "spare::claude-haiku-5-5": 1,
+    }
+    agent = task_terms(request, settings, [*written, dear], dear.since).agent
+    assert agent.model == FIRST
+    assert {one.model for one in agent.prices} == {one.model for one in taken if "::" in one.model}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words", "meaning", "error"),
+    [
+        (404, "", "", "no such model or endpoint", ModelGone),
+        (400, "ValidationException", "The provided model identifier is invalid.", "not in this region", ModelGone),
+        (404, "", "This model version has reached the end of its life.", "retired", ModelGone),
+        (403, "", "You don't have access to the model with the specified model ID.", "no access", ModelRejected),
+        (403, "", "The security token included in the request is expired", "have expired", ModelRejected),
+        (400, "", "Invocation with on-demand throughput isn't supported.", "inference profile", ModelRejected),
+        (400, "context_length_exceeded", "", "longer than the model's window", ModelRejected),
+        (429, "insufficient_quota", "", "no credit", SpendingLimitReached),
+        (429, "", "You exceeded your current quota", "no credit", SpendingLimitReached),
+        (429, "rate_limit_exceeded", "", "rate limit", ModelUnavailable),
+        (424, "ModelErrorException", "", "the model failed", ModelUnavailable),
+        (200, "throttlingException", "", "rate limit", ModelUnavailable),
+        (200, "insufficient_quota", "", "the provider failed", ModelUnavailable),
+    ],
+)
+def test_refusals_of_all_vendors_are_one_table(
+    status: int, kind: str, words: str, meaning: str, error: type[ModelError]
+) -> None:
+    found = VendorRefusal(status, kind, words, "", {}).error
+    assert type(found) is error
+    assert meaning in str(found)
+
+
+def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    example = next(part for part in page.split("```toml\n")[1:] if "kind =" in part).partition("```")[0]
+    (tmp_path / "config.toml").write_text(example)
+    settings = Settings()
+    assert settings.uses_offline_model is False
+    assert settings.working("research").model == LOCAL
+    assert settings.working("writing").model == "claude::claude-sonnet-5-5"
+    assert settings.condenser("research", "claude-haiku-5-5") == LOCAL
+    assert settings.places.fallbacks("claude::claude-sonnet-5-5") == ("spare::eu.anthropic.claude-sonnet-5-5", LOCAL)
+    assert settings.planner == "claude::claude-haiku-5-5"
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        ({"kind": "bedrock"}, "it needs a region"),
+        ({"kind": "compatible"}, "it needs a base_url"),
+        ({"kind": "foundry"}, "it needs a resource or a base_url"),
+        ({"kind": "compatible", "base_url": "http://a/v1"}, "without /v1"),
+        ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "without /chat/completions"),
+        ({"kind": "openai", "base_url": "a.test"}, "no http or https address"),
+        ({"kind": "telepathy"}, "kind"),
+        ({"kind": "openai", "key": "sk-1"}, "key"),
+    ],
+)
+def test_a_table_that_cannot_work_is_refused_with_what_it_needs(table: dict[str, str], fault: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings.model_validate({"endpoints": {"x": table}})
+    said = setting_faults(refused.value)
+    assert said.startswith("endpoints.x.")
+    assert fault in said
+    assert "sk-1" not in said
+
+
+def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submitted() -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r"})
+    for given in (
+        {"endpoint": "nowhere"},
+        {"plan_model": "nowhere::m"},
+        {"roles": {"writing": {"endpoint": "nowhere"}}},
+    ):
+        with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+            task_terms(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
+
+
+def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> None:
+    request = TaskRequest.model_validate({"question": "What?", "request_id": "r", "budget": {"micro_usd": 1_000_000}})
+    terms = task_terms(request, Settings(), PRICES, date(2026, 11, 25))
+    assert terms.budget.micro_usd == 1_000_000
+    assert (
+        cost_micro_usd(terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices) == 0
+    )

@@ -1,0 +1,75 @@
+"""A task over time, as its page draws it."""
+
+from datetime import UTC, datetime, timedelta
+
+from waystation.domain.events import EventKind, TaskEvent
+from waystation.serve.pictures import LEFT, THINNEST, WIDTH, Mark, timeline
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def happened(number: int, kind: EventKind, agent: str = "research-1", **more: object) -> TaskEvent:
+    at = NOON + timedelta(seconds=10 * (number - 1))
+    told = {"number": number, "kind": kind, "agent": agent, "task_id": "task-1", "at": at, **more}
+    return TaskEvent.model_validate(told)
+
+
+WORK = [
+    happened(1, "submitted", ""),
+    happened(2, "taken", reference="1"),
+    happened(3, "called", reference="turn-1"),
+    happened(4, "replied", reference="m2", tokens=100, context=80),
+    happened(5, "called", reference="turn-2"),
+    happened(6, "replied", reference="m4", tokens=200, context=160),
+    happened(7, "compacted", reference="summary-1", detail="summarised"),
+    happened(8, "left", reference="1", detail="allowance_spent"),
+    happened(9, "asked", reference="e1", detail="pending"),
+]
+
+
+def marks(events: list[TaskEvent], now: datetime | None = None) -> dict[str, list[Mark]]:
+    drawn = timeline(events, now)
+    assert drawn is not None
+    found: dict[str, list[Mark]] = {}
+    for one in drawn.lanes[0].marks:
+        found.setdefault(one.kind, []).append(one)
+    return found
+
+
+def test_an_agent_has_a_lane_in_which_replies_and_compactions_open_their_messages() -> None:
+    drawn = marks(WORK, NOON + timedelta(seconds=100))
+    assert [(one.title, one.message) for one in drawn["call"]] == [
+        ("turn-1: 100 tokens", "m2"),
+        ("turn-2: 200 tokens", "m4"),
+    ]
+    assert [one.message for one in drawn["compacted"]] == ["c-summary-1"]
+    assert [one.title for one in drawn["leg"]] == ["leg 1: allowance_spent"]
+    assert [one.title for one in drawn["pause"]] == ["waits for a person"]
+
+
+def test_a_pause_ends_with_its_answer_and_an_unanswered_call_is_told_apart() -> None:
+    drawn = marks([*WORK, happened(10, "answered", detail="approved"), happened(11, "called", reference="turn-3")])
+    assert [one.title for one in drawn["pause"]] == ["waited for a person: approved"]
+    assert [one.title for one in drawn["waiting"]] == ["turn-3: no answer yet"]
+
+
+def test_planning_ends_with_what_it_paid_for() -> None:
+    planned = [happened(1, "taken", "plan"), happened(2, "called", "plan"), happened(3, "charged", "plan", tokens=5)]
+    (leg,) = marks([*planned, happened(9, "ended", "")], NOON + timedelta(hours=1))["leg"]
+    assert leg.width <= max(THINNEST, WIDTH / 100)
+
+
+def test_the_curve_ends_at_what_was_spent_in_all() -> None:
+    drawn = timeline(WORK, None)
+    assert drawn is not None
+    assert drawn.spent_words == "300 tokens, cached ones included"
+    assert drawn.spent.startswith(f"{LEFT},")
+    assert len(drawn.lanes[0].context.split()) == 2
+
+
+def test_a_task_of_which_no_agent_has_begun_has_no_picture() -> None:
+    assert timeline([happened(1, "submitted", "")], NOON) is None
+
+
+def test_everything_at_one_moment_can_be_drawn() -> None:
+    assert marks([WORK[1]])["leg"][0].width == THINNEST

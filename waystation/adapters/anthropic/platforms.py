@@ -1,0 +1,190 @@
+"""Clients of the Messages API by where it is: at its maker's, at another server, at Bedrock, Vertex or Foundry.
+
+None of them traces or logs content, and all bear silence alike. The packages that Bedrock and Vertex need besides come
+with the extras `bedrock` and `vertex`; they find credentials as their vendors' programs do.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import httpx2
+from anthropic import NOT_GIVEN, AsyncAnthropic, AsyncAnthropicFoundry, DefaultAsyncHttpxClient, omit
+from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMantle
+from anthropic.lib.vertex import AsyncAnthropicVertex
+
+from waystation.connections import USUAL_PATIENCE, Patience, silence_limit, watching
+from waystation.domain.endpoints import EndpointKind, NamedEndpoint
+from waystation.domain.errors import BadInput
+
+MessagesClient = (
+    AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicFoundry | AsyncAnthropicVertex
+)
+NO_KEY = "none"
+"""In the place of a key that an endpoint does not ask for."""
+
+
+class Connected(NamedTuple):
+    """A client, and how its vendor's libraries say that they found no credentials."""
+
+    client: MessagesClient
+    no_credentials: tuple[type[Exception], ...] = ()
+
+
+class _Open(NamedTuple):
+    """What a client is made with, whatever its kind."""
+
+    endpoint: NamedEndpoint
+    key: str | None
+    http: httpx2.AsyncClient
+    timeout: httpx2.Timeout
+
+
+def sdk_client(
+    api_key: str,
+    base_url: str | None = None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+) -> AsyncAnthropic:
+    """The SDK's client of the provider's API, or of another server that takes its key in the same way."""
+    _quiet()
+    return AsyncAnthropic(
+        api_key=api_key,
+        base_url=base_url,
+        http_client=_watched(http_client, patience),
+        timeout=silence_limit(patience.first_byte),
+        open_telemetry=False,
+    )
+
+
+def platform_client(
+    endpoint: NamedEndpoint,
+    key: str | None,
+    http_client: httpx2.AsyncClient | None = None,
+    patience: Patience = USUAL_PATIENCE,
+) -> Connected:
+    """The client of a named endpoint. Raises BadInput where packages, or a key that it cannot do without, are missing.
+
+    No credentials are looked for before the first call.
+    """
+    _quiet()
+    made = _CLIENTS[endpoint.kind]
+    return made(_Open(endpoint, key, _watched(http_client, patience), silence_limit(patience.first_byte)))
+
+
+def _quiet() -> None:
+    # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
+    logging.getLogger("anthropic").setLevel(logging.WARNING)
+
+
+def _watched(http_client: httpx2.AsyncClient | None, patience: Patience) -> httpx2.AsyncClient:
+    return watching(http_client or DefaultAsyncHttpxClient(), patience.stream)
+
+
+def _provider(given: _Open) -> Connected:
+    key = _needed(given)
+    client = AsyncAnthropic(
+        api_key=key, base_url=given.endpoint.url, http_client=given.http, timeout=given.timeout, open_telemetry=False
+    )
+    return Connected(client)
+
+
+def _compatible(given: _Open) -> Connected:
+    """The SDK sends a key as `Authorization: Bearer` alone, and would look for one of the provider's in the
+    environment, which nobody else is to see.
+    """
+    key, auth = given.key or NO_KEY, given.endpoint.auth
+    headers = {} if auth == "bearer" else {"x-api-key": key}
+    client = AsyncAnthropic(
+        api_key=key, base_url=given.endpoint.url, http_client=given.http, timeout=given.timeout, open_telemetry=False
+    )
+    if auth == "x-api-key":
+        return Connected(client.copy(default_headers={**headers, "Authorization": omit}))  # pyright: ignore[reportArgumentType]
+    return Connected(client.copy(default_headers=headers))
+
+
+def _bedrock(given: _Open) -> Connected:
+    client = AsyncAnthropicBedrock(
+        aws_region=given.endpoint.region,
+        aws_profile=given.endpoint.profile or None,
+        api_key=given.key,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+
+
+def _mantle(given: _Open) -> Connected:
+    client = AsyncAnthropicBedrockMantle(
+        aws_region=given.endpoint.region,
+        aws_profile=given.endpoint.profile or None,
+        api_key=given.key,
+        base_url=given.endpoint.url,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
+
+
+def _vertex(given: _Open) -> Connected:
+    no_credentials = _errors("google.auth.exceptions", "GoogleAuthError", "vertex")
+    client = AsyncAnthropicVertex(
+        region=given.endpoint.region,
+        base_url=given.endpoint.url,
+        access_token=given.key,
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+        project_id=given.endpoint.project or NOT_GIVEN,
+    )
+    return Connected(client, no_credentials)
+
+
+def _foundry(given: _Open) -> Connected:
+    client = AsyncAnthropicFoundry(
+        base_url=given.endpoint.url,
+        api_key=_needed(given),
+        http_client=given.http,
+        timeout=given.timeout,
+        open_telemetry=False,
+    )
+    return Connected(client)
+
+
+_CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
+    "anthropic": _provider,
+    "compatible": _compatible,
+    "bedrock": _bedrock,
+    "mantle": _mantle,
+    "vertex": _vertex,
+    "foundry": _foundry,
+}
+"""All but chat completions, which are another protocol."""
+
+
+def _needed(given: _Open) -> str:
+    if given.key is None:
+        raise BadInput(f"the endpoint at {given.endpoint.url} needs a key: set {given.endpoint.key_variable}")
+    return given.key
+
+
+def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:
+    """The base of a vendor's errors. Raises BadInput where its package is not installed."""
+    if find_spec(module.partition(".")[0]) is None or _absent(module):
+        raise BadInput(f"this endpoint needs more packages: `pip install 'waystation[{extra}]'`")
+    found: object = getattr(import_module(module), name)
+    assert isinstance(found, type)
+    assert issubclass(found, Exception)
+    return found, RuntimeError
+
+
+def _absent(module: str) -> bool:
+    try:
+        return find_spec(module) is None
+    except ModuleNotFoundError:
+        return True

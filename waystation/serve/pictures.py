@@ -1,0 +1,275 @@
+"""A task in pictures: what it spent of its budget, its plan, and a lane for each agent over time with its legs, calls,
+compactions and pauses.
+
+Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal, NamedTuple
+
+from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.events import TaskEvent
+from waystation.domain.plan import PlanVersion
+from waystation.domain.task import BudgetProgress
+
+WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
+"""Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
+THINNEST = 3.0
+"""So wide a stretch is at least, however short it was."""
+CURVE_HEIGHT = 90
+MOST_CALLS = 400
+"""A lane with more calls shows its legs and compactions alone: marks under a unit apart cannot be told."""
+BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
+"""Of the plan's picture, in its own units."""
+LONGEST_LABEL = 22
+MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause"]
+
+
+class Bar(NamedTuple):
+    """Spent and reserved of a limit, in hundredths of it."""
+
+    spent: float
+    reserved: float
+    words: str
+
+
+def bar(budget: BudgetProgress) -> Bar:
+    """Of the unit that is closer to its end."""
+    parts = [
+        (spent / limit, reserved / limit)
+        for spent, reserved, limit in (
+            (budget.spent.tokens, budget.reserved.tokens, budget.limit.tokens),
+            (budget.spent.micro_usd, budget.reserved.micro_usd, budget.limit.micro_usd),
+        )
+        if limit
+    ]
+    spent, reserved = max(parts, default=(0.0, 0.0))
+    spent = min(spent, 1.0)
+    words = f"{amount_text(budget.spent)} of {limit_text(budget.limit)}"
+    return Bar(round(100 * spent, 2), round(100 * min(reserved, 1.0 - spent), 2), words)
+
+
+class Box(NamedTuple):
+    """A step in the plan's picture."""
+
+    x: int
+    y: int
+    id: str
+    label: str
+    title: str
+    state: str
+
+
+class Edge(NamedTuple):
+    """From a step to one that needs it."""
+
+    x1: int
+    y1: int
+    x2: int
+    y2: int
+
+
+class Picture(NamedTuple):
+    """The plan as boxes, those that need others to the right of them."""
+
+    width: int
+    height: int
+    boxes: tuple[Box, ...]
+    lines: tuple[Edge, ...]
+
+
+def picture(version: PlanVersion, states: dict[str, str]) -> Picture:
+    """Where each step of a plan stands. Plans have no circles."""
+    column: dict[str, int] = {}
+    for _ in version.plan.steps:
+        for step in version.plan.steps:
+            column[step.id] = 1 + max((column.get(need, 0) for need in step.needs), default=-1)
+    filled: dict[int, int] = {}
+    boxes: dict[str, Box] = {}
+    for step in version.plan.steps:
+        at = column[step.id]
+        row = filled.get(at, 0)
+        filled[at] = row + 1
+        label = step.title if len(step.title) <= LONGEST_LABEL else f"{step.title[: LONGEST_LABEL - 1]}…"
+        x, y = at * (BOX_WIDTH + GAP_X) + 2, row * (BOX_HEIGHT + GAP_Y) + 2
+        boxes[step.id] = Box(x, y, step.id, label, step.title, states.get(step.id, "waiting"))
+    lines = tuple(_edge(boxes[need], boxes[step.id]) for step in version.plan.steps for need in step.needs)
+    width = (max(filled, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X + 4
+    height = max(filled.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y + 4
+    return Picture(width, height, tuple(boxes.values()), lines)
+
+
+def _edge(first: Box, then: Box) -> Edge:
+    return Edge(first.x + BOX_WIDTH, first.y + BOX_HEIGHT // 2, then.x, then.y + BOX_HEIGHT // 2)
+
+
+class Mark(NamedTuple):
+    """A stretch, or a moment, in a lane. `message` is where its link leads; empty: it has none."""
+
+    kind: MarkKind
+    x: float
+    width: float
+    title: str
+    message: str = ""
+
+
+class AgentLane(NamedTuple):
+    """One agent."""
+
+    agent: str
+    y: int
+    marks: tuple[Mark, ...]
+    context: str
+    """Points of a line: how full the context was, by call; empty under two calls."""
+
+
+class Tick(NamedTuple):
+    """A moment over the lanes."""
+
+    x: float
+    words: str
+
+
+class Timeline(NamedTuple):
+    """The whole picture."""
+
+    width: int
+    height: int
+    left: int
+    lanes: tuple[AgentLane, ...]
+    ticks: tuple[Tick, ...]
+    spent: str
+    """Points of a line: tokens spent by all, over time."""
+    spent_words: str
+
+
+class _Clock(NamedTuple):
+    first: datetime
+    last: datetime
+
+    def at(self, moment: datetime) -> float:
+        whole = (self.last - self.first).total_seconds() or 1.0
+        return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
+
+
+def timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
+    """The picture of a task's events; `now` while it is not over. None where no agent has begun."""
+    of_agents = [one for one in events if one.agent]
+    if not of_agents:
+        return None
+    clock = _Clock(events[0].at, max([events[-1].at, *([now] if now else [])]))
+    by_agent: defaultdict[str, list[TaskEvent]] = defaultdict(list)
+    for one in of_agents:
+        by_agent[one.agent].append(one)
+    fullest = max([one.context for one in of_agents]) or 1
+    lanes = tuple(
+        AgentLane(agent, TOP + row * ROW, _marks(own, clock, now), _context(own, clock, TOP + row * ROW, fullest))
+        for row, (agent, own) in enumerate(by_agent.items())
+    )
+    points, words = _spent(events, clock)
+    return Timeline(WIDTH, TOP + len(lanes) * ROW + 6, LEFT, lanes, _ticks(clock), points, words)
+
+
+def _marks(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> tuple[Mark, ...]:
+    found = [*_stretches(events, clock, now), *_calls(events, clock)]
+    for one in events:
+        if one.kind in {"compacted", "rewound"}:
+            kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
+            found.append(Mark(kind, clock.at(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}"))
+    return tuple(found)
+
+
+def _stretches(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
+    """Legs from the attempt that took the agent over to their end, and pauses from a request to its answer."""
+    found: list[Mark] = []
+    began: datetime | None = None
+    asked: datetime | None = None
+    for one in events:
+        match one.kind:
+            case "taken":
+                began = began or one.at
+            case "left" if began is not None:
+                found.append(_stretch("leg", began, one.at, clock, f"leg {one.reference}: {one.detail}"))
+                began = None
+            case "asked":
+                asked = asked or one.at
+            case "answered" if asked is not None:
+                found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
+                asked = None
+            case _:
+                pass
+    if began is not None:
+        # Planning and reviews are no legs: they end with what they paid for.
+        done = events[-1].kind in {"charged", "replied"} and all(one.kind != "left" for one in events)
+        found.append(
+            _stretch("leg", began, events[-1].at if done or now is None else now, clock, "at work, without a leg's end")
+        )
+    if asked is not None and now is not None:
+        found.append(_stretch("pause", asked, now, clock, "waits for a person"))
+    return found
+
+
+def _calls(events: Sequence[TaskEvent], clock: _Clock) -> list[Mark]:
+    """From each call to its reply; one that was never answered is told apart."""
+    if sum(one.kind == "called" for one in events) > MOST_CALLS:
+        return []
+    found: list[Mark] = []
+    called: TaskEvent | None = None
+    for one in events:
+        if one.kind == "called":
+            if called is not None:
+                found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer"))
+            called = one
+        elif one.kind in {"replied", "charged"} and called is not None:
+            told = f"{called.reference}: {one.tokens:,} tokens"
+            message = one.reference if one.kind == "replied" else ""
+            found.append(_stretch("call", called.at, one.at, clock, told, message))
+            called = None
+    if called is not None:
+        found.append(_stretch("waiting", called.at, called.at, clock, f"{called.reference}: no answer yet"))
+    return found
+
+
+def _stretch(kind: MarkKind, first: datetime, last: datetime, clock: _Clock, title: str, message: str = "") -> Mark:
+    x = clock.at(first)
+    return Mark(kind, x, max(THINNEST, round(clock.at(last) - x, 1)), title, message)
+
+
+def _context(events: Sequence[TaskEvent], clock: _Clock, y: int, fullest: int) -> str:
+    calls = [one for one in events if one.context]
+    if len(calls) < 2:
+        return ""
+    return " ".join(f"{clock.at(one.at)},{y + ROW - 4 - (ROW - 8) * one.context / fullest:.1f}" for one in calls)
+
+
+def _spent(events: Sequence[TaskEvent], clock: _Clock) -> tuple[str, str]:
+    whole = sum(one.tokens for one in events)
+    if not whole:
+        return "", ""
+    points, spent = [f"{LEFT},{CURVE_HEIGHT}"], 0
+    for one in events:
+        if one.tokens:
+            before, spent = spent, spent + one.tokens
+            x = clock.at(one.at)
+            points += [f"{x},{_height(before, whole)}", f"{x},{_height(spent, whole)}"]
+    points.append(f"{WIDTH - 10},{_height(spent, whole)}")
+    return " ".join(points), f"{whole:,} tokens, cached ones included"
+
+
+def _height(spent: int, whole: int) -> float:
+    return round(CURVE_HEIGHT - (CURVE_HEIGHT - 14) * spent / whole, 1)
+
+
+def _ticks(clock: _Clock) -> tuple[Tick, ...]:
+    whole = clock.last - clock.first
+    return tuple(
+        Tick(clock.at(clock.first + whole * part / 4), _after((whole * part / 4).total_seconds())) for part in range(5)
+    )
+
+
+def _after(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"

@@ -1,0 +1,214 @@
+"""Settings of the models: where they are, which of them works, by role and by purpose, and how hard."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, SecretStr, Tag
+from pydantic_settings import BaseSettings, NoDecode
+
+from waystation.domain.endpoints import Capabilities, Endpoints, NamedEndpoint
+from waystation.domain.models import (
+    AGENT_MODEL,
+    AT,
+    CONDENSE_MODEL,
+    Effort,
+    Spoken,
+    ThinkingSetting,
+    Working,
+    located,
+)
+from waystation.domain.roles import Role
+from waystation.domain.value import Input
+from waystation.settings_text import WrittenBaseUrl, WrittenEffort, WrittenTable, WrittenThinking, shared
+
+AS_PROVIDED: Literal["default"] = "default"
+"""As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
+
+LONGEST_SILENCE = 1_200
+"""Seconds. A leg may take half an hour in all."""
+
+
+class RoleSettings(Input):
+    """What may be set for the agents of one role."""
+
+    model: str | None = Field(default=None, min_length=1)
+    endpoint: str = ""
+    effort: WrittenEffort | None = None
+    thinking: WrittenThinking | None = None
+
+
+def _named(table: object) -> str:
+    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
+    return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
+
+
+_Rows = dict[str, Capabilities]
+_EndpointTable = Annotated[
+    Annotated[NamedEndpoint, Tag("endpoint")] | Annotated[_Rows, Tag("models")], Discriminator(_named)
+]
+
+
+def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
+    """Raises ValueError for a name that a full name of a model could not begin with."""
+    named = (name for name, table in tables.items() if isinstance(table, NamedEndpoint))
+    bad = [name for name in named if not located(f"{name}{AT}m").endpoint]
+    if bad:
+        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
+    return tables
+
+
+class ModelSettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`."""
+
+    anthropic_api_key: SecretStr | None = Field(
+        default=None,
+        validation_alias=shared("ANTHROPIC_API_KEY"),
+        description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
+        "is named.",
+    )
+    anthropic_base_url: WrittenBaseUrl = Field(
+        default=None,
+        validation_alias=shared("ANTHROPIC_BASE_URL"),
+        description="Another endpoint that speaks the Messages API.",
+    )
+    offline: bool | None = Field(
+        default=None, description="Use the built-in offline model. Not given: only when nothing else is reached."
+    )
+    agent_model: str = Field(default=AGENT_MODEL, description="Model of the agents.")
+    endpoint: str = Field(
+        default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
+    )
+    endpoints: Annotated[dict[str, _EndpointTable], NoDecode, WrittenTable, AfterValidator(_well_named)] = Field(
+        default={},
+        description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
+        "address and the model's name, as `waystation doctor --model NAME --save` writes it (docs/models.md).",
+    )
+    roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Model, effort and thinking by role. In the config file: [roles.writing] with model, effort, "
+        "thinking. The settings of one role that follow beat it.",
+    )
+    model_research: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that research; by default agent_model."
+    )
+    model_analysis: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that analyse; by default agent_model."
+    )
+    model_writing: str | None = Field(
+        default=None, min_length=1, description="Model of the agents that write; by default agent_model."
+    )
+    condense_model: str = Field(default=CONDENSE_MODEL, description="Model that writes the summaries.")
+    plan_model: str = Field(default=CONDENSE_MODEL, description="Model that plans a task.")
+    review_model: str | None = Field(
+        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
+    )
+
+    effort: WrittenEffort = Field(
+        default=AS_PROVIDED,
+        description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
+    )
+    effort_research: WrittenEffort | None = Field(default=None, description="The same for agents that research.")
+    effort_analysis: WrittenEffort | None = Field(default=None, description="The same for agents that analyse.")
+    effort_writing: WrittenEffort | None = Field(default=None, description="The same for agents that write.")
+
+    thinking: WrittenThinking = Field(
+        default=AS_PROVIDED,
+        description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
+        "default for what the provider does.",
+    )
+    thinking_research: WrittenThinking | None = Field(default=None, description="The same for agents that research.")
+    thinking_analysis: WrittenThinking | None = Field(default=None, description="The same for agents that analyse.")
+    thinking_writing: WrittenThinking | None = Field(default=None, description="The same for agents that write.")
+
+    model_patience: float = Field(
+        default=180,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a first byte after which a call of a model is given up, and tried again.",
+    )
+    model_patience_thinking: float = Field(
+        default=600, ge=1, le=LONGEST_SILENCE, description="The same where the model is asked to think first."
+    )
+    model_stream_patience: float = Field(
+        default=90,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
+    )
+
+    def working(self, role: Role) -> Working:
+        """The model of a role and how hard it works, as it is set for the role or for all."""
+        own = self._own(role)
+        given = own.model is not None or "agent_model" in self.model_fields_set
+        return Working(
+            model=self.places.full(own.model or self.agent_model, own.endpoint, given=given),
+            effort=_effort(own.effort or self.effort),
+            thinking=_thinking(own.thinking or self.thinking),
+        )
+
+    @property
+    def named_endpoints(self) -> dict[str, NamedEndpoint]:
+        """Those that have a table of their own."""
+        return {name: table for name, table in self.endpoints.items() if isinstance(table, NamedEndpoint)}
+
+    @property
+    def places(self) -> Endpoints:
+        """Where models are."""
+        rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
+        return Endpoints(base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint)
+
+    @property
+    def uses_offline_model(self) -> bool:
+        """Whether the built-in extractive model does the work: where nothing else is reached, unless it is said."""
+        if self.offline is not None:
+            return self.offline
+        named = self.endpoint or any(own.endpoint for own in self.roles.values())
+        return self.anthropic_api_key is None and not named
+
+    @property
+    def planner(self) -> str:
+        """The full name of the model that plans."""
+        return self.places.full(self.plan_model, given="plan_model" in self.model_fields_set)
+
+    @property
+    def reviewer(self) -> str:
+        """The full name of the model that reviews."""
+        return self.places.full(self.review_model) if self.review_model else self.planner
+
+    def condenser(self, role: Role, chosen: str) -> str:
+        """The full name of the model that writes the summaries of a role's agents. `chosen`: by settings and profile.
+
+        Where nobody chose one, it is at the role's endpoint.
+        """
+        given = "condense_model" in self.model_fields_set or chosen != CONDENSE_MODEL
+        return self.places.full(chosen, "" if given else self._own(role).endpoint, given=given)
+
+    def spoken(self, role: Role) -> Spoken:
+        """Which settings say how hard a role works, and how it thinks: its own, or those for all."""
+        own, tabled = self._own(role), self._of_table(role)
+        return Spoken(
+            effort=_spoken("effort", role, own.effort, tabled.effort),
+            thinking=_spoken("thinking", role, own.thinking, tabled.thinking),
+        )
+
+    def _own(self, role: Role) -> RoleSettings:
+        """What is set for the role alone: by a name of its own, or else in its table."""
+        flat = {f"{name}_{role}": name for name in RoleSettings.model_fields}
+        given = self.model_dump(include={*flat}, exclude_none=True)
+        return self._of_table(role).model_copy(update={flat[name]: value for name, value in given.items()})
+
+    def _of_table(self, role: Role) -> RoleSettings:
+        return self.roles.get(role, RoleSettings())
+
+
+def _spoken(name: str, role: Role, own: object, tabled: object) -> str:
+    if own is None:
+        return name
+    return f"roles.{role}.{name}" if own == tabled else f"{name}_{role}"
+
+
+def _effort(written: WrittenEffort) -> Effort | None:
+    return None if written == AS_PROVIDED else written
+
+
+def _thinking(written: WrittenThinking) -> ThinkingSetting | None:
+    return None if written == AS_PROVIDED else written
