@@ -36,7 +36,10 @@ REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     ({"max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
     ({"messages": []}, "messages: Tuple should have at least 1 item"),
     ({"messages": [{"role": "system", "content": "x"}]}, "messages.0.role: Input should be 'user' or 'assistant'"),
-    ({"messages": [user(text(""))]}, "messages.0.content.0.text.text: String should have at least 1 character"),
+    (
+        {"messages": [user(text(""))]},
+        "messages.0.content.0.text.text: Value error, text content blocks must contain non-whitespace text",
+    ),
     ({"messages": [user({"type": "image"})]}, "messages.0.content.0: Input tag 'image'"),
     ({"messages": [{"role": "assistant", "content": "x"}, user(text("y"))]}, "first message must use the user"),
     ({"messages": [user(text("x")), {"role": "assistant", "content": "y"}]}, "must end with a user message"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from tests.readers import ANYONE
+from tests.strict_server import checked
 from waystation.adapters.documents.search import Bm25DocumentSearch
 from waystation.adapters.embeddings.local import NoEmbedder
 from waystation.adapters.store import SqlStore
@@ -137,7 +138,7 @@ class Office:
 
     @property
     def metered(self) -> MeteredModel:
-        return MeteredModel(model=self.model, store=self.store, clock=self.clock, meter=self.meter)
+        return MeteredModel(model=checked(self.model), store=self.store, clock=self.clock, meter=self.meter)
 
     @property
     def recollection(self) -> Recollection:

@@ -1,17 +1,24 @@
 """How hard an agent's model works, through the loop: what its calls ask for, what they may cost, what stays signed."""
 
+from itertools import count
+
 import pytest
 
 from tests.agents.full_context import compressed, summary
-from tests.agents.office import Office, use
+from tests.agents.office import Office, never, use
 from tests.agents.test_agent_loop_budget import first_request
+from tests.strict_server import Body, StrictServer
 from tests.unit.histories import prose
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.agents.charges import MeteredModel
+from waystation.agents.loop import AgentLoop
 from waystation.domain.amount import Limit
 from waystation.domain.compaction.legality import violations
 from waystation.domain.compaction.outcome import Status
 from waystation.domain.compaction.policy import Strategy
-from waystation.domain.leg import AllowanceSpent, ContextFull, Finished
+from waystation.domain.leg import AllowanceSpent, ContextFull, Finished, LegRequest
 from waystation.domain.transcript import Thinking
+from waystation.ports import ModelReply
 from waystation.testing import ScriptedModel, scripted_reply
 
 STAYS: dict[Strategy, bool] = {"window": True, "snapshot": True, "replace": False, "ends": True}
@@ -22,13 +29,20 @@ SUBMIT = scripted_reply(use("submit_findings", findings=[FINDING]))
 
 def thinking(office: Office, tokens: int) -> Office:
     """As the terms of a task that sets so many tokens of each reply aside."""
-    changes = {"effort": "high", "thinking": tokens, "max_output": tokens + 4_000, "output_floor": tokens + 256}
+    changes = {
+        "model": "claude-opus-4-5",
+        "effort": "high",
+        "thinking": tokens,
+        "max_output": tokens + 4_000,
+        "output_floor": tokens + 256,
+    }
     office.terms = office.terms.model_copy(update=changes)
     return office
 
 
 async def test_every_call_of_an_agent_asks_for_its_effort_and_thinking(office: Office) -> None:
-    model = ScriptedModel([scripted_reply(use("list_documents")), SUBMIT])
+    thought = Thinking(thinking="Hm.", signature="c2ln")
+    model = ScriptedModel([scripted_reply(thought, use("list_documents")), SUBMIT])
     assert isinstance(await thinking(office, 2_048).leg(model), Finished)
     assert [(call.effort, call.thinking, call.max_output) for call in model.requests] == [("high", 2_048, 6_048)] * 2
 
@@ -69,3 +83,39 @@ async def test_what_a_model_signed_stays_with_its_loop_as_it_was_or_goes_with_it
     signed = [block for message in sent for block in message.blocks if isinstance(block, Thinking)]
     assert signed == [block for message in kept for block in message.blocks if isinstance(block, Thinking)]
     assert (STAYS[strategy], len(kept) < full.standing.totals.turns) == (len(kept) > 0, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "strategy"),
+    [
+        ("claude-opus-4-5", 2_048, "window"),
+        ("claude-opus-4-5", 2_048, "replace"),
+        ("claude-sonnet-5-5", None, "snapshot"),
+        ("claude-sonnet-5-5", None, "ends"),
+    ],
+)
+async def test_nothing_that_an_agent_with_a_small_window_sends_is_refused(
+    office: Office, model: str, tokens: int | None, strategy: Strategy
+) -> None:
+    office = office if tokens is None else thinking(office, tokens)
+    office.terms = office.terms.model_copy(update={"model": model, "strategy": strategy, "turn_limit": 90})
+    office.limit = Limit(tokens=10_000_000)
+    calls = count()
+
+    def answer(_: Body) -> ModelReply:
+        thought = Thinking(thinking=f"Thought.\n{prose(1_500)}", signature="")
+        return scripted_reply(thought, use("list_documents", f"c{next(calls)}"))
+
+    server = StrictServer(answer)
+    client = anthropic_model("key", "http://model.test", server.http_client())
+    metered = MeteredModel(model=client, store=office.store, clock=office.clock, meter=office.meter)
+    loop = AgentLoop(
+        model=metered, desk=office.desk, contracts=office.contracts, clock=office.clock, pause=office.pause
+    )
+    for leg in range(1, 4):
+        request = LegRequest(run=office.run_ref(), leg=leg, limit=office.limit, terms=office.terms, task_used=0.0)
+        assert isinstance(await loop.run(request, never), ContextFull)
+        outcome = await compressed(office, ScriptedModel([summary()]))
+        assert outcome.status is Status.COMPRESSED
+    assert server.refusals == []
+    assert server.answered > 3

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -16,8 +16,12 @@ from socket import socket
 from typing import TypeVar, cast
 
 import httpx2
+from anthropic.types import Message as WireMessage
 from pydantic import JsonValue
 
+from tests.strict_server import BODY, Body, refusal
+from tests.vendor_servers import chat_chunks, chat_stream
+from waystation.adapters.anthropic import wire
 from waystation.adapters.anthropic.messages_server import Gap, disguised, endpoint_refusal, refused
 from waystation.adapters.offline.transport import OfflineTransport
 from waystation.domain.models import OFFLINE_MODEL
@@ -99,7 +103,7 @@ class WithoutCache(MessagesServer):
 
 @dataclass
 class ServerWithGaps(MessagesServer):
-    """Speaks the protocol as other endpoints than the provider's do."""
+    """Refuses what the API refuses, and speaks the protocol as other endpoints than the provider's do."""
 
     gaps: frozenset[Gap] = frozenset()
     counts: int = 0
@@ -111,22 +115,94 @@ class ServerWithGaps(MessagesServer):
             self.counts += 1
             missing = "no count" in self.gaps
             return refused(HTTPStatus.NOT_FOUND, "not_found_error") if missing else super().reply(path, headers, body)
-        asked = cast("dict[str, JsonValue]", json.loads(body))
-        if (answer := endpoint_refusal(asked, self.gaps)) is not None:
-            return answer
-        calls = _depths(asked, most=1 if "no parallel calls" in self.gaps else 2)
-        # The offline model cannot be made to call a tool that it has no work for.
-        unforced = {name: value for name, value in asked.items() if name != "tool_choice"} if calls else asked
-        whole = super().reply(path, headers, json.dumps({**unforced, "stream": False}).encode())
-        if whole.status_code != HTTPStatus.OK:
-            return whole
-        said = cast("dict[str, JsonValue]", json.loads(whole.content)) | {"model": cast("str", asked["model"])}
-        disguise = disguised(said | ({"content": calls, "stop_reason": "tool_use"} if calls else {}), self.gaps)
+        said = self.said(BODY.validate_json(body), headers)
+        disguise = said if isinstance(said, httpx2.Response) else disguised(said, self.gaps)
         asyncio.run(_read(disguise))
         return disguise
 
+    def said(self, asked: Body, headers: dict[str, str]) -> Body | httpx2.Response:
+        """The whole message, or what is answered in its place."""
+        if (answer := endpoint_refusal(asked, self.gaps)) is not None:
+            return answer
+        if words := refusal(asked, headers.get("anthropic-beta", "")):
+            return refused(HTTPStatus.BAD_REQUEST, "invalid_request_error", words)
+        calls = _depths(asked, most=1 if "no parallel calls" in self.gaps else 2)
+        # The offline model cannot be made to call a tool that it has no work for.
+        unforced = {name: value for name, value in asked.items() if name != "tool_choice"} if calls else asked
+        whole = super().reply("/v1/messages", {}, json.dumps({**unforced, "stream": False}).encode())
+        if whole.status_code != HTTPStatus.OK:
+            return whole
+        said: Body = {**BODY.validate_json(whole.content), "model": asked["model"]}
+        return {**said, "content": calls, "stop_reason": "tool_use"} if calls else said
 
-def _depths(asked: dict[str, JsonValue], most: int) -> list[JsonValue]:
+
+@dataclass
+class ChatWithGaps(ServerWithGaps):
+    """The same behind chat completions."""
+
+    def reply(self, path: str, headers: dict[str, str], body: bytes) -> httpx2.Response:
+        """The offline model's answer in pieces, or a refusal in the protocol's shape."""
+        if not path.endswith("/v1/chat/completions"):
+            return _chat_refusal(refused(HTTPStatus.NOT_FOUND, "not_found_error"))
+        said = self.said(messages_of(BODY.validate_json(body)), {})
+        if isinstance(said, httpx2.Response):
+            return said if "a page" in self.gaps else _chat_refusal(said)
+        reply = wire.reply(WireMessage.model_validate(said))
+        if "another model" in self.gaps:
+            reply = reply.model_copy(update={"model": "another-model"})
+        chunks = [*chat_chunks(reply, reports_usage="no usage" not in self.gaps)]
+        if "no stop reason" in self.gaps:
+            chunks = [chunk for chunk in chunks if '"finish_reason": "' not in json.dumps(chunk)]
+        streamed = chat_stream(chunks)
+        asyncio.run(_read(streamed))
+        return streamed
+
+
+def _chat_refusal(refusal: httpx2.Response) -> httpx2.Response:
+    told = BODY.validate_json(refusal.content)["error"]
+    return httpx2.Response(refusal.status_code, json={"error": told})
+
+
+def messages_of(asked: Body) -> Body:
+    """A request for a chat completion as a server that has a model of the Messages protocol would hand it on."""
+    system: list[str] = []
+    messages: list[JsonValue] = []
+    for message in cast("list[Body]", asked["messages"]):
+        if message["role"] == "system":
+            system.append(str(message["content"]))
+        else:
+            messages.append({"role": _role(message), "content": [*_blocks(message)]})
+    changed: Body = {"model": asked["model"], "max_tokens": asked["max_tokens"], "messages": messages}
+    if system:
+        changed["system"] = "\n\n".join(system)
+    if tools := cast("list[dict[str, Body]]", asked.get("tools", [])):
+        changed["tools"] = [_tool(tool["function"]) for tool in tools]
+    if choice := cast("dict[str, Body] | None", asked.get("tool_choice")):
+        changed["tool_choice"] = {"type": "tool", "name": choice["function"]["name"]}
+    return changed
+
+
+def _role(message: Body) -> str:
+    return "assistant" if message["role"] == "assistant" else "user"
+
+
+def _blocks(message: Body) -> Iterator[JsonValue]:
+    if message["role"] == "tool":
+        yield {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": message["content"]}
+        return
+    if message["content"]:
+        yield {"type": "text", "text": message["content"]}
+    for call in cast("list[dict[str, Body]]", message.get("tool_calls", [])):
+        arguments = json.loads(str(call["function"]["arguments"]))
+        yield {"type": "tool_use", "id": str(call["id"]), "name": call["function"]["name"], "input": arguments}
+
+
+def _tool(function: Body) -> JsonValue:
+    named = {"name": function["name"], "description": function["description"]}
+    return {**named, "input_schema": function["parameters"]}
+
+
+def _depths(asked: Body, most: int) -> list[JsonValue]:
     """The calls of a model that is asked for the depths of harbours, and has the tool for it."""
     tools, messages = json.dumps(asked.get("tools", [])), cast("list[JsonValue]", asked["messages"])
     named = [name for name in ("Nordvik", "Osthamn") if name in json.dumps(messages)] or ["Nordvik"]
@@ -196,7 +272,8 @@ def serving(served: Served) -> Generator[Served]:
             is_call = not self.path.endswith("count_tokens")
             if is_call:
                 served.pause()
-            response = served.reply(self.path, {"content-type": "application/json"}, body)
+            beta = self.headers.get("anthropic-beta", "")
+            response = served.reply(self.path, {"content-type": "application/json", "anthropic-beta": beta}, body)
             if is_call and response.status_code == HTTPStatus.OK:
                 served.count(body, began)
             self.send_response(response.status_code)

@@ -2,12 +2,14 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
 
-from tests.end_to_end.messages_server import ServerWithGaps, serving
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
 from waystation.adapters.anthropic.messages_server import Gap
 from waystation.cli.main import run
 from waystation.domain.endpoints import UNKNOWN, model_endpoint
@@ -23,8 +25,9 @@ FITTING = {
     "caches": True,
     "counts": True,
 }
+CHATS = {**FITTING, "caches": None, "counts": False}
+"""The same of chat completions."""
 GUISES: dict[Gap, dict[str, JsonValue]] = {
-    "strict": {},
     "no count": {"counts": False},
     "no usage": {"reports_usage": False, "caches": None},
     "no cache fields": {"caches": None},
@@ -51,19 +54,52 @@ def probed(monkeypatch: pytest.MonkeyPatch, gaps: frozenset[Gap], *options: str)
         return run(["doctor", "--model", MODEL, "--yes", *options]), server.url
 
 
-@pytest.mark.parametrize("gap", GUISES)
-def test_the_row_of_each_guise(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap) -> None:
-    code, url = probed(monkeypatch, frozenset({gap}), "--save", "--json")
-    expected = {name: value for name, value in {**FITTING, **GUISES[gap]}.items() if value is not None}
-    said = json.loads(capsys.readouterr().out)
+@pytest.mark.parametrize("gap", [None, *GUISES])
+def test_the_row_of_each_guise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], gap: Gap | None
+) -> None:
+    code, url = probed(monkeypatch, frozenset({gap} if gap else ()), "--save", "--json")
+    same_row(json.loads(capsys.readouterr().out), url, {**FITTING, **(GUISES[gap] if gap else {})}, MODEL)
+    assert code == (1 if gap == "no tools" else 0)
+
+
+@pytest.mark.parametrize(
+    "gap", [None, "no usage", "no tools", "no forced choice", "no parallel calls", "another model"]
+)
+def test_the_row_of_each_guise_of_chat_completions(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, gap: Gap | None
+) -> None:
+    with serving(ChatWithGaps(0.0, gaps=frozenset({gap} if gap else ()))) as server:
+        (home / "config.toml").write_text(f'[endpoints.chats]\nkind = "openai"\nbase_url = "{server.url}/v1"\n')
+        code = run(["doctor", "--model", f"chats::{MODEL}", "--yes", "--save", "--json"])
+    expected = {**CHATS, **(GUISES[gap] if gap else {}), "caches": None}
+    same_row(json.loads(capsys.readouterr().out), f"{server.url}/v1", expected, f"chats::{MODEL}")
+    assert code == (1 if gap == "no tools" else 0)
+
+
+@pytest.mark.parametrize("auth", ["bearer", "x-api-key"])
+def test_the_row_of_a_named_endpoint_is_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], home: Path, auth: str
+) -> None:
+    with serving(ServerWithGaps(0.0)) as other, serving(ServerWithGaps(0.0, gaps=frozenset({"no count"}))) as server:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", other.url)
+        table = f'[endpoints.spare]\nkind = "compatible"\nbase_url = "{server.url}"\nauth = "{auth}"\n'
+        (home / "config.toml").write_text(table)
+        assert run(["doctor", "--model", f"spare::{MODEL}", "--yes", "--save", "--json"]) == 0
+    expected = {**FITTING, "counts": False}
+    same_row(json.loads(capsys.readouterr().out), server.url, expected, f"spare::{MODEL}")
+    assert Settings().places.at(MODEL).of(MODEL) == UNKNOWN
+    assert other.counts == 0
+
+
+def same_row(said: dict[str, Any], url: str, expected: Mapping[str, JsonValue], model: str) -> None:
+    """That is told, and kept where a worker looks for it."""
     assert said["endpoint"] == url
     found = {name: value for name, value in said["capabilities"].items() if value not in (None, "")}
     assert found.pop("probed")
     assert found.pop("source") == "waystation doctor"
-    assert found == expected
-    kept = model_endpoint(url, Settings().places.rows).of(MODEL)
-    assert kept.model_dump(mode="json") == said["capabilities"]
-    assert code == (1 if gap == "no tools" else 0)
+    assert found == {name: value for name, value in expected.items() if value is not None}
+    assert Settings().places.at(model).of(model).model_dump(mode="json") == said["capabilities"]
 
 
 def test_the_table_says_what_fits_what_is_worked_around_and_what_will_not_work(

@@ -19,7 +19,7 @@ from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.settings import Settings
 from workers.wiring import running_workers
 
-GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model", "strict")
+GAPS: tuple[Gap, ...] = ("no count", "no usage", "no cache fields", "another model")
 REQUEST = TaskRequest(
     question="How deep is harbour Nordvik 2-3 at low water?",
     request_id="narrow",

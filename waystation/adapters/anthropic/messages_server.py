@@ -24,7 +24,6 @@ from pydantic import JsonValue, TypeAdapter
 
 from waystation.adapters.anthropic.sse import StreamEvent, error_event, events
 from waystation.domain.budget import Usage
-from waystation.domain.models import LEAST_THINKING
 from waystation.ports import ModelReply
 
 LIFE = timedelta(minutes=5)
@@ -229,7 +228,6 @@ Gap = Literal[
     "no usage",
     "no cache fields",
     "another model",
-    "strict",
     "no cache marks",
     "no tools",
     "no forced choice",
@@ -263,30 +261,9 @@ def endpoint_refusal(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> ht
         "no cache marks": "cache_control: extra inputs are not permitted" if _MARK in json.dumps(body) else "",
         "no tools": "this model does not support tools" if body.get("tools") else "",
         "no forced choice": "tool_choice: only auto is supported" if forced else "",
-        "strict": next(_strict_faults(body, forced=forced), ""),
     }
     words = next((words for gap, words in refuses.items() if gap in gaps and words), None)
     return None if words is None else refused(400, "invalid_request_error", words)
-
-
-def _strict_faults(body: Mapping[str, JsonValue], *, forced: bool) -> Iterator[str]:
-    """What the provider refuses, and the offline model, which checks pairs, order, names and marks, lets pass."""
-    thinking = body.get("thinking")
-    kind = thinking.get("type") if isinstance(thinking, dict) else "disabled"
-    if forced and kind != "disabled":
-        yield "thinking may not be enabled when tool_choice forces tool use"
-    aside = thinking.get("budget_tokens") if isinstance(thinking, dict) else None
-    longest = body.get("max_tokens")
-    if isinstance(aside, int) and isinstance(longest, int) and not LEAST_THINKING <= aside < longest:
-        yield "thinking.budget_tokens: it must be 1,024 or more, and less than max_tokens"
-    for tool in _objects(body.get("tools")):
-        schema = tool.get("input_schema")
-        if isinstance(schema, dict) and (schema.get("type") != "object" or {"anyOf", "oneOf", "allOf"} & schema.keys()):
-            yield "tools: input_schema must be an object without a union at its top"
-    for message in _objects(body.get("messages")):
-        for block in _objects(message.get("content")):
-            if block.get("type") == "text" and not str(block.get("text")).strip():
-                yield "messages: text content blocks must contain non-whitespace text"
 
 
 def _without_usage(event: bytes) -> bytes:

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
 
-from waystation.domain.models import OFFLINE_MODEL
+from waystation.domain.models import LEAST_THINKING, OFFLINE_MODEL
 from waystation.domain.transcript import RedactedThinking, Text, Thinking, ToolResult, ToolUse
 from waystation.domain.value import Value
 
 WINDOW = 200_000
 MAX_OUTPUT = 8_192
 MAX_CACHE_MARKS = 4
+UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
+"""Which no schema of a tool may have at its top."""
 
 
 class RequestRefused(Exception):
@@ -45,10 +47,16 @@ def _as_blocks(content: JsonValue) -> JsonValue:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
+def _worded(text: str) -> str:
+    if not text.strip():
+        raise ValueError("text content blocks must contain non-whitespace text")
+    return text
+
+
 class TextBlock(Text, Markable):
     """Text on the wire."""
 
-    text: str = Field(min_length=1)
+    text: Annotated[str, AfterValidator(_worded)]
 
 
 class ThinkingBlock(Thinking, Markable):
@@ -108,6 +116,13 @@ class ToolChoice(Value):
     name: str | None = None
 
 
+class ThinkingChoice(Value):
+    """Whether and how the model is asked to think."""
+
+    type: Literal["enabled", "adaptive", "disabled"]
+    budget_tokens: int | None = None
+
+
 class CountRequest(Markable):
     """What the input tokens are counted of."""
 
@@ -116,6 +131,17 @@ class CountRequest(Markable):
     messages: tuple[WireMessage, ...] = Field(min_length=1)
     tools: tuple[WireTool, ...] = ()
     tool_choice: ToolChoice | None = None
+    thinking: ThinkingChoice | None = None
+
+    @property
+    def forces(self) -> bool:
+        """Whether the reply must call a tool, whichever."""
+        return self.tool_choice is not None and self.tool_choice.type in ("any", "tool")
+
+    @property
+    def thinks(self) -> bool:
+        """Whether the model is asked to think."""
+        return self.thinking is not None and self.thinking.type != "disabled"
 
     @property
     def forced_tool(self) -> str | None:
@@ -159,15 +185,22 @@ def _refusal(error: ValidationError) -> RequestRefused:
 def _check(request: CountRequest) -> None:
     if request.model != OFFLINE_MODEL:
         raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
-    for fault in (*_message_faults(request), *_tool_faults(request)):
+    for fault in request_faults(request):
         raise RequestRefused(fault)
+
+
+def request_faults(request: CountRequest) -> Iterator[str]:
+    """All that the protocol documents as an error of a request whose parts have the right shape."""
+    yield from _message_faults(request)
+    yield from _tool_faults(request)
+    yield from _thinking_faults(request)
 
 
 def _message_faults(request: CountRequest) -> Iterator[str]:
     if request.messages[0].role != "user":
         yield "messages: first message must use the user role"
     if request.messages[-1].role != "user":
-        yield "messages: the conversation must end with a user message"
+        yield "messages: this model takes no prefill: the conversation must end with a user message"
     ids = [call.id for message in request.messages for call in message.calls]
     if len(ids) != len(set(ids)):
         yield "messages: `tool_use` ids must be unique"
@@ -215,6 +248,38 @@ def _tool_faults(request: CountRequest) -> Iterator[str]:
     if request.forced_tool is not None and request.forced_tool not in names:
         yield f"tool_choice.name: there is no tool {request.forced_tool!r}"
     blocks = [block for message in request.messages for block in message.content]
+    for index, tool in enumerate(request.tools):
+        if tool.input_schema.get("type") != "object" or UNIONS & tool.input_schema.keys():
+            yield f"tools.{index}.input_schema: it must be an object, without a union at its top"
     marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
     if marked > MAX_CACHE_MARKS:
         yield f"a maximum of {MAX_CACHE_MARKS} blocks with cache_control may be provided, found {marked}"
+
+
+def _thinking_faults(request: CountRequest) -> Iterator[str]:
+    if request.forces and request.thinks:
+        yield "thinking may not be enabled when tool_choice forces tool use"
+    if request.thinking is not None:
+        yield from _budget_faults(request.thinking, request)
+    for index, message in enumerate(request.messages):
+        if message.role == "assistant" and isinstance(message.content[-1], ThinkingBlock | RedactedThinkingBlock):
+            yield f"messages.{index}: the final block in an assistant message cannot be thinking"
+    if request.thinking is None or request.thinking.type != "enabled":
+        return
+    last = next((message for message in reversed([*_merged(request.messages)]) if message.role == "assistant"), None)
+    if last is not None and last.calls and not isinstance(last.content[0], ThinkingBlock | RedactedThinkingBlock):
+        yield "messages: expected thinking or redacted_thinking: the reply whose calls are open must begin with it"
+
+
+def _budget_faults(thinking: ThinkingChoice, request: CountRequest) -> Iterator[str]:
+    longest = request.max_tokens if isinstance(request, MessagesRequest) else None
+    match thinking.type, thinking.budget_tokens:
+        case "enabled", None:
+            yield "thinking.budget_tokens: field required"
+        case "enabled", int(tokens):
+            if tokens < LEAST_THINKING or (longest is not None and tokens >= longest):
+                yield f"thinking.budget_tokens: it must be {LEAST_THINKING:,} or more, and less than max_tokens"
+        case _, int():
+            yield "thinking.budget_tokens: extra inputs are not permitted"
+        case _:
+            pass

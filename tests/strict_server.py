@@ -1,0 +1,171 @@
+"""A Messages server for tests that refuses what the API documents as an error, and knows the thinking that it signed.
+
+Shape, order and pairs are checked as the offline model checks them; here is what takes more than one request to see,
+and what models refuse by their names.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+
+import httpx2
+from pydantic import Field, JsonValue, TypeAdapter, ValidationError
+
+from waystation.adapters.anthropic.messages_server import BYTES_PER_TOKEN, message_of, refused, streamed
+from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
+from waystation.adapters.offline.wire import MessagesRequest, ThinkingBlock, request_faults
+from waystation.domain.transcript import Block, Thinking
+from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
+
+Body = dict[str, JsonValue]
+BODY: TypeAdapter[Body] = TypeAdapter(Body)
+BINDS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
+"""Sign thinking over everything before it."""
+NEVER_FORCED = ("claude-opus-5-5", "claude-sonnet-5-5")
+NO_BUDGETS = (*BINDS, "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7")
+"""Refuse `budget_tokens`."""
+
+
+class StrictRequest(MessagesRequest):
+    """A request with a reply of any length."""
+
+    max_tokens: int = Field(ge=1)
+
+
+def refusal(body: Body, beta: str = "") -> str:
+    """What the API would say to this request in the place of a reply; empty where it is fine."""
+    try:
+        request = StrictRequest.model_validate(body)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+    faults = chain(request_faults(request), _of_the_model(request, body, beta), _of_signatures(request, body))
+    return next(faults, "")
+
+
+def _of_the_model(request: StrictRequest, body: Body, beta: str) -> Iterator[str]:
+    asked = request.thinking
+    if request.forces and request.model in NEVER_FORCED:
+        yield "tool_choice: this model takes auto and none only"
+    if asked is not None and asked.type == "enabled" and request.model in NO_BUDGETS:
+        yield "thinking.budget_tokens: this model thinks adaptively"
+    if _binding(body) and (THINKING_BETA not in beta or request.model not in BINDS):
+        yield "thinking.block_binding: extra inputs are not permitted"
+
+
+def _binding(body: Body) -> bool:
+    thinking = body.get("thinking")
+    return isinstance(thinking, dict) and "block_binding" in thinking
+
+
+def _of_signatures(request: StrictRequest, body: Body) -> Iterator[str]:
+    """Thinking that this server did not sign, or not behind what stands before it now where that counts."""
+    bound = request.model in BINDS and not _binding(body)
+    for index, message in enumerate(request.messages):
+        for block in message.content if message.role == "assistant" else ():
+            if not isinstance(block, ThinkingBlock):
+                continue
+            words, _, place = block.signature.partition(".")
+            if words != _digest(block.thinking):
+                yield f"messages.{index}: invalid signature: thinking blocks cannot be modified"
+            elif bound and place != _place(body, index):
+                yield f"messages.{index}: what stands before these thinking blocks is not what they were signed behind"
+
+
+def _place(body: Body, index: int | None = None) -> str:
+    """Everything before a message: without the marks, which say nothing."""
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    return _digest(json.dumps([_plain(body.get("system")), _plain(messages[:index])], sort_keys=True))
+
+
+def _plain(part: JsonValue) -> JsonValue:
+    match part:
+        case dict():
+            return {name: _plain(value) for name, value in part.items() if name != "cache_control"}
+        case list():
+            return [_plain(item) for item in part]
+        case _:
+            return part
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def signed(reply: ModelReply, body: Body) -> ModelReply:
+    """The reply to this request with its thinking signed."""
+    blocks: list[Block] = []
+    for block in reply.blocks:
+        thinks = isinstance(block, Thinking)
+        signature = f"{_digest(block.thinking)}.{_place(body)}" if thinks else ""
+        blocks.append(block.model_copy(update={"signature": signature}) if thinks else block)
+    return reply.model_copy(update={"blocks": tuple(blocks)})
+
+
+@dataclass
+class StrictServer:
+    """Answers each request that is none of the API's errors with what `answer` says to its body, and signs it."""
+
+    answer: Callable[[Body], ModelReply]
+    answered: int = 0
+    refusals: list[str] = field(default_factory=list[str])
+
+    def http_client(self) -> httpx2.AsyncClient:
+        """A client whose every request comes here."""
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(self.respond))
+
+    def respond(self, request: httpx2.Request) -> httpx2.Response:
+        """The reply, or the refusal."""
+        counts, body = request.url.path.endswith("/count_tokens"), BODY.validate_json(request.content)
+        asked: Mapping[str, JsonValue] = {"max_tokens": 1_000_000, **body} if counts else body
+        if words := refusal({**asked}, request.headers.get("anthropic-beta", "")):
+            self.refusals.append(words)
+            return refused(400, "invalid_request_error", words)
+        if counts:
+            return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
+        self.answered += 1
+        return streamed(message_of(signed(self.answer(body), body)))
+
+
+@dataclass
+class Checked:
+    """A model whose every request is looked at as the API would. Signatures are its script's: they are not."""
+
+    model: ChatModel
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """See `ChatModel`. Raises AssertionError for what the API would refuse: no test means that."""
+        parameters = {**request_parameters(request), "max_tokens": request.max_output}
+        headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
+        body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
+        whole = StrictRequest.model_validate(body)
+        faults = [*request_faults(whole), *_of_the_model(whole, body, str(headers))]
+        assert faults == []
+        return await self.model.complete(request)
+
+    async def count_tokens(self, request: ModelRequest) -> int | None:
+        """See `ChatModel`."""
+        return await self.model.count_tokens(request)
+
+    async def aclose(self) -> None:
+        """See `ChatModel`."""
+        await self.model.aclose()
+
+
+@dataclass
+class CheckedWithFallbacks(Checked):
+    """The same for one that knows who may answer in its place."""
+
+    others: WithFallbacks
+
+    def fallbacks(self, model: str) -> tuple[str, ...]:
+        """See `WithFallbacks`."""
+        return self.others.fallbacks(model)
+
+
+def checked(model: ChatModel) -> ChatModel:
+    """The model, looked at with every request."""
+    return CheckedWithFallbacks(model, model) if isinstance(model, WithFallbacks) else Checked(model)
