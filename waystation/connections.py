@@ -12,6 +12,7 @@ from math import isfinite
 from typing import Literal, NamedTuple
 
 import httpx2
+from pydantic import BaseModel, JsonValue, ValidationError
 
 from waystation.domain.errors import (
     ModelError,
@@ -145,6 +146,43 @@ CUT_OFF = "the model's reply was cut off"
 NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
 
 _SAFE = proven(r"[A-Za-z0-9_.:-]{1,80}")
+
+
+class _Error(BaseModel):
+    message: str = ""
+    type: str | None = None
+    code: str | int | None = None
+
+
+class VendorFault(BaseModel):
+    """What a server says in the place of a reply, in one of the shapes in which servers say it: nested or not."""
+
+    error: _Error | str | None = None
+    message: str = ""
+    type: str | None = None
+    code: str | int | None = None
+    detail: JsonValue = None
+
+    @property
+    def words(self) -> str:
+        """In its own words."""
+        said = self.error.message if isinstance(self.error, _Error) else self.error
+        return said or self.message or (self.detail if isinstance(self.detail, str) else "")
+
+    @property
+    def kind(self) -> str:
+        """What it calls it: a number is the status once more."""
+        named = self.error if isinstance(self.error, _Error) else self
+        return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
+
+
+def fault_of(body: object) -> VendorFault:
+    """What is said, in JSON or as read from it; nothing where it is a page, or has no shape that is known."""
+    try:
+        written = isinstance(body, str | bytes)
+        return VendorFault.model_validate_json(body) if written else VendorFault.model_validate(body)
+    except ValidationError:
+        return VendorFault()
 
 
 class VendorRefusal(NamedTuple):

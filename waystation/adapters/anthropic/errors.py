@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import httpx2
 from anthropic import AnthropicError, APIConnectionError, APIStatusError
 
-from waystation.connections import VendorRefusal, broken
+from waystation.connections import VendorRefusal, broken, fault_of
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
 
 _NO_SUCH_CALL = (404, 405, 501)
@@ -48,14 +48,16 @@ def ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
 
 def is_missing(error: APIStatusError) -> bool:
     """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
-    words = (error.api_message or "").lower()
+    words = fault_of(error.body).words.lower()
     return error.status_code in _NO_SUCH_CALL or (
         error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
     )
 
 
 def _refusal(error: APIStatusError) -> VendorRefusal:
-    """Nothing that comes from there was validated: kinds and words may be anything."""
-    kind = error.type if error.status_code < 400 else error.error_code or error.type
-    words, headers = str(error.api_message or ""), error.response.headers
-    return VendorRefusal(error.status_code, str(kind or ""), words, error.request_id or "", headers)
+    """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
+    fault = fault_of(error.body)
+    kind = error.type if error.status_code < 400 else error.error_code or fault.kind
+    return VendorRefusal(
+        error.status_code, str(kind or ""), fault.words, error.request_id or "", error.response.headers
+    )

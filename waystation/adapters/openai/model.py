@@ -11,7 +11,17 @@ import httpx2
 from pydantic import ValidationError
 
 from waystation.adapters.openai import wire
-from waystation.connections import NO_STREAM, USUAL_PATIENCE, Patience, VendorRefusal, broken, silence_limit, watching
+from waystation.connections import (
+    NO_STREAM,
+    USUAL_PATIENCE,
+    Patience,
+    VendorFault,
+    VendorRefusal,
+    broken,
+    fault_of,
+    silence_limit,
+    watching,
+)
 from waystation.domain.endpoints import OPENAI_URL, ModelEndpoint
 from waystation.domain.errors import ModelUnavailable
 from waystation.ports import ModelReply, ModelRequest
@@ -36,13 +46,13 @@ class OpenAIModel:
         reply = wire.ChatReply()
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
-                raise _refusal(response, wire.fault_of(await response.aread())).error
+                raise _refusal(response, fault_of(await response.aread())).error
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
                 raise ModelUnavailable(NO_STREAM)
             async for data in _events(response):
                 chunk = wire.ChatChunk.model_validate_json(data)
                 if chunk.error is not None:
-                    raise _refusal(response, wire.fault_of(data)).error
+                    raise _refusal(response, fault_of(data)).error
                 reply.take(chunk)
         return reply.whole()
 
@@ -81,7 +91,7 @@ async def _events(response: httpx2.Response) -> AsyncIterator[str]:
             yield data
 
 
-def _refusal(response: httpx2.Response, fault: wire.ChatFault) -> VendorRefusal:
+def _refusal(response: httpx2.Response, fault: VendorFault) -> VendorRefusal:
     request = response.headers.get(_REQUEST_ID, "")
     return VendorRefusal(response.status_code, fault.kind, fault.words, request, response.headers)
 

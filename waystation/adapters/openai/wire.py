@@ -63,7 +63,7 @@ def _tool(spec: ToolSpec) -> JsonValue:
 def _messages(request: ModelRequest, capable: Capabilities) -> Iterator[JsonValue]:
     told = [request.system] if request.system else []
     if request.require_tool is not None and not _forces(request, capable):
-        told.append(f"ChatReply with exactly one call of the tool `{request.require_tool}`.")
+        told.append(f"Reply with exactly one call of the tool `{request.require_tool}`.")
     if told:
         yield {"role": "system", "content": "\n\n".join(told)}
     newest = max((place for place, message in enumerate(request.messages) if message.role == "user"), default=None)
@@ -233,38 +233,3 @@ def _usage(used: _Used | None) -> Usage:
     cached = used.prompt_tokens_details.cached_tokens if used.prompt_tokens_details else None
     read = min(token_count(cached), prompt)
     return Usage(input=prompt - read, cache_read=read, output=output)
-
-
-class _Error(BaseModel):
-    message: str = ""
-    type: str | None = None
-    code: str | int | None = None
-
-
-class ChatFault(BaseModel):
-    """What a server says in the place of a reply, in one of the shapes in which servers say it."""
-
-    error: _Error | str | None = None
-    message: str = ""
-    detail: JsonValue = None
-
-    @property
-    def words(self) -> str:
-        """In its own words."""
-        said = self.error.message if isinstance(self.error, _Error) else self.error
-        return said or self.message or (self.detail if isinstance(self.detail, str) else "")
-
-    @property
-    def kind(self) -> str:
-        """What it calls it."""
-        if not isinstance(self.error, _Error):
-            return ""
-        return str(self.error.code or self.error.type or "")
-
-
-def fault_of(body: str | bytes) -> ChatFault:
-    """What is said; nothing where it is a page, or has no shape that is known."""
-    try:
-        return ChatFault.model_validate_json(body)
-    except ValidationError:
-        return ChatFault()

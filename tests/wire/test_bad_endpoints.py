@@ -1,0 +1,203 @@
+"""What goes wrong at an endpoint ends in one of a few states, whichever protocol it speaks: one table over both."""
+
+import json
+from collections.abc import Callable
+from typing import Literal
+
+import httpx2
+import pytest
+from pydantic import JsonValue
+
+from tests.vendor_servers import chat_chunks
+from waystation.adapters.anthropic.messages_server import message_of
+from waystation.adapters.anthropic.model import anthropic_model
+from waystation.adapters.anthropic.sse import events
+from waystation.adapters.openai.model import openai_model
+from waystation.domain.errors import (
+    ModelError,
+    ModelGone,
+    ModelRejected,
+    ModelUnavailable,
+    ReplyBlocked,
+    SpendingLimitReached,
+)
+from waystation.domain.transcript import Text, ToolUse, user_text
+from waystation.ports import ChatModel, ModelReply, ModelRequest, StopReason
+from waystation.testing import scripted_reply
+
+Protocol = Literal["messages", "chat completions"]
+State = Literal["retried", "retried, perhaps billed", "a person pays", "no such model", "refused", "blocked"]
+"""What becomes of a call: another attempt; the same, shown as possibly billed; a pause; another model's; its task's end
+with the cause."""
+PROTOCOLS: dict[Protocol, Callable[..., ChatModel]] = {"messages": anthropic_model, "chat completions": openai_model}
+SECRET = "the patient is called Ada"
+REQUEST = ModelRequest(model="m", system="Work.", messages=(user_text("m1", SECRET),), max_output=50)
+FINE = scripted_reply(Text(text="Fine."), model="m")
+CALLING = scripted_reply(ToolUse(id="t1", name="search", input={"query": "x"}), model="m")
+STREAM = {"content-type": "text/event-stream"}
+
+
+def state_of(error: ModelError) -> State:
+    match error:
+        case ReplyBlocked():
+            return "blocked"
+        case ModelGone():
+            return "no such model"
+        case ModelRejected():
+            return "refused"
+        case SpendingLimitReached():
+            return "a person pays"
+        case ModelUnavailable():
+            return "retried, perhaps billed" if error.possibly_billed else "retried"
+        case _:
+            raise TypeError(type(error))
+
+
+def said(status: int, body: object) -> httpx2.Response:
+    return httpx2.Response(status, json=body)
+
+
+def error(words: str, kind: str = "", **more: JsonValue) -> JsonValue:
+    return {"error": {"message": words, "type": kind, **more}}
+
+
+REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
+    "a wrong key": (said(401, error("invalid x-api-key")), "refused", "key was not accepted"),
+    "a wrong key of AWS": (
+        said(403, {"message": "The security token included in the request is invalid."}),
+        "refused",
+        "credentials were not accepted",
+    ),
+    "another region": (
+        said(400, {"message": "The provided model identifier is invalid."}),
+        "no such model",
+        "not in this region",
+    ),
+    "no access to the model": (
+        said(403, {"message": "You don't have access to the model with the specified model ID."}),
+        "refused",
+        "no access to this model",
+    ),
+    "a key that may not": (said(403, error("no", "permission_error")), "refused", "may not do this"),
+    "a model that nobody has": (said(404, error("x", "", code="model_not_found")), "no such model", "no such model"),
+    "a model that is gone": (
+        said(404, {"message": "This model version has reached the end of its life."}),
+        "no such model",
+        "retired",
+    ),
+    "no credit": (said(429, error("", "", code="insufficient_quota")), "a person pays", "no credit"),
+    "a spending limit": (said(402, error("", "billing_error")), "a person pays", "spending limit"),
+    "a rate limit": (said(429, error("slow down")), "retried", "rate limit"),
+    "overload": (said(529, error("", "overloaded_error")), "retried", "overloaded"),
+    "a proxy without its server": (
+        httpx2.Response(502, headers={"content-type": "text/html"}, content="<html>Bad Gateway</html>"),
+        "retried, perhaps billed",
+        "the provider failed",
+    ),
+    "a page in the place of a model": (
+        httpx2.Response(404, headers={"content-type": "text/html"}, content="<html>Not found</html>"),
+        "no such model",
+        "no such model or endpoint",
+    ),
+    "a page that asks for a name": (
+        httpx2.Response(200, headers={"content-type": "text/html"}, content="<html>Sign in</html>"),
+        "retried, perhaps billed",
+        "something else than an event stream",
+    ),
+    "a filter before the reply": (
+        said(400, error("Output blocked by content filtering policy")),
+        "blocked",
+        "content filter blocked",
+    ),
+    **{
+        f"overflow, as {vendor} says it": (said(400, body), "refused", "longer than the model's window")
+        for vendor, body in {
+            "the provider": error("prompt is too long: 210000 tokens > 200000 maximum", "invalid_request_error"),
+            "OpenAI": error("Your input exceeds the context window.", "", code="context_length_exceeded"),
+            "llama.cpp": error("the request exceeds the available context size", "exceed_context_size_error", code=400),
+            "vLLM": {"object": "error", "message": "This model's maximum context length is 8192 tokens.", "code": 400},
+            "Ollama": {"error": "the input length exceeds the context length"},
+            "FastAPI": {"detail": "maximum context length exceeded"},
+            "Bedrock": {"message": "Input is too long for requested model."},
+        }.items()
+    },
+}
+
+
+async def error_of(protocol: Protocol, answer: httpx2.Response) -> ModelError:
+    asked: list[httpx2.Request] = []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request)
+        return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(respond))
+    model = PROTOCOLS[protocol]("secret-key", "http://model.test", http_client=client)
+    with pytest.raises(ModelError) as raised:
+        await model.complete(REQUEST)
+    assert len(asked) == 1, "asked again without a word, it would be billed again"
+    return raised.value
+
+
+def plain(failed: ModelError, protocol: Protocol, state: State, words: str) -> None:
+    assert (state_of(failed), protocol) == (state, protocol)
+    assert words in str(failed)
+    assert "Ada" not in str(failed)
+    assert "secret-key" not in str(failed)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_what_an_endpoint_refuses_is_one_clear_state(case: str, protocol: Protocol) -> None:
+    answer, state, words = REFUSALS[case]
+    plain(await error_of(protocol, answer), protocol, state, words)
+
+
+def sent(protocol: Protocol, reply: ModelReply, change: Callable[[bytes], bytes] = bytes) -> httpx2.Response:
+    """The whole stream of a reply, changed."""
+    parts = (
+        [*events(message_of(reply))]
+        if protocol == "messages"
+        else [*(f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chat_chunks(reply)), b"data: [DONE]\n\n"]
+    )
+    return httpx2.Response(200, headers=STREAM, content=b"".join(filter(None, map(change, parts))))
+
+
+def without_stop(part: bytes) -> bytes:
+    return b"" if b"message_delta" in part or b'"finish_reason": "' in part else part
+
+
+def without_json(part: bytes) -> bytes:
+    return part.replace(rb"{\"qu", b"qu")
+
+
+TWICE = scripted_reply(*(ToolUse(id="t1", name="search", input={"n": n}) for n in range(2)), model="m")
+STREAMS: dict[str, tuple[ModelReply, Callable[[bytes], bytes], str]] = {
+    "no stop reason": (FINE, without_stop, "cut off"),
+    "arguments that are no JSON": (CALLING, without_json, ""),
+    "two calls of one id": (TWICE, bytes, "two calls of tools one id"),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("case", STREAMS)
+async def test_a_stream_that_is_no_reply_counts_as_perhaps_billed(case: str, protocol: Protocol) -> None:
+    reply, change, words = STREAMS[case]
+    failed = await error_of(protocol, sent(protocol, reply, change))
+    plain(failed, protocol, "retried, perhaps billed", words)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        scripted_reply(model="m"),
+        scripted_reply(ToolUse(id="t1", name="nobodys_tool", input={}), model="m"),
+        scripted_reply(Text(text="Half a"), stop=StopReason.MAX_TOKENS, model="m"),
+        scripted_reply(stop=StopReason.REFUSAL, model="m"),
+    ],
+    ids=["empty", "of an unknown tool", "cut by its longest reply", "refused"],
+)
+async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelReply, protocol: Protocol) -> None:
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: sent(protocol, reply)))
+    assert await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST) == reply
