@@ -194,6 +194,15 @@ class VertexServer(VendorServer):
 
 
 @dataclass
+class EntraServer(VendorServer):
+    """Foundry by a token of Entra's, and no key beside it."""
+
+    def unauthorised(self, request: httpx2.Request) -> str:
+        given = [request.headers.get(name) for name in ("authorization", "x-api-key", "api-key")]
+        return "" if given == ["Bearer token-of-entra", None, None] else "no token"
+
+
+@dataclass
 class ChatServer(VendorServer):
     """Chat completions: streamed pieces, calls of tools by index, usage in the last of them, then `[DONE]`."""
 

@@ -2,15 +2,18 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pydantic import JsonValue
 
 from tests.vendor_servers import (
     AWS_KEY,
@@ -20,6 +23,7 @@ from tests.vendor_servers import (
     BedrockServer,
     ByHeader,
     ChatServer,
+    EntraServer,
     SignedServer,
     VendorServer,
     VertexServer,
@@ -83,6 +87,7 @@ KINDS: dict[str, Kind] = {
         NamedEndpoint(kind="foundry", resource="harbours", key_from="K"),
         by_headers("x-api-key", "api-key"),
     ),
+    "foundry, by Entra": Kind(NamedEndpoint(kind="foundry", resource="harbours"), EntraServer),
     "openai": Kind(
         NamedEndpoint(kind="openai", key_from="K", base_url="http://chat.test/v1"), ChatServer, False, False
     ),
@@ -92,14 +97,23 @@ KINDS: dict[str, Kind] = {
 
 @contextmanager
 def tokens() -> Generator[str]:
-    """Who gives tokens of Google's to those who sign for them, on loopback."""
+    """Who gives tokens, on loopback: Google's to those who sign for them, Entra's to a machine of Azure's."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["content-length"]))
-            body = json.dumps({"access_token": "token-of-google", "expires_in": 3600, "token_type": "Bearer"}).encode()
+            self.give({"access_token": "token-of-google", "expires_in": 3600})
+
+        def do_GET(self) -> None:
+            asked = parse_qs(urlsplit(self.path).query)
+            mine = self.headers["X-IDENTITY-HEADER"] == "machine" and asked["resource"] == ["https://ai.azure.com"]
+            self.give({"access_token": "token-of-entra" if mine else "nobodys", "expires_on": int(time.time()) + 3600})
+
+        def give(self, token: dict[str, JsonValue]) -> None:
+            body = json.dumps({**token, "token_type": "Bearer"}).encode()
             self.send_response(200)
             self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
@@ -118,19 +132,27 @@ def tokens() -> Generator[str]:
 
 
 @pytest.fixture(scope="module")
-def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def giver() -> Iterator[str]:
+    """Where tokens are given."""
+    with tokens() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def google(tmp_path_factory: pytest.TempPathFactory, giver: str) -> Path:
     """Credentials of a service account."""
     key = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    with tokens() as url:
-        account = {"type": "service_account", "client_email": "a@b", "token_uri": url, "private_key": pem}
-        path = tmp_path_factory.mktemp("google") / "account.json"
-        path.write_text(json.dumps({**account, "project_id": "another", "private_key_id": "1"}))
-        yield path
+    account = {"type": "service_account", "client_email": "a@b", "token_uri": giver, "private_key": pem}
+    path = tmp_path_factory.mktemp("google") / "account.json"
+    path.write_text(json.dumps({**account, "project_id": "another", "private_key_id": "1"}))
+    return path
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, google: Path, tmp_path: Path) -> Kind:
+def kind(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, google: Path, giver: str, tmp_path: Path
+) -> Kind:
     """With credentials where its vendor's programs look for them."""
     monkeypatch.setenv("K", "key")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", AWS_KEY)
@@ -139,6 +161,9 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, google
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(google))
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "ManagedIdentityCredential")
+    monkeypatch.setenv("IDENTITY_ENDPOINT", giver)
+    monkeypatch.setenv("IDENTITY_HEADER", "machine")
     return KINDS[str(request.param)]
 
 
@@ -231,6 +256,7 @@ async def test_who_has_no_credentials_or_others_is_rejected_and_told_so(
     assert kind.endpoint is not None
     monkeypatch.setenv("K", "another")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nowhere")
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     there = {"bedrock": "eu-north-1", "mantle": "eu-north-1"}  # AWS's library keeps what it found for a region
     elsewhere = kind.endpoint.model_copy(update={"region": there.get(kind.endpoint.kind, kind.endpoint.region)})

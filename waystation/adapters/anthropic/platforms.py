@@ -1,11 +1,12 @@
 """Clients of the Messages API by where it is: at its maker's, at another server, at Bedrock, Vertex or Foundry.
 
-None of them traces or logs content, and all bear silence alike. The packages that Bedrock and Vertex need besides come
-with the extras `bedrock` and `vertex`; they find credentials as their vendors' programs do.
+None of them traces or logs content, and all bear silence alike. The packages that Bedrock, Vertex and Foundry need
+besides come with the extras of these names; they find credentials as their vendors' programs do.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -24,6 +25,8 @@ MessagesClient = (
 )
 NO_KEY = "none"
 """In the place of a key that an endpoint does not ask for."""
+ENTRA_SCOPE = "https://ai.azure.com/.default"
+"""What a token of Entra's is for at Foundry."""
 
 
 class Connected(NamedTuple):
@@ -146,14 +149,31 @@ def _vertex(given: _Open) -> Connected:
 
 
 def _foundry(given: _Open) -> Connected:
+    """By its key, or else by Entra's tokens."""
+    no_credentials: tuple[type[Exception], ...] = ()
+    if given.key is None:
+        if find_spec("azure") is None or _absent("azure.identity"):
+            raise BadInput(f"{_keyless(given)}, or `pip install 'waystation[foundry]'` for Entra's tokens")
+        no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
     client = AsyncAnthropicFoundry(
         base_url=given.endpoint.url,
-        api_key=_needed(given),
+        api_key=given.key,
+        azure_ad_token_provider=None if given.key is not None else _entra_tokens(),
         http_client=given.http,
         timeout=given.timeout,
         open_telemetry=False,
     )
-    return Connected(client)
+    return Connected(client, no_credentials)
+
+
+def _entra_tokens() -> Callable[[], Awaitable[str]]:
+    """Of whom Azure's own programs would find; kept until they expire. It may wait for a network, so in a thread."""
+    from azure.identity import DefaultAzureCredential, get_bearer_token_provider  # noqa: PLC0415 - an extra's package
+
+    # At level INFO its chain of credentials says of each that it was not there.
+    logging.getLogger("azure").setLevel(logging.ERROR)
+    token = get_bearer_token_provider(DefaultAzureCredential(), ENTRA_SCOPE)
+    return lambda: asyncio.to_thread(token)
 
 
 _CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
@@ -169,8 +189,12 @@ _CLIENTS: Mapping[EndpointKind, Callable[[_Open], Connected]] = {
 
 def _needed(given: _Open) -> str:
     if given.key is None:
-        raise BadInput(f"the endpoint at {given.endpoint.url} needs a key: set {given.endpoint.key_variable}")
+        raise BadInput(_keyless(given))
     return given.key
+
+
+def _keyless(given: _Open) -> str:
+    return f"the endpoint at {given.endpoint.url} needs a key: set {given.endpoint.key_variable}"
 
 
 def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:
