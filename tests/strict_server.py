@@ -15,7 +15,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from waystation.adapters.anthropic.messages_server import BYTES_PER_TOKEN, message_of, refused, streamed
 from waystation.adapters.anthropic.wire import THINKING_BETA, request_parameters
-from waystation.adapters.offline.wire import MessagesRequest, ThinkingBlock, request_faults
+from waystation.adapters.offline.wire import MessagesRequest, ThinkingBlock, documented_faults
 from waystation.domain.transcript import Block, Thinking
 from waystation.ports import ChatModel, ModelReply, ModelRequest, WithFallbacks
 
@@ -41,7 +41,7 @@ def refusal(body: Body, beta: str = "") -> str:
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         return f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
-    faults = chain(request_faults(request), _of_the_model(request, body, beta), _of_signatures(request, body))
+    faults = chain(documented_faults(request), _of_the_model(request, body, beta), _of_signatures(request, body))
     return next(faults, "")
 
 
@@ -142,7 +142,7 @@ class Checked:
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
         whole = StrictRequest.model_validate(body)
-        faults = [*request_faults(whole), *_of_the_model(whole, body, str(headers))]
+        faults = [*documented_faults(whole), *_of_the_model(whole, body, str(headers))]
         assert faults == []
         return await self.model.complete(request)
 

@@ -301,6 +301,8 @@ def setting_faults(error: ValidationError) -> str:
     for fault in malformed(error):
         first, *inner = map(str, fault.place)
         name = _name_of(first)
+        if name == "endpoints":  # the kind of table comes behind its name, and nobody wrote it
+            del inner[1:2]
         field = Settings.model_fields.get(name)
         allowed = "there is no such setting" if field is None else _range(field)
         cause = "; ".join(filter(None, (allowed, fault.words if fault.ours or not allowed else "")))

@@ -204,23 +204,27 @@ def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("table", "fault"),
+    ("table", "place", "fault"),
     [
-        ({"kind": "bedrock"}, "it needs a region"),
-        ({"kind": "compatible"}, "it needs a base_url"),
-        ({"kind": "foundry"}, "it needs a resource or a base_url"),
-        ({"kind": "compatible", "base_url": "http://a/v1"}, "without /v1"),
-        ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "without /chat/completions"),
-        ({"kind": "openai", "base_url": "a.test"}, "no http or https address"),
-        ({"kind": "telepathy"}, "kind"),
-        ({"kind": "openai", "key": "sk-1"}, "key"),
+        ({"kind": "bedrock"}, "x", "it needs a region"),
+        ({"kind": "compatible"}, "x", "it needs a base_url"),
+        ({"kind": "foundry"}, "x", "it needs a resource or a base_url"),
+        ({"kind": "compatible", "base_url": "http://a/v1"}, "x", "without /v1"),
+        ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "x", "without /chat/completions"),
+        ({"kind": "openai", "base_url": "a.test"}, "x", "no http or https address"),
+        ({"kind": "telepathy"}, "x.kind", ""),
+        ({"kind": "openai", "key": "sk-1"}, "x.key", ""),
+        ({"kind": "openai", "base_url": 5}, "x.base_url", ""),
+        ({"m": {"tools": "perhaps"}}, "x.m.tools", ""),
     ],
 )
-def test_a_table_that_cannot_work_is_refused_with_what_it_needs(table: dict[str, str], fault: str) -> None:
+def test_a_table_that_cannot_work_is_refused_where_it_was_written_with_what_it_needs(
+    table: dict[str, object], place: str, fault: str
+) -> None:
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": {"x": table}})
     said = setting_faults(refused.value)
-    assert said.startswith("endpoints.x.")
+    assert said.startswith(f"endpoints.{place} in ")
     assert fault in said
     assert "sk-1" not in said
 

@@ -185,11 +185,11 @@ def _refusal(error: ValidationError) -> RequestRefused:
 def _check(request: CountRequest) -> None:
     if request.model != OFFLINE_MODEL:
         raise RequestRefused(f"model: {request.model}", status=404, kind="not_found_error")
-    for fault in request_faults(request):
+    for fault in documented_faults(request):
         raise RequestRefused(fault)
 
 
-def request_faults(request: CountRequest) -> Iterator[str]:
+def documented_faults(request: CountRequest) -> Iterator[str]:
     """All that the protocol documents as an error of a request whose parts have the right shape."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
