@@ -39,6 +39,7 @@ ON_A_PLATFORM = (
     "waystation cost TASK",
     'waystation submit --session S "And what about timeouts?"',
     'waystation submit "…" --docs …',
+    "waystation submit \"…\" --docs … --budget '$1.00'",
     'waystation submit "…" --docs … --top-up 50kx3',
     'waystation submit "…" --docs … --answer-by 07:00 --then partial',
     'waystation submit "…" --docs … --answer-by 7d --then wait',

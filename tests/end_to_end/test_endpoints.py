@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.end_to_end.messages_server import ServerWithGaps, serving
+from tests.end_to_end.messages_server import ChatWithGaps, ServerWithGaps, serving
 from tests.end_to_end.survey import write_survey
 from tests.running import dev_server
 from waystation.adapters.anthropic.messages_server import Gap, refused
@@ -15,6 +15,7 @@ from waystation.adapters.documents.sources import load_documents
 from waystation.client import Client
 from waystation.domain.amount import Limit
 from waystation.domain.budget import Mode
+from waystation.domain.endpoints import EndpointKind
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.settings import Settings
 from workers.wiring import running_workers
@@ -79,22 +80,38 @@ class DyingServer(ServerWithGaps):
         raise ConnectionResetError
 
 
+@dataclass
+class DyingChat(DyingServer, ChatWithGaps):
+    """The same behind chat completions."""
+
+
+FALLS_BACK = {"fallback": ["spare::harbour-1"]}
+
+
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("dying", "kind", "changes"),
+    [
+        (DyingServer, "compatible", {"endpoint": "first"}),
+        (DyingChat, "openai", {"endpoint": "spare", "roles": {"research": {"endpoint": "first", "model": "qwen3"}}}),
+    ],
+    ids=["of all models", "of one role, by chat completions"],
+)
 async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_and_the_bill_says_by_whom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dying: Callable[[float], DyingServer],
+    kind: EndpointKind,
+    changes: dict[str, object],
 ) -> None:
     documents = load_documents([write_survey(tmp_path / "survey")]).documents
-    with serving(DyingServer(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
-        settings = Settings.model_validate(
-            {
-                "home": tmp_path / "home",
-                "endpoint": "first",
-                "endpoints": {
-                    "first": {"kind": "compatible", "base_url": first.url, "fallback": ["spare::harbour-1"]},
-                    "spare": {"kind": "compatible", "base_url": spare.url},
-                },
-            }
-        )
+    with serving(dying(0.0)) as first, serving(ServerWithGaps(0.0)) as spare:
+        url = f"{first.url}/v1" if kind == "openai" else first.url
+        tables = {
+            "first": {"kind": kind, "base_url": url, **FALLS_BACK},
+            "spare": {"kind": "compatible", "base_url": spare.url},
+        }
+        settings = Settings.model_validate({"home": tmp_path / "home", "endpoints": tables, **changes})
         request = REQUEST.model_copy(update={"budget": Limit(tokens=1_000_000), "agent_budget": Limit(tokens=160_000)})
         async with dev_server() as server:
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
@@ -105,10 +122,11 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
                 agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
                 transcripts = [await client.transcript(task_id, agent) for agent in agents]
     assert first.broken
+    assert first.turns == len(first.answered) - 1, "some calls were answered before"
     assert seen.phase is TaskPhase.DONE, seen.notes
     models = {line.model for line in bill.lines}
     assert "spare::harbour-1" in models
-    assert any(model.startswith("first::claude-") for model in models)
+    assert any(model.startswith("first::") for model in models)
     said = {message.said_by for transcript in transcripts for message in transcript.messages}
     assert said == {"", "spare::harbour-1"}
     assert 0 < seen.totals.possibly_billed < 160_000, "the reply that broke off, once"
