@@ -13,7 +13,7 @@ TODAY = date(2026, 11, 21)
 FLOOR = 256
 
 USD = st.decimals(0, 50, places=3)
-RATES = st.builds(Rates, input=USD, output=st.decimals("0.001", 100, places=3), cache_write=USD, cache_read=USD)
+RATES = st.builds(Rates, input=USD, output=st.decimals(0, 100, places=3), cache_write=USD, cache_read=USD)
 MADE_UP = st.builds(
     Price,
     model=st.just("made-up"),
@@ -87,6 +87,14 @@ def test_the_tighter_unit_decides() -> None:
     assert bound.reply_room(Limit(tokens=3_000, micro_usd=52_000), 4_000, FLOOR) == 1_000
     assert bound.reply_room(Limit(tokens=9_000, micro_usd=9_000), 4_000, FLOOR) == 700
     assert bound.reply_room(Limit(), 4_000, FLOOR) == 4_000
+
+
+@pytest.mark.parametrize(("input_", "micro_usd", "room"), [(0, 0, 4_000), (1, 2_000, 4_000), (1, 1_999, None)])
+def test_a_reply_that_costs_nothing_has_all_the_room_where_its_request_is_covered(
+    input_: int, micro_usd: int, room: int | None
+) -> None:
+    bound = Bound(input_tokens=2_000, rates=WorstRates(input=Decimal(input_), output=Decimal(0)))
+    assert bound.reply_room(Limit(micro_usd=micro_usd), 4_000, FLOOR) == room
 
 
 @given(st.data(), MADE_UP | BUILT_IN, INPUT, lefts(), MAX_OUTPUT)

@@ -159,17 +159,20 @@ class Bound(Value):
         if left.tokens is not None:
             room = min(room, left.tokens - self.input_tokens)
         if left.micro_usd is not None:
-            room = min(room, self._reply_for(left.micro_usd))
+            room = min(room, self._reply_for(left.micro_usd, max_output))
         return room if room >= floor else None
 
     def shortfall(self, left: Limit, floor: int) -> Amount:
         """By how much the smallest useful call passes what is left."""
         return left.excess(self.worst_case(floor))
 
-    def _reply_for(self, micro_usd: int) -> int:
+    def _reply_for(self, micro_usd: int, max_output: int) -> int:
         if self.rates is None:
             return 0
-        return max(0, int((micro_usd - self.input_tokens * self.rates.input) // self.rates.output))
+        left = micro_usd - self.input_tokens * self.rates.input
+        if not self.rates.output:  # models that cost nothing
+            return max_output if left >= 0 else 0
+        return max(0, int(left // self.rates.output))
 
 
 WARN_SHARE = 0.80
