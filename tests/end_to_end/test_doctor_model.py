@@ -36,6 +36,7 @@ GUISES: dict[Gap, dict[str, JsonValue]] = {
     "no forced choice": {"forces_tools": False},
     "no parallel calls": {"parallel_calls": False},
     "another model": {"answers_as": "another-model"},
+    "small window": {"caches": None, "names_overflow": True},
 }
 """What each changes of a row where everything fits."""
 

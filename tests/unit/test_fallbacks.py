@@ -3,13 +3,14 @@
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import ValidationError
 
 from waystation.connections import VendorRefusal
 from waystation.domain.budget import Usage
-from waystation.domain.endpoints import Endpoints
+from waystation.domain.endpoints import EndpointKind, Endpoints
 from waystation.domain.errors import (
     BadInput,
     ModelError,
@@ -201,6 +202,17 @@ def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> No
     assert settings.condenser("research", "claude-haiku-5-5") == LOCAL
     assert settings.places.fallbacks("claude::claude-sonnet-5-5") == ("spare::eu.anthropic.claude-sonnet-5-5", LOCAL)
     assert settings.planner == "claude::claude-haiku-5-5"
+
+
+def test_the_page_on_models_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    (tables,) = (part for part in page.partition("## Three lines")[2].split("```toml\n")[1:2])
+    tables = tables.partition("```")[0]
+    (tmp_path / "config.toml").write_text(tables)
+    named = Settings().named_endpoints
+    assert {endpoint.kind for endpoint in named.values()} == {*get_args(EndpointKind)}
+    assert all(len(table.strip().splitlines()) <= 4 for table in tables.split("\n\n")), "its name and three lines"
+    assert all(place.url.startswith("http") for place in map(Settings().places.at, (f"{name}::m" for name in named)))
 
 
 @pytest.mark.parametrize(

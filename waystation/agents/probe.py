@@ -192,6 +192,8 @@ class Probe:
         try:
             seen = [(await self._ask(chat, long)).usage for _ in range(2)]
         except ModelError as error:
+            if OVERFLOW_WORDS in str(error):
+                self.found["names_overflow"] = True
             self._note("cache", "not asked", str(error))
             return
         read = any(usage.cache_read for usage in seen)
@@ -211,6 +213,9 @@ class Probe:
         self._note("count", "fits" if counts else "worked around", finding)
 
     async def _overflow(self, chat: ChatModel, tokens: int) -> None:
+        if self.found.get("names_overflow"):
+            self._note("overflow", "fits", f"it named it already: its window is under {4 * _CACHED_WORDS:,} tokens")
+            return
         if not tokens:
             self._note("overflow", "not asked", "--overflow sends a request that is longer than the window")
             return

@@ -234,8 +234,11 @@ Gap = Literal[
     "no parallel calls",
     "no stop reason",
     "a page",
+    "small window",
 ]
 """What endpoints that speak the protocol do not do, or do in another way."""
+_SMALL = 12_000
+"""Characters of a request."""
 _CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
@@ -261,6 +264,7 @@ def endpoint_refusal(body: Mapping[str, JsonValue], gaps: Collection[Gap]) -> ht
         "no cache marks": "cache_control: extra inputs are not permitted" if _MARK in json.dumps(body) else "",
         "no tools": "this model does not support tools" if body.get("tools") else "",
         "no forced choice": "tool_choice: only auto is supported" if forced else "",
+        "small window": "the request exceeds the available context size" if len(json.dumps(body)) > _SMALL else "",
     }
     words = next((words for gap, words in refuses.items() if gap in gaps and words), None)
     return None if words is None else refused(400, "invalid_request_error", words)
