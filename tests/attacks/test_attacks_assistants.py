@@ -221,6 +221,18 @@ async def test_over_http_it_needs_the_token_and_comes_from_no_other_page(setting
     assert [one.status_code for one in (bare, wrong, page, rebound)] == [401, 401, 403, 421]
 
 
+async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None:
+    task = await keep_task(settings, OTHER, spent=1)
+    async with over_http(settings) as asking:
+        asking.headers.update({"Authorization": f"Bearer {ACCESS.assistants_token}"})
+        others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/", "/mcpx")]
+        grant = await asking.post(f"/v1/tasks/{task}/approve", json={"request_id": "q1"})
+        signed_in = await asking.get("/", params={"token": ACCESS.assistants_token})
+        async with AssistantClient(streamable_http_client(f"{HERE}/mcp", http_client=asking)) as assistant:
+            assert (await assistant.list_tools()).tools
+    assert {one.status_code for one in (*others, grant, signed_in)} == {401}
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_over_http_it_is_the_same_server(mode: str, settings: Settings) -> None:
     task = await keep_task(settings, OWN, spent=1)

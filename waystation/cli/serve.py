@@ -4,6 +4,7 @@ last of these, over standard streams.
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 from socket import create_server, socket
 from typing import Annotated
@@ -15,7 +16,7 @@ from waystation.domain.errors import BadInput
 from waystation.imports import loading
 from waystation.settings import Settings
 from workers.health import address_of
-from workers.shutdown import stop_on_signals
+from workers.shutdown import INTERRUPTED, stop_on_signals
 
 LISTEN = "127.0.0.1:8520"
 
@@ -68,7 +69,8 @@ async def _serve(settings: Settings, listener: socket) -> None:
         server = SiteServer(site, client, settings.tenant, port)
         stop_on_signals()
         print_text(server.address)
-        say("Open it in your browser, and tell nobody. Ctrl-C stops.")
+        print_text(server.assistants)
+        say("Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops.")
         await server.until_cancelled(listener)
     say("stopped")
 
@@ -98,5 +100,7 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
 
     rights = Rights.of(settings, roots)
+    # A thread waits for input and could not be cancelled; nothing that is kept suffers.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known:
         await AssistantServer(Assistant(known, settings, rights)).run_stdio_async()

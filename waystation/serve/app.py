@@ -31,7 +31,7 @@ from waystation.domain.errors import (
     WaystationError,
 )
 from waystation.domain.foreign import plain
-from waystation.serve.access import MOST_BODY_BYTES, Guard, SignIn, problem_response
+from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.listeners import Feed
 
 TOKEN_BYTES = 32
@@ -71,7 +71,7 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
         # Its own guard against other sites knows no port; ours stands before it.
         app.router.routes.extend(
             site.assistants.streamable_http_app(
-                max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
+                streamable_http_path=ASSISTANTS, max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
             ).routes
         )
 
@@ -173,3 +173,8 @@ class SiteServer(uvicorn.Server):
     def address(self) -> str:
         """Where a person signs in."""
         return f"http://127.0.0.1:{self.access.port}/?token={self.access.token}"
+
+    @property
+    def assistants(self) -> str:
+        """Where an assistant asks, and what it sends."""
+        return f"http://127.0.0.1:{self.access.port}{ASSISTANTS} Authorization: Bearer {self.access.assistants_token}"

@@ -33,7 +33,6 @@ from waystation.files import opened_private, private_folder
 from waystation.markdown import exported_report
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskView, pending
-from workers.memory import recalled
 
 MOST_TASKS = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
@@ -374,6 +373,9 @@ class Assistant:
 
     async def recall(self, query: str, tokens: int) -> tuple[FoundJson, ...]:
         """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
+        # Assistants wait for their server to start, and memory takes what workers load.
+        from workers.memory import recalled  # noqa: PLC0415
+
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
         tenant, session = self.rights.tenant, self.rights.session
