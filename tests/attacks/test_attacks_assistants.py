@@ -21,7 +21,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskRequest
 from waystation.serve.app import application
-from waystation.serve.assistants import Assistant, Rights
+from waystation.serve.assistants import Assistant, AssistantRights
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
 from waystation.task_view import as_stored
@@ -55,7 +55,7 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
 @asynccontextmanager
 async def assisted(settings: Settings, *roots: Path) -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, Rights.of(settings, roots)))
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings, roots)))
         async with AssistantClient(server) as asking:
             yield asking
 
@@ -127,7 +127,7 @@ async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path:
     async with assisted(settings, tmp_path) as asking:
         assert "is nothing that may be read" in await submitting(asking, path=str(settings.home / "waystation.db"))
     with pytest.raises(BadInput, match="is no folder"):
-        Rights.of(settings, [tmp_path / "missing"])
+        AssistantRights.of(settings, [tmp_path / "missing"])
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 @asynccontextmanager
 async def over_http(settings: Settings) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, Rights.of(settings)))
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings)))
         app = application(SITE._replace(assistants=server), client, settings.tenant, ACCESS)
         async with (
             server.session_manager.run(),

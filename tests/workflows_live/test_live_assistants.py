@@ -19,7 +19,7 @@ from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client import Client
 from waystation.domain.amount import Limit
 from waystation.domain.task import TaskPhase
-from waystation.serve.assistants import Answers, Assistant, GivenDocument, Handing, Rights
+from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
 
@@ -27,7 +27,7 @@ PLENTY = Limit(tokens=10_000_000)
 NOTE = "go on"
 
 
-class OfPilots(Rights):
+class OfPilots(AssistantRights):
     """Of an assistant whose tasks are those of the session in which tests hand theirs in."""
 
     @property
@@ -60,7 +60,7 @@ class Room:
         self.settings = settings
 
     def assistant(self, answers: Answers = "person", budget: Limit = PLENTY) -> Assistant:
-        known = Rights.of(self.settings).model_dump()
+        known = AssistantRights.of(self.settings).model_dump()
         rights = OfPilots.model_validate({**known, "answers": answers, "budget": budget})
         return Assistant(self.client, self.settings, rights)
 
@@ -169,7 +169,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         found = await asyncio.gather(
             *(hall.hand_in(wish) for hall, wish in zip(halls, wishes, strict=True)), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in found) == ["BadInput", "HandedIn"]
+        assert sorted(type(one).__name__ for one in found) == ["BadInput", "AcceptedTask"]
         (begun,) = await there.client.tasks(SESSION)
         task = begun.progress.task_id
         again = next(wish for wish, one in zip(wishes, found, strict=True) if not isinstance(one, BaseException))

@@ -58,11 +58,11 @@ async def _serve(settings: Settings, listener: socket) -> None:
         from waystation.client import Client  # noqa: PLC0415
         from waystation.serve.api import v1  # noqa: PLC0415
         from waystation.serve.app import Site, SiteServer  # noqa: PLC0415
-        from waystation.serve.assistants import Assistant, Rights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from waystation.serve.pages import FOLDER, error_page, pages  # noqa: PLC0415
 
-    port, rights = int(listener.getsockname()[1]), Rights.of(settings)
+    port, rights = int(listener.getsockname()[1]), AssistantRights.of(settings)
     async with await Client.connect(settings) as client:
         assistant = Assistant(client, settings, rights, page=f"http://127.0.0.1:{port}/tasks/")
         site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
@@ -96,10 +96,10 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     # The SDKs come with these imports, as above.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
-        from waystation.serve.assistants import Assistant, Rights  # noqa: PLC0415
+        from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
 
-    rights = Rights.of(settings, roots)
+    rights = AssistantRights.of(settings, roots)
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known:

@@ -34,7 +34,7 @@ from waystation.markdown import exported_report
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskView, pending
 
-MOST_TASKS = 10_000
+MOST_HANDED_IN = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
 TASKS_OF_A_BUDGET = 5
 """What an assistant may spend where nobody said it, in budgets of one task."""
@@ -45,7 +45,7 @@ SCHEME = "waystation"
 Answers = Literal["person", "client", "nobody"]
 
 
-class Rights(Value):
+class AssistantRights(Value):
     """What one assistant may."""
 
     name: str
@@ -145,7 +145,7 @@ class Handing(Input):
     request_id: str = Field(min_length=1, max_length=200)
 
 
-class HandedIn(Value):
+class AcceptedTask(Value):
     """A task that was accepted."""
 
     task_id: str
@@ -182,7 +182,7 @@ class Assistant:
     were.
     """
 
-    def __init__(self, client: Client, settings: Settings, rights: Rights, page: str | None = None) -> None:
+    def __init__(self, client: Client, settings: Settings, rights: AssistantRights, page: str | None = None) -> None:
         self.client = client
         self.rights = rights
         self._settings = settings
@@ -232,7 +232,7 @@ class Assistant:
 
     # ------------------------------------------------------------------------------------------------------- handing in
 
-    async def hand_in(self, given: Handing) -> HandedIn:
+    async def hand_in(self, given: Handing) -> AcceptedTask:
         """Submit it, if its budget fits. Raises BadInput, and as `Client.submit` does."""
         loaded = _with_names([await self._read(one) for one in given.documents])
         request = TaskRequest(
@@ -249,7 +249,7 @@ class Assistant:
             await self._require_room(row.terms.budget, row.ref.task_id)
             submitted = await self.client.submit(row, loaded.documents)
         skipped = tuple(f"{one.name} was left out: {one.reason}" for one in loaded.left_out)
-        return HandedIn(
+        return AcceptedTask(
             task_id=submitted.task_id,
             page=f"{self._page}{submitted.task_id}" if self._page else submitted.ui_url,
             budget_tokens=row.terms.budget.tokens,
@@ -298,9 +298,11 @@ class Assistant:
 
     async def used(self, but: str = "") -> Amount:
         """What its tasks have spent and may still spend, grants included, without one of them. Raises BadInput."""
-        views = await self.client.tasks(self.rights.session, MOST_TASKS)
-        if len(views) >= MOST_TASKS:
-            raise BadInput(f"{self.rights.name} has {MOST_TASKS:,} tasks: give it another name, and a budget for that")
+        views = await self.client.tasks(self.rights.session, MOST_HANDED_IN)
+        if len(views) >= MOST_HANDED_IN:
+            raise BadInput(
+                f"{self.rights.name} has {MOST_HANDED_IN:,} tasks: give it another name, and a budget for that"
+            )
         used = Amount()
         for view in views:
             budget = view.progress.budget
@@ -359,7 +361,7 @@ class Assistant:
                 raise BadInput(f"{which}: what waits in {view.progress.task_id}: {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
-        """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
+        """PersonsGrant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
         amount = _written(written).amount if written.strip() else one.approval.asked
         async with self._counting():
             await self._require(amount)

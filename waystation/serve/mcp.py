@@ -29,12 +29,12 @@ from waystation.domain.errors import BadInput, WaystationError
 from waystation.domain.foreign import one_line, plain
 from waystation.domain.signals import Answer
 from waystation.domain.value import Value, malformed
-from waystation.serve.assistants import SCHEME, Assistant, GivenDocument, HandedIn, Handing, ReportPart, budget_of
+from waystation.serve.assistants import SCHEME, AcceptedTask, Assistant, GivenDocument, Handing, ReportPart, budget_of
 from waystation.task_view import PendingApproval, TaskView, pending
 
 LONGEST_WAIT, USUAL_WAIT = 600, 50
 """Seconds: many clients give a call up after a minute."""
-LOOK_SECONDS = 1.0
+LOOK_AGAIN_SECONDS = 1.0
 RECALLED = 2_000
 """Tokens."""
 PROMPTS = Path(__file__).parent / "prompts"
@@ -66,7 +66,7 @@ class Waiting(Value):
     requests: tuple[PendingApproval, ...]
 
 
-class Answered(Value):
+class AnsweredRequest(Value):
     """What became of an answer."""
 
     task_id: str
@@ -75,13 +75,13 @@ class Answered(Value):
     reason: str
 
 
-class Found(Value):
+class RecalledJson(Value):
     """What was found in memory, the best first."""
 
     found: tuple[FoundJson, ...]
 
 
-class Grant(BaseModel):
+class PersonsGrant(BaseModel):
     """What a person says to a request."""
 
     amount: str = Field(
@@ -104,7 +104,7 @@ async def submit_research(
     request_id: Annotated[
         str | None, Field(max_length=200, description="The same id again finds the same task: so a call is repeated.")
     ] = None,
-) -> HandedIn:
+) -> AcceptedTask:
     """Hand a question over with documents. Returns at once with the task's id; the work takes minutes to hours."""
     return await assistant_of(ctx).hand_in(
         Handing(
@@ -138,7 +138,7 @@ async def wait_for_task(
         if (line := _doing(view)) != told:
             told = line
             await ctx.report_progress(waited, seconds, line)
-        await asyncio.sleep(min(LOOK_SECONDS, seconds - waited))
+        await asyncio.sleep(min(LOOK_AGAIN_SECONDS, seconds - waited))
 
 
 async def list_approvals(ctx: Ctx) -> Waiting:
@@ -146,7 +146,7 @@ async def list_approvals(ctx: Ctx) -> Waiting:
     return Waiting(requests=await assistant_of(ctx).requests())
 
 
-async def ask_person(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Grant] | None:
+async def form_for(ctx: Ctx, task: str, request_id: str | None) -> Elicit[PersonsGrant] | None:
     """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
@@ -157,7 +157,7 @@ async def ask_person(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Gran
         case "nobody":
             raise ToolError(f"assistants approve nothing here (WAYSTATION_MCP_ANSWERS): a person does by {elsewhere}")
         case "person" if _shows_forms(ctx):
-            return Elicit(_asking(one), Grant)
+            return Elicit(_asking(one), PersonsGrant)
         case "person":
             raise ToolError(
                 f"this client shows its person no form, and an assistant approves nothing for itself: a person does by "
@@ -165,22 +165,22 @@ async def ask_person(ctx: Ctx, task: str, request_id: str | None) -> Elicit[Gran
             )
 
 
-async def approve(
+async def approve_request(
     ctx: Ctx,
     task: Task,
-    grant: Annotated[Grant | None, Resolve(ask_person)],
+    grant: Annotated[PersonsGrant | None, Resolve(form_for)],
     request_id: RequestId = None,
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
-) -> Answered:
-    """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
+) -> AnsweredRequest:
+    """PersonsGrant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
-    said = Grant(amount=amount, note=note) if grant is None else grant
+    said = PersonsGrant(amount=amount, note=note) if grant is None else grant
     return _answered(one, await assistant.approve(one, said.amount, said.note))
 
 
-async def deny(
+async def deny_request(
     ctx: Ctx,
     task: Task,
     request_id: RequestId = None,
@@ -188,7 +188,7 @@ async def deny(
         Literal["partial", "cancel"], Field(description="partial: the agent delivers what it has; cancel: all ends.")
     ] = "partial",
     note: Annotated[str, Field(max_length=2_000, description="Kept with the answer; the agent reads it.")] = "",
-) -> Answered:
+) -> AnsweredRequest:
     """Refuse what a task asks for, for good: the agent ends with what it has, or goes on without the call."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
@@ -197,7 +197,7 @@ async def deny(
     return _answered(one, sent)
 
 
-async def get_report(
+async def read_report(
     ctx: Ctx,
     task: Task,
     section: Annotated[str | None, Field(max_length=500, description="A heading of it; else the whole.")] = None,
@@ -208,16 +208,16 @@ async def get_report(
     return _told(part.report, part)
 
 
-async def recall(
+async def recall_for(
     ctx: Ctx,
     query: Annotated[str, Field(max_length=2_000, description="A few words.")],
     tokens: Annotated[int, Field(ge=100, le=20_000, description="At most so many.")] = RECALLED,
-) -> Found:
+) -> RecalledJson:
     """Search what earlier tasks read, said and found."""
-    return Found(found=await assistant_of(ctx).recall(query, tokens))
+    return RecalledJson(found=await assistant_of(ctx).recall(query, tokens))
 
 
-async def tell(
+async def tell_agents(
     ctx: Ctx,
     task: Task,
     message: Annotated[str, Field(min_length=1, max_length=20_000, description="What its agents shall know.")],
@@ -227,7 +227,7 @@ async def tell(
     return _unless_refused(await assistant.client.tell(await assistant.task(task), message, assistant.rights.signature))
 
 
-async def cancel(ctx: Ctx, task: Task) -> CancelJson:
+async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = assistant_of(ctx)
     view = await assistant.view(task)
@@ -238,19 +238,20 @@ async def cancel(ctx: Ctx, task: Task) -> CancelJson:
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-TOOLS: dict[Callable[..., Any], ToolAnnotations] = {
-    submit_research: ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=True),
-    task_status: _READS,
-    wait_for_task: _READS,
-    list_approvals: _READS,
-    approve: ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=True),
-    deny: ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False),
-    get_report: _READS,
-    recall: _READS,
-    tell: ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False),
-    cancel: ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False),
+_ENDS = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
+    "submit_research": (submit_research, ToolAnnotations(destructive_hint=False, open_world_hint=True)),
+    "task_status": (task_status, _READS),
+    "wait_for_task": (wait_for_task, _READS),
+    "list_approvals": (list_approvals, _READS),
+    "approve": (approve_request, ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=True)),
+    "deny": (deny_request, _ENDS),
+    "get_report": (read_report, _READS),
+    "recall": (recall_for, _READS),
+    "tell": (tell_agents, ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False)),
+    "cancel": (cancel_task, _ENDS),
 }
-"""What each does to the world: read, changed beyond repair, the same when it is called again."""
+"""By name, with what each does to the world: reads, ends something for good, may be repeated, goes elsewhere."""
 
 
 # -------------------------------------------------------------------------------------------------------- what they say
@@ -316,9 +317,9 @@ def _unless_refused(answer: Answer) -> Answer:
     return answer
 
 
-def _answered(one: PendingApproval, answer: Answer) -> Answered:
+def _answered(one: PendingApproval, answer: Answer) -> AnsweredRequest:
     answer = _unless_refused(answer)
-    return Answered(
+    return AnsweredRequest(
         task_id=one.task_id, request_id=one.approval.request_id, outcome=answer.outcome, reason=answer.reason
     )
 
@@ -369,8 +370,8 @@ class AssistantServer(MCPServer[Any]):
             "waystation", title="Waystation", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING"
         )
         self.assistant = assistant
-        for tool, annotations in TOOLS.items():
-            self.add_tool(tool, annotations=annotations)
+        for name, (tool, annotations) in TOOLS.items():
+            self.add_tool(tool, name, annotations=annotations)
         for address, resource, kind in RESOURCES:
             self.resource(f"{SCHEME}://tasks/{address}", mime_type=kind, security=LOOKED_UP)(resource)
         self.prompt(title="Ask a good question")(research_question)
