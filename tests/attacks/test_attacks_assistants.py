@@ -28,6 +28,7 @@ from waystation.task_view import as_stored
 
 OWN, OTHER = "mcp-assistant", "private"
 SECRET = "the bridge is closed"
+MAIL = "ada@example.com"
 TEXT = {"name": "a.md", "text": "# A"}
 
 
@@ -42,7 +43,7 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
     row = row_of(TaskRequest(question=SECRET, session=session, request_id=f"{spent}"), settings, await store.store_id())
-    await store.register(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}\n"),))
+    await store.register(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}, says {MAIL}\n"),))
     if spent is not None:
         account = BudgetProgress(limit=row.terms.budget, spent=Amount(tokens=spent), reserved=Amount())
         report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.reader)

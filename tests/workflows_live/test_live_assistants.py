@@ -9,9 +9,11 @@ from typing import Any, Literal
 import pytest
 from mcp import Client as AssistantClient
 from mcp.client import ClientRequestContext
-from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent
+from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent, TextResourceContents
 from temporalio.client import Client as TemporalClient
 
+from tests.attacks.test_attacks_assistants import MAIL, OWN, SECRET, assisted, keep_task
+from tests.attacks.test_attacks_pages import NO_SERVER
 from tests.crew import Crew, tight
 from tests.running import SESSION, Counter, at_work, until
 from tests.workflows_live.test_live_approvals import pause
@@ -169,7 +171,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         found = await asyncio.gather(
             *(hall.hand_in(wish) for hall, wish in zip(halls, wishes, strict=True)), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in found) == ["BadInput", "AcceptedTask"]
+        assert sorted(type(one).__name__ for one in found) == ["AcceptedTask", "BadInput"]
         (begun,) = await there.client.tasks(SESSION)
         task = begun.progress.task_id
         again = next(wish for wish, one in zip(wishes, found, strict=True) if not isinstance(one, BaseException))
@@ -183,3 +185,18 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
 
         await until(over)
         assert (await there.client.progress(task)).progress.phase in {TaskPhase.CANCELLED, TaskPhase.DONE}
+
+
+async def test_a_document_is_read_as_agents_saw_it_and_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    task = await keep_task(settings, OWN, spent=1)
+    async with assisted(settings) as asking:
+        (content,) = (await asking.read_resource(f"waystation://tasks/{task}/documents/a.md")).contents
+        with pytest.raises(Exception, match=r"has no document '\.\./b\.md' now"):
+            await asking.read_resource(f"waystation://tasks/{task}/documents/../b.md")
+    assert isinstance(content, TextResourceContents)
+    assert content.text.splitlines()[2].startswith(f"{SECRET}, says <EMAIL")
+    assert MAIL not in content.text

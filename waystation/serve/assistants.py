@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from waystation.adapters.documents.sources import Loaded, Named, load_documents, unique_names
 from waystation.client import Client
 from waystation.client.context import FoundJson
-from waystation.client.lookups import version_of
+from waystation.client.lookups import document_as_shown, version_of
 from waystation.client.task_json import VersionJson, report_json
 from waystation.domain.amount import Amount, Limit, amount_text, limit_text, read_limit
 from waystation.domain.citations import citations_in
@@ -229,6 +229,10 @@ class Assistant:
             checked=exported.checked,
             sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
         )
+
+    async def document(self, task: str, name: str) -> str:
+        """A document, as agents were shown it: assistants are told no more. Raises as `task`, `document_as_shown`."""
+        return await document_as_shown(self._settings, await self.task(task), name)
 
     # ------------------------------------------------------------------------------------------------------- handing in
 

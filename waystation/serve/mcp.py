@@ -119,7 +119,7 @@ async def submit_research(
 
 async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskJson]:
     """How a task stands: its phase, steps, money, and what it asks for."""
-    return await _status(assistant_of(ctx), await assistant_of(ctx).view(task))
+    return _status(await assistant_of(ctx).view(task))
 
 
 async def wait_for_task(
@@ -134,7 +134,7 @@ async def wait_for_task(
         view = await assistant.client.progress(task_id)
         waited = clock() - began
         if view.progress.phase.over or pending(view.progress) or waited >= seconds:
-            return await _status(assistant, view)
+            return _status(view)
         if (line := _doing(view)) != told:
             told = line
             await ctx.report_progress(waited, seconds, line)
@@ -257,9 +257,8 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
 # -------------------------------------------------------------------------------------------------------- what they say
 
 
-async def _status(assistant: Assistant, view: TaskView) -> CallToolResult:
-    whole = task_json(await assistant.client.with_stored(view), None)
-    return _told(status_text(view), whole)
+def _status(view: TaskView) -> CallToolResult:
+    return _told(status_text(view), task_json(view, None))
 
 
 def _told(text: str, content: BaseModel) -> CallToolResult:
@@ -271,7 +270,8 @@ def _told(text: str, content: BaseModel) -> CallToolResult:
 def status_text(view: TaskView) -> str:
     """A task in a few lines: what an assistant needs to go on."""
     progress = view.progress
-    lines = [f"{progress.task_id} is {progress.phase}: {one_line(progress.title)}", _doing(view)]
+    title = one_line(progress.title)
+    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", _doing(view)]
     lines += [f"step {step.id}: {step.state}" for step in progress.steps]
     lines += [f"note: {one_line(note)}" for note in (*progress.notes, *view.waits)]
     lines += [f"asks, request_id {one.approval.request_id}: {_asking(one)}" for one in pending(progress)]
@@ -343,9 +343,8 @@ async def transcript_of(task: str, agent: str, ctx: Ctx) -> str:
 
 
 async def document_of(task: str, name: str, ctx: Ctx) -> str:
-    """A document of a task, as it was handed in; a citation gives lines of it."""
-    assistant = assistant_of(ctx)
-    return await assistant.client.document_text(await assistant.task(task), name)
+    """A document of a task, as its agents saw it; a citation gives lines of it."""
+    return await assistant_of(ctx).document(task, name)
 
 
 RESOURCES: tuple[tuple[str, Callable[..., Any], str], ...] = (
