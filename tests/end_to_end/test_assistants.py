@@ -78,7 +78,9 @@ async def answered_to_the_end(client: Client, task: str) -> str:
     while True:
         seen = await called(client, "wait_for_task", task=task, seconds=600)
         for one in (await called(client, "list_approvals"))["requests"]:
-            await called(client, "approve", task=task, request_id=one["approval"]["request_id"])
+            answered = await client.call_tool("approve", {"task": task, "request_id": one["approval"]["request_id"]})
+            # Money may have come free in this moment: then nobody has to answer.
+            assert not answered.is_error or "does not wait" in str(answered) or "withdrawn" in str(answered), answered
         if seen["phase"] in {"done", "partial", "cancelled", "failed"}:
             return str(seen["phase"])
 

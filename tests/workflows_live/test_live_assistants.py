@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from tests.workflows_live.test_live_approvals import pause
 from waystation.adapters.presidio.redactor import PresidioRedactor
 from waystation.client import Client
 from waystation.domain.amount import Limit
-from waystation.domain.task import TaskPhase
+from waystation.domain.errors import BadInput, Unreachable
 from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
@@ -171,20 +171,19 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         found = await asyncio.gather(
             *(hall.hand_in(wish) for hall, wish in zip(halls, wishes, strict=True)), return_exceptions=True
         )
-        assert sorted(type(one).__name__ for one in found) == ["AcceptedTask", "BadInput"]
+        # A server that is busy answers later; then it is asked again.
+        (refused,) = [one for one in found if isinstance(one, BadInput)]
+        assert "300,000 tokens more are beyond what assistant may spend" in str(refused)
         (begun,) = await there.client.tasks(SESSION)
         task = begun.progress.task_id
-        again = next(wish for wish, one in zip(wishes, found, strict=True) if not isinstance(one, BaseException))
-        assert (await halls[0].hand_in(again)).task_id == task
+        again = wishes[1 - found.index(refused)]
 
-        async with there.asking(there.assistant(), None) as asking:
-            await said(asking, "cancel", task=task)
+        async def accepted() -> bool:
+            with suppress(Unreachable):
+                return (await halls[0].hand_in(again)).task_id == task
+            return False
 
-        async def over() -> bool:
-            return (await there.client.progress(task)).progress.phase.over
-
-        await until(over)
-        assert (await there.client.progress(task)).progress.phase in {TaskPhase.CANCELLED, TaskPhase.DONE}
+        await until(accepted)
 
 
 async def test_a_document_is_read_as_agents_saw_it_and_no_further(
