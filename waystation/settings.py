@@ -30,6 +30,7 @@ from waystation.domain.value import malformed
 from waystation.settings_models import ModelSettings
 from waystation.settings_sections import (
     AgentSettings,
+    AssistantSettings,
     ContextSettings,
     EmbedderSettings,
     MemorySettings,
@@ -99,7 +100,14 @@ def _absolute(path: Path) -> Path:
 
 
 class Settings(
-    AgentSettings, ContextSettings, EmbedderSettings, KeySettings, MemorySettings, ModelSettings, PrivacySettings
+    AgentSettings,
+    AssistantSettings,
+    ContextSettings,
+    EmbedderSettings,
+    KeySettings,
+    MemorySettings,
+    ModelSettings,
+    PrivacySettings,
 ):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 

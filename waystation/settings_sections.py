@@ -9,6 +9,8 @@ Settings of memory: what of documents goes there, and the embedder, which makes 
 Settings of memory: where it is, how a Qdrant server is to keep it, and how long anything is kept.
 
 Settings of privacy: how much is replaced, and what is looked for, and what if that fails.
+
+Settings of assistants that hand work over by MCP: what they may spend and read, and who answers their requests.
 """
 
 from collections.abc import Mapping
@@ -27,9 +29,11 @@ from waystation.domain.privacy import AfterFailures, Policy
 from waystation.domain.projection import Limits, ParameterLimit, ToolPolicy
 from waystation.domain.web import WebAsks
 from waystation.settings_text import (
+    WrittenCap,
     WrittenHook,
     WrittenNames,
     WrittenNetworks,
+    WrittenPaths,
     WrittenTable,
     shared,
 )
@@ -307,4 +311,30 @@ class PrivacySettings(BaseSettings):
     redaction_failure: AfterFailures = Field(
         default="placeholder",
         description="What then becomes of that text: placeholder (it is left out) or pause (a person is asked).",
+    )
+
+
+class AssistantSettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`."""
+
+    mcp_client: str = Field(
+        default="assistant",
+        pattern="^[a-z0-9][a-z0-9-]{0,59}$",
+        description="Name of the assistant at /mcp of `waystation serve`, and of `waystation mcp` without --client: "
+        "its tasks are those of session mcp-NAME, and count against its budget.",
+    )
+    mcp_budget: WrittenCap = Field(
+        default=None,
+        description="What all tasks of one assistant may spend together, like 3M or $20; by default five times the "
+        "budget of a task.",
+    )
+    mcp_roots: WrittenPaths = Field(
+        default=(),
+        description="Folders below which assistants may have documents read, with commas between; by default none, and "
+        "documents come as text.",
+    )
+    mcp_answers: Literal["person", "client", "nobody"] = Field(
+        default="person",
+        description="Who approves what an assistant's tasks ask for: person (its client shows a form), client (the "
+        "assistant itself), nobody (only the command line and the pages).",
     )

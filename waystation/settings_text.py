@@ -142,6 +142,8 @@ def _read_table(written: object) -> object:
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
 """`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
+WrittenCap = Annotated[TaskBudget | None, NoDecode, BeforeValidator(_read_limit)]
+"""The same, or none."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
 WrittenEffort = Literal[Effort, "default"]
@@ -149,6 +151,8 @@ WrittenThinking = Annotated[ThinkingSetting | Literal["default"], BeforeValidato
 """`adaptive`, `off`, `default`, or tokens as above."""
 WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
 """`en,de`, or a list."""
+WrittenPaths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_read_names)]
+"""`~/papers,/srv/notes`, or a list."""
 WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_read_networks)]
 """`10.1.0.0/16,fd00::/8`, or a list."""
 WrittenTable = BeforeValidator(_read_table)

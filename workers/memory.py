@@ -13,12 +13,13 @@ from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.adapters.store.sql_store import SqlStore
 from waystation.adapters.temporal.connect import connect_as_person, find_target
 from waystation.adapters.temporal.orders import WorkersMemory
-from waystation.agents.archive import Archive
+from waystation.agents.archive import Archive, Recollection
 from waystation.domain.errors import MemoryInUse
+from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.files import opened_private
 from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.settings import Settings
-from waystation.stores import data_converter
+from waystation.stores import data_converter, key_of, opened_store
 from workers.health import NOT_ANSWERED
 
 DRAIN_EVERY = timedelta(seconds=30)
@@ -128,3 +129,22 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
             client = await connect_as_person(target, data_converter(settings))
             memory = WorkersMemory(client, store.passages_with)
         yield memory
+
+
+async def recalled(settings: Settings, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
+
+    Raises as `memory_to_search` does.
+    """
+    # The embedder and Presidio take seconds to load.
+    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+
+    if not await memory_is_there(settings):
+        return ()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
+        embedder = await stack.enter_async_context(opened_embedder(settings))
+        memory = await stack.enter_async_context(memory_to_search(settings, store, embedder))
+        redactor = redactor_of(settings, await key_of(store, settings))
+        stack.callback(redactor.close)
+        return await Recollection(memory, embedder, redactor).search(wanted, tokens)

@@ -93,6 +93,7 @@ AFTER_IT = ("waystation memory reindex",)
 ELSEWHERE: Mapping[str, str] = {
     "waystation up": "the fixture",
     "waystation serve": "test_serve, with what its page asks by curl",
+    "waystation mcp --root ~/papers": "test_assistants, over both transports",
     "waystation down": "the fixture",
     "waystation down; .venv/bin/waystation up": "the fixture",
     "waystation demo": "the wheel's test",

@@ -7,9 +7,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime
 from time import monotonic
 from typing import Annotated, get_args
 
@@ -22,7 +21,6 @@ from waystation.adapters.store import SqlStore
 from waystation.agents.archive import (
     EMBEDDED_AT_ONCE,
     RECALLED_TOKENS,
-    Recollection,
     Reindexed,
     Reindexing,
 )
@@ -31,6 +29,7 @@ from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment, past_moment
 from waystation.client import Client
+from waystation.client.context import FoundJson
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
@@ -40,7 +39,7 @@ from waystation.domain.value import Value
 from waystation.files import private_folder
 from waystation.ports import Embedder
 from waystation.settings import Settings
-from waystation.stores import key_of, opened_store
+from waystation.stores import opened_store
 
 app = typer.Typer()
 
@@ -101,39 +100,6 @@ def _one(kind: str) -> str:
 
 FOUND_INDENT = 3
 _KINDS: tuple[PassageKind, ...] = get_args(PassageKind)
-
-
-class FoundJson(Value):
-    """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
-
-    passages: tuple[str, ...]
-    kind: PassageKind
-    score: float
-    task_id: str
-    agent: str
-    first_message: str
-    last_message: str
-    document: str
-    first_line: int
-    last_line: int
-    created: datetime
-    text: str
-
-    @classmethod
-    def of(cls, excerpt: Excerpt) -> "FoundJson":
-        """The excerpt, flat."""
-        first, last = excerpt.turns[0], excerpt.turns[-1]
-        return cls(
-            passages=excerpt.ids,
-            score=excerpt.best.score,
-            agent=first.passage.step_id,
-            first_message=first.messages[0],
-            last_message=last.messages[1],
-            last_line=last.passage.last_line,
-            created=last.passage.created,
-            text=excerpt.text,
-            **first.passage.model_dump(include={"kind", "task_id", "document", "first_line"}),
-        )
 
 
 def search(
@@ -208,21 +174,13 @@ def _where(passage: Passage) -> str:
 
 
 async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
-    # Qdrant, the embedder and Presidio take seconds to load.
-    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
-    from workers.memory import memory_is_there, memory_to_search  # noqa: PLC0415
+    # Qdrant takes a second to load.
+    from workers.memory import recalled  # noqa: PLC0415
 
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        if task is not None:
+    if task is not None:
+        async with aclosing(await opened_store(settings)) as store:
             wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
-        if not await memory_is_there(settings):
-            return ()
-        embedder = await stack.enter_async_context(opened_embedder(settings))
-        memory = await stack.enter_async_context(memory_to_search(settings, store, embedder))
-        redactor = redactor_of(settings, await key_of(store, settings))
-        stack.callback(redactor.close)
-        return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+    return await recalled(settings, wanted, tokens)
 
 
 PROGRESS_STEP = 1_000

@@ -93,7 +93,7 @@ from waystation.task_view import (
 )
 
 WATCH_SECONDS = 0.5
-EVENTS_AT_ONCE = 200
+NEWEST, EVENTS_AT_ONCE = 50, 200
 _Finish = Literal["partial", "cancel"]
 
 
@@ -246,9 +246,9 @@ class Client:
             else:
                 await asyncio.sleep(WATCH_SECONDS)
 
-    async def tasks(self, session: str | None = None) -> tuple[TaskView, ...]:
+    async def tasks(self, session: str | None = None, most: int = NEWEST) -> tuple[TaskView, ...]:
         """The tenant's newest tasks. Without a server, the running ones are shown as last stored."""
-        rows = await self._store.tasks(reader_of(self._settings.tenant, session))
+        rows = await self._store.tasks(reader_of(self._settings.tenant, session), most)
         return tuple(await asyncio.gather(*(self._view_or_stored(row) for row in rows)))
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:

@@ -9,10 +9,12 @@ What the client tells of compactions: what they kept and lost, from the store al
 What the client checks of edits before it sends them, and how it has a finished task go on.
 
 What stands in where memory and redaction are only named, and never asked: neither can be had.
+
+What searches of memory print: keys that stay.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from waystation.adapters.clock import utc_now
@@ -36,7 +38,7 @@ from waystation.domain.delegation import team_of
 from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
 from waystation.domain.layers import Allocation, Layer, Part, Reminder, allocate, demands_of, recent_failures
 from waystation.domain.leg import RunRef, Standing
-from waystation.domain.memory import MemoryQuery, Recalled
+from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind, Recalled
 from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.session import SessionStart
@@ -282,3 +284,36 @@ class NoRedactor:
     async def placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
+
+
+class FoundJson(Value):
+    """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
+
+    passages: tuple[str, ...]
+    kind: PassageKind
+    score: float
+    task_id: str
+    agent: str
+    first_message: str
+    last_message: str
+    document: str
+    first_line: int
+    last_line: int
+    created: datetime
+    text: str
+
+    @classmethod
+    def of(cls, excerpt: Excerpt) -> "FoundJson":
+        """The excerpt, flat."""
+        first, last = excerpt.turns[0], excerpt.turns[-1]
+        return cls(
+            passages=excerpt.ids,
+            score=excerpt.best.score,
+            agent=first.passage.step_id,
+            first_message=first.messages[0],
+            last_message=last.messages[1],
+            last_line=last.passage.last_line,
+            created=last.passage.created,
+            text=excerpt.text,
+            **first.passage.model_dump(include={"kind", "task_id", "document", "first_line"}),
+        )

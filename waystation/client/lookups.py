@@ -10,6 +10,7 @@ Texts as their owner may read them: whose they are, and with which key.
 from contextlib import aclosing
 
 from waystation.adapters.store import SqlStore
+from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.agents.redaction import restored
 from waystation.domain.errors import BadInput, UnknownTask, WrongKey
 from waystation.domain.ownership import OfTenant, Reader
@@ -18,7 +19,7 @@ from waystation.domain.privacy import WithOriginals
 from waystation.domain.removal import FORGOTTEN
 from waystation.domain.task import ReportVersion, Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
 from waystation.settings import Settings
-from waystation.stores import no_key, opened_store, other_key, present_cipher
+from waystation.stores import key_of, no_key, opened_store, other_key, present_cipher
 from waystation.task_view import TaskView
 
 
@@ -144,3 +145,30 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> WithOrigi
         return await restored(text, store.vault(cipher), tenant_hash(settings.tenant))
     except WrongKey:
         raise other_key(settings) from None
+
+
+async def document_as_shown(settings: Settings, task_id: str, name: str) -> str:
+    """A document of this task as agents were shown it, line for line as it was handed in: for who is told no more than
+    a model is. `name`: as handed in, or as agents know it.
+
+    Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
+    """
+    # Presidio takes seconds, where the text is not kept as it was shown.
+    from waystation.knowledge import redaction_rules, redactor_of  # noqa: PLC0415
+
+    async with aclosing(await opened_store(settings)) as store:
+        reader = (await own_task(store, reader_of(settings.tenant), task_id)).ref.reader
+        documents = await store.documents(task_id, reader)
+        key = await key_of(store, settings)
+        redactor = redactor_of(settings, key)
+        try:
+            called = [one for one in documents if one.name == name]
+            if not called and documents:
+                known = await document_names(documents, redactor, reader.tenant)
+                called = [one for one in documents if known.shown[one.name] == name]
+            if not called or called[0].removed:
+                raise BadInput(f"{task_id} has no document {name!r} now")
+            redacted = RedactedDocuments(store, redactor, redaction_rules(settings, key), keeps=False)
+            return (await redacted.text(called[0].blob, reader)).text
+        finally:
+            redactor.close()

@@ -19,6 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from waystation.domain.value import Value
 
 COOKIE = "waystation"
+ASSISTANTS = "/mcp"
+"""Where assistants ask."""
 SAFE = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 32_000_000
 MOST_PARTS = 5
@@ -79,6 +81,11 @@ class SignIn(Value):
         return self._derived("cookie")
 
     @property
+    def assistants_token(self) -> str:
+        """What assistants send: it opens their address alone, where they may do what settings let them."""
+        return self._derived("assistants")
+
+    @property
     def mark(self) -> str:
         """What every form of ours carries, and no other page knows."""
         return self._derived("form")
@@ -103,10 +110,10 @@ class SignIn(Value):
             return TurnedAway(403, "pages of other sites may not ask here")
         return None
 
-    def refused_to(self, method: str, headers: Headers) -> TurnedAway | None:
+    def refused_to(self, method: str, path: str, headers: Headers) -> TurnedAway | None:
         """Where nobody signed in; or a browser does not say which page changes something."""
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self.is_token(bearer.strip()):
+        if scheme.lower() == "bearer" and self._opens(path, bearer.strip()):
             return None
         if not _same(_cookie(headers), self.cookie):
             return TurnedAway(
@@ -115,6 +122,9 @@ class SignIn(Value):
         if method not in SAFE and not headers.getlist("origin"):
             return TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
         return None
+
+    def _opens(self, path: str, bearer: str) -> bool:
+        return self.is_token(bearer) or (path == ASSISTANTS and _same(bearer, self.assistants_token))
 
 
 def _same(given: str, wanted: str) -> bool:
@@ -153,7 +163,7 @@ class Guard:
             signed_in = self._signed_in(bytes(scope["query_string"]))
             if signed_in is not None:
                 return signed_in
-        refusal = refusal or self._access.refused_to(method, headers)
+        refusal = refusal or self._access.refused_to(method, str(scope["path"]), headers)
         if refusal is not None:
             return problem_response(refusal.status, "Refused", refusal.reason)
         length = headers.get("content-length", "0")

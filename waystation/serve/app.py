@@ -2,15 +2,17 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from socket import socket
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from mcp.server.mcpserver import MCPServer
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -29,12 +31,13 @@ from waystation.domain.errors import (
     WaystationError,
 )
 from waystation.domain.foreign import plain
-from waystation.serve.access import Guard, SignIn, problem_response
+from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.listeners import Feed
 
 TOKEN_BYTES = 32
 SECONDS_TO_END = 2
 """Listeners to events are let go after so long."""
+NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
 class Site(NamedTuple):
@@ -44,6 +47,8 @@ class Site(NamedTuple):
     pages: APIRouter
     files: Path
     failed: Callable[[Request, int, str, str], Response]
+    assistants: MCPServer[Any] | None = None
+    """Asked at /mcp."""
 
 
 def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGIApp:
@@ -55,12 +60,20 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        lifespan=_listening_to(site.assistants),
     )
     app.state.client, app.state.tenant, app.state.access = client, tenant, access
     app.state.feed = Feed(client)
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))
+    if site.assistants is not None:
+        # Its own guard against other sites knows no port; ours stands before it.
+        app.router.routes.extend(
+            site.assistants.streamable_http_app(
+                streamable_http_path=ASSISTANTS, max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
+            ).routes
+        )
 
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
@@ -73,6 +86,19 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, told)
     return Guard(app, access)
+
+
+def _listening_to(assistants: MCPServer[Any] | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    """While the application runs, sessions of assistants do."""
+
+    @asynccontextmanager
+    async def lasting(_: FastAPI) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            if assistants is not None:
+                await stack.enter_async_context(assistants.session_manager.run())
+            yield
+
+    return lasting
 
 
 def _problem(error: Exception) -> tuple[int, str, str]:
@@ -147,3 +173,8 @@ class SiteServer(uvicorn.Server):
     def address(self) -> str:
         """Where a person signs in."""
         return f"http://127.0.0.1:{self.access.port}/?token={self.access.token}"
+
+    @property
+    def assistants(self) -> str:
+        """Where an assistant asks, and what it sends."""
+        return f"http://127.0.0.1:{self.access.port}{ASSISTANTS} Authorization: Bearer {self.access.assistants_token}"

@@ -1,0 +1,246 @@
+"""What an assistant tries over MCP that nobody allowed: to spend more, to read elsewhere, to see what others have."""
+
+import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client as AssistantClient
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import TextContent
+
+from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
+from tests.ended_tasks import row_of
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.client import Client
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.errors import BadInput
+from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskRequest
+from waystation.serve.app import application
+from waystation.serve.assistants import Assistant, AssistantRights
+from waystation.serve.mcp import AssistantServer
+from waystation.settings import Settings
+from waystation.task_view import as_stored
+
+OWN, OTHER = "mcp-assistant", "private"
+SECRET = "the bridge is closed"
+MAIL = "ada@example.com"
+TEXT = {"name": "a.md", "text": "# A"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True, mcp_budget=Limit(tokens=1_000_000))
+
+
+async def keep_task(settings: Settings, session: str, *, spent: int | None = None) -> str:
+    """A task of a session: at work, or over when it had spent so much."""
+    settings.home.mkdir(exist_ok=True)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = row_of(TaskRequest(question=SECRET, session=session, request_id=f"{spent}"), settings, await store.store_id())
+    await store.register(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}, says {MAIL}\n"),))
+    if spent is not None:
+        account = BudgetProgress(limit=row.terms.budget, spent=Amount(tokens=spent), reserved=Amount())
+        report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.reader)
+        over = as_stored(row, TaskPhase.DONE).model_copy(update={"budget": account, "report": report})
+        await store.finish(row.ref.task_id, over)
+    await store.aclose()
+    return row.ref.task_id
+
+
+@asynccontextmanager
+async def assisted(settings: Settings, *roots: Path) -> AsyncGenerator[AssistantClient]:
+    async with await Client.connect(settings) as client:
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings, roots)))
+        async with AssistantClient(server) as asking:
+            yield asking
+
+
+async def refusal(asking: AssistantClient, tool: str, **arguments: Any) -> str:
+    said = await asking.call_tool(tool, arguments)
+    assert said.is_error, said.structured_content
+    (content,) = said.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+async def submitting(asking: AssistantClient, **document: str) -> str:
+    return await refusal(asking, "submit_research", question="Why?", documents=[document])
+
+
+@pytest.mark.parametrize("budget", ["1000001", "900M", "$0.01"])
+async def test_a_budget_beyond_what_it_may_spend_is_refused(budget: str, settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget=budget)
+    assert "assistant may spend" in said
+
+
+async def test_what_ended_counts_as_spent_and_what_is_at_work_with_all_it_may_spend(settings: Settings) -> None:
+    await keep_task(settings, OWN, spent=150_000)
+    await keep_task(settings, OWN)
+    await keep_task(settings, OTHER, spent=900_000)
+    async with assisted(settings) as asking:
+        said = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget="250001")
+        fits = await refusal(asking, "submit_research", question="Why?", documents=[TEXT], budget="250k")
+    assert "of 1,000,000 tokens 250,000 tokens are left" in said
+    assert "no Temporal server answers" in fits
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "../outside.md",
+        "..",
+        "link.md",
+        "linked/outside.md",
+        ".hidden.md",
+        ".git/config",
+        "a\0.md",
+        "missing.md",
+        "~/a.md",
+    ],
+)
+async def test_nothing_is_read_but_below_the_roots(path: str, tmp_path: Path, settings: Settings) -> None:
+    root = tmp_path / "papers"
+    (root / ".git").mkdir(parents=True)
+    for name in ("../outside.md", ".hidden.md", ".git/config"):
+        (root / name).write_text(SECRET)
+    (root / "link.md").symlink_to(tmp_path / "outside.md")
+    (root / "linked").symlink_to(tmp_path)
+    async with assisted(settings, root) as asking:
+        by_path = await submitting(asking, path=path)
+        by_address = await submitting(asking, uri=f"file://{root}/{path}")
+    assert "is nothing that may be read below" in by_path
+    assert "is nothing that may be read below" in by_address
+    assert SECRET not in by_path + by_address
+
+
+async def test_without_roots_nothing_is_read_and_the_home_folder_never(tmp_path: Path, settings: Settings) -> None:
+    await keep_task(settings, OWN, spent=1)
+    async with assisted(settings) as asking:
+        assert "no folder was named" in await submitting(asking, path=str(tmp_path))
+    async with assisted(settings, tmp_path) as asking:
+        assert "is nothing that may be read" in await submitting(asking, path=str(settings.home / "waystation.db"))
+    with pytest.raises(BadInput, match="is no folder"):
+        AssistantRights.of(settings, [tmp_path / "missing"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://example.org/a.md",
+        "file://elsewhere/etc/passwd",
+        "waystation://tasks/TASK/transcripts",
+        "waystation://other/TASK/report",
+        "waystation://tasks/TASK/report",
+        "waystation://tasks/TASK/documents/a.md",
+        "waystation://tasks/TASK/documents",
+        "",
+    ],
+)
+async def test_a_resource_of_another_session_or_of_elsewhere_is_no_document(address: str, settings: Settings) -> None:
+    task = await keep_task(settings, OTHER, spent=1)
+    async with assisted(settings) as asking:
+        said = await submitting(asking, uri=address.replace("TASK", task))
+    assert "no resource that can be read here" in said or "has no task" in said or "no folder was named" in said
+
+
+async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings: Settings) -> None:
+    other = await keep_task(settings, OTHER, spent=1)
+    calls: dict[str, dict[str, Any]] = {
+        "task_status": {},
+        "wait_for_task": {},
+        "approve": {},
+        "deny": {},
+        "get_report": {},
+        "tell": {"message": "stop"},
+        "cancel": {},
+    }
+    async with assisted(settings) as asking:
+        for tool, more in calls.items():
+            said = [await refusal(asking, tool, task=task, **more) for task in (other, "task-0123456789abcdef")]
+            assert said[0].replace(other, "TASK") == said[1].replace("task-0123456789abcdef", "TASK"), tool
+            assert SECRET not in said[0]
+        listed = await asking.list_resources()
+        for place in ("report", "documents/a.md", "agents/writing/transcript"):
+            with pytest.raises(Exception, match="has no task"):
+                await asking.read_resource(f"waystation://tasks/{other}/{place}")
+        waiting = await asking.call_tool("list_approvals", {})
+    assert listed.resources == []
+    assert waiting.structured_content == {"requests": []}
+
+
+async def test_another_tenant_sees_nothing_under_the_same_name(settings: Settings) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+    async with assisted(settings.model_copy(update={"tenant": "others"})) as asking:
+        assert "has no task" in await refusal(asking, "get_report", task=task)
+
+
+async def test_no_words_reach_the_log_when_a_tool_breaks(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+
+    async def broken(*_: object) -> None:
+        raise KeyError(SECRET)
+
+    async with assisted(settings) as asking:
+        monkeypatch.setattr(Client, "report_text", broken)
+        said = await refusal(asking, "get_report", task=task)
+        await refusal(asking, "submit_research", question=SECRET, documents=[{"name": SECRET}])
+    logged = capsys.readouterr()
+    assert SECRET not in said + logged.err + logged.out
+    assert "waystation mcp: Tool %r raised an unexpected exception (UnexpectedToolError)" in logged.err
+    assert logging.getLogger("mcp").propagate is False
+
+
+@asynccontextmanager
+async def over_http(settings: Settings) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with await Client.connect(settings) as client:
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings)))
+        app = application(SITE._replace(assistants=server), client, settings.tenant, ACCESS)
+        async with (
+            server.session_manager.run(),
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking,
+        ):
+            yield asking
+
+
+async def test_over_http_it_needs_the_token_and_comes_from_no_other_page(settings: Settings) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    async with over_http(settings) as asking:
+        bare = await asking.post("/mcp", json=body)
+        wrong = await asking.post("/mcp", json=body, headers={"Authorization": "Bearer x"})
+        page = await asking.post("/mcp", json=body, headers={**BEARER, "Origin": "https://evil.example"})
+        rebound = await asking.post("/mcp", json=body, headers={**BEARER, "Host": "evil.example"})
+    assert [one.status_code for one in (bare, wrong, page, rebound)] == [401, 401, 403, 421]
+
+
+async def test_its_token_opens_its_own_address_alone(settings: Settings) -> None:
+    task = await keep_task(settings, OTHER, spent=1)
+    async with over_http(settings) as asking:
+        asking.headers.update({"Authorization": f"Bearer {ACCESS.assistants_token}"})
+        others = [await asking.get(path) for path in ("/v1/tasks", f"/v1/tasks/{task}/report", "/", "/mcp/", "/mcpx")]
+        grant = await asking.post(f"/v1/tasks/{task}/approve", json={"request_id": "q1"})
+        signed_in = await asking.get("/", params={"token": ACCESS.assistants_token})
+        async with AssistantClient(streamable_http_client(f"{HERE}/mcp", http_client=asking)) as assistant:
+            assert (await assistant.list_tools()).tools
+    assert {one.status_code for one in (*others, grant, signed_in)} == {401}
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_over_http_it_is_the_same_server(mode: str, settings: Settings) -> None:
+    task = await keep_task(settings, OWN, spent=1)
+    async with over_http(settings) as sending:
+        sending.headers.update(BEARER)
+        transport = streamable_http_client(f"{HERE}/mcp", http_client=sending)
+        async with AssistantClient(transport, mode=mode) as asking:
+            report = await asking.call_tool("get_report", {"task": task})
+    assert report.structured_content is not None
+    assert SECRET in report.structured_content["report"]

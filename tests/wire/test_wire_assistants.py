@@ -1,0 +1,175 @@
+"""What an assistant is told of the MCP server, and the shapes in which it gets a report."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+from mcp.types import TextContent
+
+from tests.attacks.test_attacks_assistants import OWN, assisted, keep_task
+from tests.end_to_end.shell import ROOT
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
+from waystation.client.task_json import TaskJson
+from waystation.domain.task import reader_of
+from waystation.serve.assistants import ReportPart, sections_of
+from waystation.settings import Settings
+
+HELLO = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
+    '"clientInfo":{"name":"x","version":"1"}}}\n'
+)
+REPORT = """# Which harbours?
+
+## Depths
+
+Nordvik carries three metres [a.md:1-1].
+
+### At low water
+
+Two [a.md:2-2].
+
+```
+## no heading
+```
+
+## Silt
+
+It was closed [a.md:3-3].
+
+## Sources
+
+- a.md: lines 1, 2, 3
+
+## Citations
+
+All 3 citations were checked against the documents, and hold.
+
+## How this report came about
+
+By hand.
+"""
+
+
+@pytest.fixture
+def settings(without_server: Settings) -> Settings:
+    return without_server.model_copy(update={"offline": True})
+
+
+async def keep_report(settings: Settings) -> str:
+    """A task of the assistant's own that is over, with a report that cites."""
+    task = await keep_task(settings, OWN, spent=1)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    row = await store.task(task, reader_of(settings.tenant))
+    assert row.progress is not None
+    report = await store.put_text(REPORT, row.ref.reader)
+    await store.finish(task, row.progress.model_copy(update={"report": report, "reports": ()}))
+    await store.aclose()
+    return task
+
+
+async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        tools = (await asking.list_tools()).tools
+    hints = {
+        tool.name: " ".join(
+            name.removesuffix("_hint")
+            for name, value in (tool.annotations.model_dump() if tool.annotations else {}).items()
+            if value is True
+        )
+        for tool in tools
+    }
+    assert hints == snapshot(
+        {
+            "submit_research": "open_world",
+            "task_status": "read_only",
+            "wait_for_task": "read_only",
+            "list_approvals": "read_only",
+            "approve": "idempotent open_world",
+            "deny": "destructive idempotent",
+            "get_report": "read_only",
+            "recall": "read_only",
+            "tell": "",
+            "cancel": "destructive idempotent",
+        }
+    )
+    schemas = {tool.name: tool.output_schema for tool in tools}
+    assert None not in schemas.values()
+    status = schemas["task_status"] or {}
+    assert status["properties"].keys() == TaskJson.model_fields.keys()
+    assert "grant" not in next(tool for tool in tools if tool.name == "approve").input_schema["properties"]
+
+
+async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(settings: Settings) -> None:
+    task = await keep_report(settings)
+    async with assisted(settings) as asking:
+        parts = [
+            ReportPart.model_validate(
+                (await asking.call_tool("get_report", {"task": task, "section": section})).structured_content
+            )
+            for section in (None, "depths", "### At low water", "Silt")
+        ]
+        missing = await asking.call_tool("get_report", {"task": task, "section": "Tides"})
+        (content,) = missing.content
+        resources = [(one.uri, one.mime_type) for one in (await asking.list_resources()).resources]
+    assert [[source.first_line for source in part.sources] for part in parts] == [[1, 2, 3], [1, 2], [2], [3]]
+    assert parts[0].sections == ("Which harbours?", "Depths", "At low water", "Silt")
+    assert parts[2].report == "### At low water\n\nTwo [a.md:2-2].\n\n```\n## no heading\n```"
+    assert {part.checked for part in parts} == {"All 3 citations were checked against the documents, and hold."}
+    assert isinstance(content, TextContent)
+    assert content.text == (
+        "there is no section 'Tides': there are 'Which harbours?', 'Depths', 'At low water', 'Silt'"
+    )
+    assert resources == [(f"waystation://tasks/{task}/report", "text/markdown")]
+
+
+def test_sections_of_a_text_without_headings_are_none() -> None:
+    assert sections_of("no heading\n") == ()
+
+
+async def test_a_status_is_a_few_lines_beside_its_data(settings: Settings) -> None:
+    task = await keep_report(settings)
+    async with assisted(settings) as asking:
+        status = await asking.call_tool("task_status", {"task": task})
+    (content,) = status.content
+    assert isinstance(content, TextContent)
+    assert content.text.replace(task, "TASK").splitlines() == snapshot(
+        ["TASK is done", "1 of 600,000 tokens spent", "its report: get_report"]
+    )
+
+
+async def test_the_prompt_asks_for_a_question_and_takes_any_words(settings: Settings) -> None:
+    async with assisted(settings) as asking:
+        prompt = await asking.get_prompt("research_question", {"topic": "{depths} of <harbours>"})
+    (message,) = prompt.messages
+    assert isinstance(message.content, TextContent)
+    assert "{depths} of <harbours>" in message.content.text
+    assert "submit_research" in message.content.text
+
+
+@pytest.mark.parametrize("how", ["end of input", "Ctrl-C", "SIGTERM"])
+def test_over_streams_it_ends_when_it_is_told_to(how: str, tmp_path: Path) -> None:
+    home = {"WAYSTATION_HOME": str(tmp_path / "home"), "WAYSTATION_OFFLINE": "true"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "waystation.cli.main", "mcp"],
+        cwd=ROOT,
+        env={**os.environ, **home},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(HELLO)
+        server.stdin.flush()
+        assert '"serverInfo"' in server.stdout.readline()
+        if how != "end of input":
+            server.send_signal(signal.SIGINT if how == "Ctrl-C" else signal.SIGTERM)
+            server.wait(60)
+        rest, said = server.communicate(timeout=60)
+    assert (rest, said) == ("", "")

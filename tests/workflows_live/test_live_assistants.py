@@ -1,0 +1,201 @@
+"""What an assistant's task asks for: who may answer it, by a form or for itself, and within which budget."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from mcp import Client as AssistantClient
+from mcp.client import ClientRequestContext
+from mcp.types import ElicitRequestFormParams, ElicitRequestParams, ElicitResult, TextContent, TextResourceContents
+from temporalio.client import Client as TemporalClient
+
+from tests.attacks.test_attacks_assistants import MAIL, OWN, SECRET, assisted, keep_task
+from tests.attacks.test_attacks_pages import NO_SERVER
+from tests.crew import Crew, tight
+from tests.running import SESSION, Counter, at_work, until
+from tests.workflows_live.test_live_approvals import pause
+from waystation.adapters.presidio.redactor import PresidioRedactor
+from waystation.client import Client
+from waystation.domain.amount import Limit
+from waystation.domain.errors import BadInput, Unreachable
+from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
+from waystation.serve.mcp import AssistantServer
+from waystation.settings import Settings
+
+PLENTY = Limit(tokens=10_000_000)
+NOTE = "go on"
+
+
+class OfPilots(AssistantRights):
+    """Of an assistant whose tasks are those of the session in which tests hand theirs in."""
+
+    @property
+    def session(self) -> str:
+        """See base class."""
+        return SESSION
+
+
+class Person:
+    """Answers every form so, and keeps what it said."""
+
+    def __init__(self, action: Literal["accept", "decline"], amount: str = "") -> None:
+        self.answer = ElicitResult(
+            action=action, content={"amount": amount, "note": NOTE} if action == "accept" else None
+        )
+        self.read: list[str] = []
+
+    async def __call__(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
+        del context
+        assert isinstance(params, ElicitRequestFormParams)
+        self.read.append(params.message)
+        return self.answer
+
+
+class Room:
+    """A client of the store and server of a test, for assistants of its session."""
+
+    def __init__(self, client: Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+
+    def assistant(self, answers: Answers = "person", budget: Limit = PLENTY) -> Assistant:
+        known = AssistantRights.of(self.settings).model_dump()
+        rights = OfPilots.model_validate({**known, "answers": answers, "budget": budget})
+        return Assistant(self.client, self.settings, rights)
+
+    @asynccontextmanager
+    async def asking(
+        self, assistant: Assistant, person: Person | None, mode: str = "auto"
+    ) -> AsyncGenerator[AssistantClient]:
+        async with AssistantClient(AssistantServer(assistant), mode=mode, elicitation_callback=person) as asking:
+            yield asking
+
+
+@asynccontextmanager
+async def room(settings: Settings) -> AsyncGenerator[Room]:
+    async with await Client.connect(settings) as client:
+        yield Room(client, settings)
+
+
+async def said(asking: AssistantClient, tool: str, **arguments: Any) -> tuple[bool, str]:
+    """Whether it was done, and the words."""
+    done = await asking.call_tool(tool, arguments)
+    (content,) = done.content
+    assert isinstance(content, TextContent)
+    return not done.is_error, content.text
+
+
+async def paused(counter: Counter, client: Client) -> tuple[str, list[str]]:
+    """A task that waits for two answers, and their ids."""
+    task = (await pause(counter)).id
+    progress = (await client.progress(task)).progress
+    return task, [one.request_id for one in progress.approvals]
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
+    mode: str, server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
+        task, (first, second) = await paused(counter, there.client)
+
+        async with there.asking(there.assistant(), None, mode) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first, amount="50k")
+            assert not done
+            assert f"`waystation approve {task} --request {first}`" in words
+            done, words = await said(asking, "approve", task=task)
+            assert not done
+            assert f"give the request_id of one: what waits in {task}: {first}, {second}" in words
+        async with there.asking(there.assistant("nobody"), Person("accept"), mode) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first)
+            assert (done, "assistants approve nothing here" in words) == (False, True)
+
+        declining = Person("decline")
+        async with there.asking(there.assistant(), declining, mode) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first)
+            assert (done, len(declining.read)) == (False, 1)
+            waiting = await asking.call_tool("list_approvals", {})
+            assert waiting.structured_content is not None
+            assert len(waiting.structured_content["requests"]) == 2
+
+        granting = Person("accept", "60k")
+        async with there.asking(there.assistant(), granting, mode) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first)
+            assert done, words
+            assert f"in {task}" in granting.read[0]
+            # With so much money the other agent may have gone on.
+            done, words = await said(asking, "approve", task=task, request_id=second)
+            assert done or f"{second} does not wait" in words or f"{second} was already withdrawn" in words
+            done, words = await said(asking, "wait_for_task", task=task, seconds=60)
+            assert f"{task} is done" in words
+            done, words = await said(asking, "approve", task=task, request_id=first)
+            assert (done, f"{first} does not wait" in words) == (False, True)
+        answered = (await there.client.progress(task)).progress.approvals[0]
+        assert (answered.decision, answered.granted.tokens) == ("approved", 60_000)
+        assert (answered.by, answered.note) == ("assistant (MCP)", NOTE)
+
+
+async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_possible(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    async with at_work(server, tmp_path, redactor, Crew()) as counter, room(outside) as there:
+        task, (first, second) = await paused(counter, there.client)
+        limit = (await there.client.progress(task)).progress.budget.limit.tokens or 0
+        assert limit == tight().budget.tokens
+        async with there.asking(there.assistant("client", Limit(tokens=limit + 50_000)), None) as asking:
+            done, words = await said(asking, "approve", task=task, request_id=first, amount="50001")
+            assert (done, "beyond what assistant may spend" in words) == (False, True)
+            done, words = await said(asking, "deny", task=task, request_id=second)
+            assert done, words
+            done, words = await said(asking, "approve", task=task, request_id=first, amount="50k", note=NOTE)
+            assert done, words
+            done, words = await said(asking, "wait_for_task", task=task, seconds=60)
+            assert f"{task} is partial" in words
+
+
+async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
+    server: TemporalClient, tmp_path: Path, redactor: PresidioRedactor, outside: Settings
+) -> None:
+    given = Handing(
+        question="How is the bar crossed?",
+        documents=(GivenDocument(name="pilot.md", text="Keep the white beacon to starboard.\n"),),
+        budget=Limit(tokens=300_000),
+        request_id="one",
+    )
+    async with at_work(server, tmp_path, redactor, Crew()), room(outside) as there:
+        wishes = [given, given.model_copy(update={"request_id": "two"})]
+        halls = [there.assistant(budget=Limit(tokens=500_000)) for _ in wishes]
+        found = await asyncio.gather(
+            *(hall.hand_in(wish) for hall, wish in zip(halls, wishes, strict=True)), return_exceptions=True
+        )
+        # A server that is busy answers later; then it is asked again.
+        (refused,) = [one for one in found if isinstance(one, BadInput)]
+        assert "300,000 tokens more are beyond what assistant may spend" in str(refused)
+        (begun,) = await there.client.tasks(SESSION)
+        task = begun.progress.task_id
+        again = wishes[1 - found.index(refused)]
+
+        async def accepted() -> bool:
+            with suppress(Unreachable):
+                return (await halls[0].hand_in(again)).task_id == task
+            return False
+
+        await until(accepted)
+
+
+async def test_a_document_is_read_as_agents_saw_it_and_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    task = await keep_task(settings, OWN, spent=1)
+    async with assisted(settings) as asking:
+        (content,) = (await asking.read_resource(f"waystation://tasks/{task}/documents/a.md")).contents
+        with pytest.raises(Exception, match=r"has no document '\.\./b\.md' now"):
+            await asking.read_resource(f"waystation://tasks/{task}/documents/../b.md")
+    assert isinstance(content, TextResourceContents)
+    assert content.text.splitlines()[2].startswith(f"{SECRET}, says <EMAIL")
+    assert MAIL not in content.text
