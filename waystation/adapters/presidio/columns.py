@@ -40,6 +40,7 @@ _BLANKS = "  "
 _GAP = proven(r" {2,}+|\t++")
 _QUOTABLE = "\t;,"
 """Between these, cells in quotes may hold them, and ends of lines."""
+_END_OF_DUMP = "\\."
 _LONGEST_ROW = 4_000
 """Characters: as far is the end of a cell in quotes looked for."""
 _FIELD_NAME = proven(
@@ -170,6 +171,8 @@ def _cells_below(text: str, position: int, form: _Form, columns: Sequence[_Colum
     while position < len(text):
         end = _row_end(text, position, form.separator)
         row = text[position:end]
+        if row == _END_OF_DUMP:
+            break
         if not _RULE.match(row):
             cells = _parted(row, form.separator)
             if len(cells) != form.parts:
@@ -194,12 +197,13 @@ _COPY = proven(
 
 def _copied(text: str, lowered: str) -> Iterator[Hit]:
     """Rows of PostgreSQL's dumps, whose columns the statement before them names."""
-    if "stdin" not in lowered:
-        return
-    for copy in _COPY.finditer(text):
+    copy = _COPY.search(text) if "stdin" in lowered else None
+    while copy:
         names = copy["columns"].split(",")
-        if columns := _columns(names, "\t"):
-            yield from _cells_below(text, copy.end(), _Form("\t", len(names)), columns)
+        columns = _columns(names, "\t")
+        position = yield from _cells_below(text, copy.end(), _Form("\t", len(names)), columns)
+        # What was read as rows is read once: another statement among them begins no table.
+        copy = _COPY.search(text, position)
 
 
 _NAMES_AND_VALUES = proven(
@@ -212,12 +216,16 @@ _NAME_AND_VALUE = proven(r"\A[ \t]*+(?P<name>\S++)[ \t]++(?P<value>\S++)[ \t\r]*
 
 def _in_pairs(text: str, lowered: str) -> Iterator[Hit]:
     """Values beside names of secrets, under a heading that says *name* and *value*."""
+    read = 0
     for heading in _NAMES_AND_VALUES.finditer(lowered):
+        if heading.start() < read:
+            continue
         position = heading.end() + 1
         while position < len(text) and (row := text[position : (end := _end_of_line(text, position))]).strip():
             if not _RULE.match(row):
                 yield from _pair(row, heading["mark"], position)
             position = end + 1
+        read = position
 
 
 def _pair(row: str, mark: str | None, position: int) -> Iterator[Hit]:
