@@ -396,11 +396,11 @@ class Recollection:
             return _Names({}, {})
         texts = (*asked, *(one.passage.text for one in found))
         there = {one for text in texts for one in PLACEHOLDER.findall(text) if type_of(one) in NAME_TYPES}
+        names: Mapping[str, str] = {}
         try:
             names = await self.vault.originals(tenant, there, session)
         except WrongKey as unreadable:
             _log.warning("names in what was recalled stay replaced: %s", unreadable)
-            names = {}
         kept = frozenset(PLACEHOLDER.findall(asked[0]))
         return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})
 
