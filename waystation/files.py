@@ -4,7 +4,8 @@ Folders and files that are this user's alone, whatever the umask of the program 
 
 Whoever imports the client has a umask of their own, usually one that lets everybody read.
 
-Reports as files in the home folder: one file a version, which no later version replaces.
+Reports as files in the home folder: one file a version, which no later version replaces; and beside them plans that
+their tasks did not take.
 
 They go when their tasks are forgotten, and lose who is erased.
 """
@@ -124,8 +125,13 @@ def report_file(folder: Path, task_id: str, version: int) -> Path:
     return folder / (f"{task_id}.md" if version == 1 else f"{task_id}.v{version}.md")
 
 
+def plan_file(folder: Path, task_id: str) -> Path:
+    """Where a plan lies that somebody wrote for the task and that was not taken."""
+    return folder / f"{task_id}.plan.yaml"
+
+
 def without_reports(folder: Path, task_ids: Sequence[str]) -> int:
-    """Remove the reports of these tasks; how many there were."""
+    """Remove the reports and plans of these tasks; how many there were."""
     there = _there(folder, task_ids)
     for path in there:
         path.unlink(missing_ok=True)
@@ -133,7 +139,7 @@ def without_reports(folder: Path, task_ids: Sequence[str]) -> int:
 
 
 def reports_with(folder: Path, task_ids: Iterable[str], sought: Sought) -> dict[str, int]:
-    """How often the report of each of these tasks has the person; those without are left out."""
+    """How often the files of each of these tasks have the person; those without are left out."""
     counts = Counter[str]()
     for path in _there(folder, task_ids):
         counts[path.name.partition(".")[0]] += sought.count(path.read_text(encoding="utf-8"))
@@ -150,6 +156,10 @@ def rewritten_reports(folder: Path, task_ids: Iterable[str], sought: Sought) -> 
     return count
 
 
+_OURS = ("*.md", "*.md.*", "*.plan.yaml", "*.plan.yaml.*")
+"""With what a process left that was killed while it wrote one."""
+
+
 def _there(folder: Path, task_ids: Iterable[str]) -> list[Path]:
     wanted = frozenset(task_ids)
-    return sorted(path for path in folder.glob("*.md") if path.name.partition(".")[0] in wanted)
+    return sorted(path for form in _OURS for path in folder.glob(form) if path.name.partition(".")[0] in wanted)

@@ -12,7 +12,7 @@ from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
 from waystation.domain.removal import Sought
 from waystation.domain.task import ReportVersion, TaskPhase
-from waystation.files import reports_with, rewritten_reports, without_reports
+from waystation.files import plan_file, reports_with, rewritten_reports, without_reports
 from waystation.settings import Settings
 
 
@@ -88,11 +88,13 @@ def test_each_version_of_a_report_is_printed_by_its_number_and_which_there_are_i
 def test_every_version_of_a_report_goes_with_its_task_and_loses_who_is_erased(without_server: Settings) -> None:
     folder = without_server.reports_folder
     folder.mkdir(parents=True)
-    for name in ("task-1.md", "task-1.v2.md", "task-12.md", "notes.md"):
+    # The third is a plan that was not taken, the fourth what was left of a process that was killed as it wrote one.
+    own = ("task-1.md", "task-1.v2.md", plan_file(folder, "task-1").name, "task-1.md.4711")
+    for name in (*own, "task-12.md", "notes.md"):
         (folder / name).write_text("Ada Lovelace came.", encoding="utf-8")
     ada = Sought(value="Ada Lovelace")
-    assert reports_with(without_server.reports_folder, ["task-1"], ada) == {"task-1": 2}
-    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 2
+    assert reports_with(without_server.reports_folder, ["task-1"], ada) == {"task-1": 4}
+    assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 4
     assert rewritten_reports(without_server.reports_folder, ["task-1"], ada) == 0
-    assert without_reports(without_server.reports_folder, ["task-1"]) == 2
+    assert without_reports(without_server.reports_folder, ["task-1"]) == 4
     assert sorted(path.name for path in folder.iterdir()) == ["notes.md", "task-12.md"]

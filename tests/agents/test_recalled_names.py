@@ -4,13 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import pytest
+from sqlalchemy import update
 
-from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TENANT, Office
+from tests.agents.office import NAME, NAME_PLACEHOLDER, NOON, TASK, TENANT, Office
+from tests.readers import ANYONE
 from waystation.adapters.keys import Sealer
+from waystation.adapters.store.schema import vault
 from waystation.agents.archive import Recollection, as_passages
+from waystation.agents.tools.recall import Recall, RecallInput
 from waystation.domain.memory import EmbeddedPassage
 from waystation.domain.passages import make_passages
 from waystation.domain.privacy import Original, Policy, shows_names
+from waystation.domain.task import Resolution
 from waystation.domain.transcript import Message, Text
 from waystation.ports import Vault
 
@@ -102,6 +107,43 @@ async def test_a_name_with_a_line_end_in_it_begins_no_line(remembering: Remember
     assert "Ada [m9 user] Pay" in found
     assert "\n[m9" not in found
     assert found.count("</passage>") == 1
+
+
+async def trail(office: Office) -> list[Resolution]:
+    entries = await office.store.audit_trail(TASK, ANYONE)
+    return [entry for entry in entries if isinstance(entry, Resolution)]
+
+
+async def test_names_that_an_agent_recalls_are_audited(remembering: Remembering) -> None:
+    office = remembering.office
+    await remembering.keep({NAME_PLACEHOLDER: NAME, PLACE_PLACEHOLDER: "Ness"})
+    await remembering.said(f"{NAME_PLACEHOLDER} keeps the light.", f"The store is at {PLACE_PLACEHOLDER}.")
+    recall = Recall(remembering.recollection, office.store)
+    query = RecallInput(query="Who keeps the light?")
+    assert NAME in await recall.run(query, await office.site(call_id="c1"))
+    (entry,) = await trail(office)
+    assert (entry.agent, entry.tool, entry.call_id) == ("research-1", "recall", "c1")
+    assert NAME_PLACEHOLDER in entry.placeholders
+
+
+async def test_what_is_recalled_without_a_name_leaves_no_entry(remembering: Remembering) -> None:
+    office = remembering.office
+    await remembering.keep({NAME_PLACEHOLDER: NAME}, session="another")
+    await remembering.said(f"{NAME_PLACEHOLDER} keeps the light.")
+    recall = Recall(remembering.recollection, office.store)
+    assert NAME_PLACEHOLDER in await recall.run(RecallInput(query="Who keeps the light?"), await office.site())
+    assert await trail(office) == []
+
+
+async def test_a_name_that_no_key_opens_stays_replaced_and_the_agent_goes_on(
+    remembering: Remembering, caplog: pytest.LogCaptureFixture
+) -> None:
+    await remembering.keep({NAME_PLACEHOLDER: NAME})
+    await remembering.said(f"{NAME_PLACEHOLDER} keeps the light.")
+    async with remembering.office.store.database.write() as connection:
+        await connection.execute(update(vault).values(original=b"of another key, which is lost"))
+    assert f"{NAME_PLACEHOLDER} keeps the light." in await remembering.recalled("Who keeps the light?")
+    assert "names in what was recalled stay replaced" in caplog.text
 
 
 @pytest.mark.parametrize(

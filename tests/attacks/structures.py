@@ -30,6 +30,29 @@ STRUCTURES = (
     Structure("csv semicolons", f"name;password;team\nana;{PASSWORD};red\nben;{OTHER};blue\n", (PASSWORD, OTHER)),
     Structure("tsv", f"name\tpassword\tteam\nana\t{PASSWORD}\tred\nben\t{OTHER}\tblue\n", (PASSWORD, OTHER)),
     Structure("pipes", f"| name | password |\n|---|---|\n| ana | {PASSWORD} |\n| ben | {OTHER} |\n", (PASSWORD, OTHER)),
+    Structure(
+        "csv with commas and lines in quotes",
+        f'name,note,password\nana,"red, or blue",{PASSWORD}\nben,"two\nlines",{OTHER}\n',
+        (PASSWORD, OTHER),
+    ),
+    Structure(
+        "psql", f" user |      password\n------+-----------\n ana  | {PASSWORD}\n ben  | {OTHER}\n", (PASSWORD, OTHER)
+    ),
+    Structure(
+        "grid",
+        f"+------+----------+\n| user | password |\n+======+==========+\n| ana  | {PASSWORD} |\n+------+----------+\n",
+        (PASSWORD,),
+    ),
+    Structure(
+        "postgresql's dump",
+        f"COPY public.users (name, password) FROM stdin;\nana\t{PASSWORD}\nben\t{OTHER}\n\\.\n",
+        (PASSWORD, OTHER),
+    ),
+    Structure(
+        "names and values",
+        f"Key          Value\n---          -----\nDB_PASSWORD  {PASSWORD}\nport         5432\n",
+        (PASSWORD,),
+    ),
     Structure("phones in csv", f"name,phone,team\nana,{PHONES[0]},red\nben,{PHONES[1]},blue\n", PHONES),
     Structure("phones in tsv", f"name\tphone\tteam\nana\t{PHONES[0]}\tred\nben\t{PHONES[1]}\tblue\n", PHONES),
     Structure(

@@ -11,10 +11,12 @@ from pydantic import JsonValue
 
 from waystation.adapters.anthropic.model import anthropic_model
 from waystation.adapters.openai.model import openai_model
+from waystation.agents.redaction import TextRedactor, redacted_reply
 from waystation.connections import MOST_DELAY, MOST_REPLY_BYTES, MOST_REPORTED
 from waystation.domain.errors import ModelError, ModelRejected, ModelUnavailable
-from waystation.domain.transcript import user_text
+from waystation.domain.transcript import Text, ToolUse, user_text
 from waystation.ports import ChatModel, ModelRequest
+from waystation.testing import PlainRedactor
 
 ASKED = ModelRequest(model="m", system="s", messages=(user_text("m1", "hello"),), tools=(), max_output=256)
 HUGE = 10**30
@@ -175,3 +177,13 @@ async def test_chat_completions_report_no_such_numbers_either(told: JsonValue) -
     body = "".join(f"data: {json.dumps(one)}\n\n" for one in chunks) + "data: [DONE]\n\n"
     async with asked(lambda _: httpx2.Response(200, content=body.encode(), headers=STREAM), openai_model) as model:
         assert (await model.complete(ASKED)).usage.total == 0
+
+
+async def test_half_of_a_character_that_a_model_says_breaks_no_store() -> None:
+    redactor = TextRedactor(PlainRedactor({}))
+    said = (Text(text="up \ud83d"), ToolUse(id="c1", name="take_note", input={"text": "\ude80 down"}))
+    kept, _ = await redacted_reply(said, redactor, "t")
+    assert [json.loads(block.model_dump_json()) for block in kept] == [
+        {"type": "text", "text": "up \ufffd"},
+        {"type": "tool_use", "id": "c1", "name": "take_note", "input": {"text": "\ufffd down"}},
+    ]

@@ -50,6 +50,8 @@ async def refused_by_rules(reader: BytesReader, rules: Answer, domains: Domains)
         ("ftp://one.example/", Domains(), "Only http and https can be fetched"),
         ("http://me:secret@one.example/", Domains(), "The address has a user name or password in it"),
         ("http://[::1", Domains(), "one.example redirects to no address that can be read"),
+        (f"http://{'a' * 64}.one.example/", Domains(), "The address is malformed"),
+        (f"http://{'a.' * 125}one.example/", Domains(), "The address is malformed"),
     ],
 )
 async def test_rules_lead_nowhere_that_a_page_must_not(
@@ -58,6 +60,17 @@ async def test_rules_lead_nowhere_that_a_page_must_not(
     why, visits = await refused_by_rules(page_reader, leading_to(target), domains)
     assert why.endswith(f"{cause}. Use another source.")
     assert visits == []
+
+
+@pytest.mark.parametrize(
+    "written", [f"https://{'a' * 64}.org/", f"https://{'b.' * 130}org/", f"https://{'c' * 900}", "https://a.org/\ud800"]
+)
+async def test_an_address_that_no_resolver_takes_is_refused_and_breaks_nothing(
+    page_reader: BytesReader, written: str
+) -> None:
+    async with fetching(page_reader, Names()) as web_pages:
+        with pytest.raises(WebRefused, match="The address is malformed"):
+            await web_pages.fetch(written)
 
 
 async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: BytesReader) -> None:

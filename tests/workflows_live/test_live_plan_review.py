@@ -20,6 +20,7 @@ from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.domain.decisions import Unattended
 from waystation.domain.plan import Plan
 from waystation.domain.task import TaskPhase, TaskProgress
+from waystation.files import plan_file
 from waystation.settings import Settings
 from workflows.task import TaskWorkflow
 
@@ -197,7 +198,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         monkeypatch.setenv("EDITOR", shlex.join(["cp", str(changed)]))
         changed.write_text(shown.replace("role: analysis", "role: cooking"))
         code, _, refused = await printed(capsys, "plan", task_id, "--edit")
-        mended = terminal.home / f"plan-{task_id}.yaml"
+        mended = plan_file(terminal.reports_folder, task_id)
         assert code == 2
         assert str(mended) in " ".join(refused.split()).replace(" ", "")
         mended.write_text(shown.replace(CREW_PLAN.steps[0].goal, GOAL))

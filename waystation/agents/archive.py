@@ -12,6 +12,7 @@ Finding passages: the query is redacted by the same rules as they were, so redac
 turns come back is decided with the names in them, on this machine; agents that may see names are shown them.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from typing import NamedTuple
 
 from waystation.agents.documents import RedactedDocuments, document_names
 from waystation.domain.documents import Document, DocumentPassage, earlier_versions
-from waystation.domain.errors import MemoryUnavailable, PassagesRefused
+from waystation.domain.errors import MemoryUnavailable, PassagesRefused, WrongKey
 from waystation.domain.foreign import Tagged, followed
 from waystation.domain.leg import RunRef
 from waystation.domain.memory import (
@@ -68,6 +69,7 @@ from waystation.ports import (
     Vault,
 )
 
+_log = logging.getLogger(__name__)
 EMBEDDED_AT_ONCE = 64
 
 
@@ -343,7 +345,7 @@ class Recollection:
         """The best passages of its session or tenant, at most so many tokens; none of documents that its task has
         itself, and those of other sessions say so.
 
-        Raises MemoryUnavailable, RedactionFailed, StoreError, WrongKey.
+        Raises MemoryUnavailable, RedactionFailed, StoreError. Names that no key at hand opens stay replaced.
         """
         query = await self._within(run, scope, text)
         return await self._labelled(run, await self._best(query, tokens, run.session))
@@ -376,7 +378,7 @@ class Recollection:
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """The best passages that the query admits; its text is redacted and embedded here.
 
-        Raises MemoryUnavailable, RedactionFailed, StoreError, WrongKey.
+        Raises MemoryUnavailable, RedactionFailed, StoreError.
         """
         return await self._best(query, tokens, query.session)
 
@@ -394,7 +396,11 @@ class Recollection:
             return _Names({}, {})
         texts = (*asked, *(one.passage.text for one in found))
         there = {one for text in texts for one in PLACEHOLDER.findall(text) if type_of(one) in NAME_TYPES}
-        names = await self.vault.originals(tenant, there, session)
+        names: Mapping[str, str] = {}
+        try:
+            names = await self.vault.originals(tenant, there, session)
+        except WrongKey as unreadable:
+            _log.warning("names in what was recalled stay replaced: %s", unreadable)
         kept = frozenset(PLACEHOLDER.findall(asked[0]))
         return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})
 

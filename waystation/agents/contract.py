@@ -10,6 +10,7 @@ The procedures of a task, as agents are told of them.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from waystation.agents.archive import Recollection
 from waystation.agents.documents import document_names
@@ -36,7 +37,7 @@ from waystation.domain.procedures import (
     procedure_of,
 )
 from waystation.domain.roles import AgentRole, role_spec
-from waystation.domain.task import TaskRef, TaskRequest, TaskRow
+from waystation.domain.task import Resolution, TaskRef, TaskRequest, TaskRow
 from waystation.domain.transcript import Message, user_text
 from waystation.domain.work import Findings
 from waystation.ports import Redactor, Store
@@ -278,6 +279,8 @@ def _line(row: TaskRow) -> str:
 
 STARTING_TOKENS = 1_000
 """Recalled before the first turn."""
+RECALL: Final = "recall"
+"""The name of the tool, also where a run begins with what it would find."""
 
 
 @dataclass(frozen=True)
@@ -346,10 +349,19 @@ class ContractWriter:
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]) -> Sequence[Excerpt]:
         """Earlier work of the session on this goal."""
         try:
-            return await self.recollection.unasked(run, goal, STARTING_TOKENS, scope)
+            found = await self.recollection.unasked(run, goal, STARTING_TOKENS, scope)
         except MemoryUnavailable:
             notices.append("Memory did not answer at the start of a run; the agent went on without it.")
             return ()
+        return await audited(self.store, run, "", found)
+
+
+async def audited(store: Store, run: RunRef, call_id: str, found: Sequence[Excerpt]) -> Sequence[Excerpt]:
+    """What was recalled, once the audit trail says which placeholders are names in it. Raises StoreError."""
+    if restored := frozenset[str]().union(*[turn.restored for one in found for turn in one.turns]):
+        entry = Resolution(agent=run.step_id, tool=RECALL, call_id=call_id, placeholders=tuple(sorted(restored)))
+        await store.audit(run.task_id, entry)
+    return found
 
 
 def _step_part(step_id: str, role: str, title: str, goal: str) -> Tagged:

@@ -295,6 +295,8 @@ Titles = Literal["redacted", "none"]
 NO_TITLE = "(no title)"
 _PERSON = "PERSON"
 _WORD = proven(rf"{PLACEHOLDER.pattern}|[^\W\d_]+")
+_HALVES = proven("[\ud800-\udfff]")
+"""Of characters that are written as two (surrogates): an escape of JSON may be one alone, and no encoding has it."""
 _LONGEST_CODE = 3
 """Letters: words of capitals that are no longer stay as they are."""
 _NO_NAMES = proven(
@@ -327,7 +329,11 @@ class TextRedactor:
     """
 
     async def redact(self, texts: Sequence[str], place: Place, tenant: str) -> tuple[Redacted, ...]:
-        """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given."""
+        """See `Redactor`. Of titles only the text counts: spans are not those of the text that was given.
+
+        What a model or a tool said of a character's half becomes U+FFFD: no store keeps it, and no hash is made of it.
+        """
+        texts = [_HALVES.sub("\ufffd", text) for text in texts]
         if place is not Place.TITLE or self.titles is None:
             return await self._tried(texts, place, tenant)
         if self.titles == "none":

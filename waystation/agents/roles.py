@@ -160,7 +160,7 @@ class Desk:
             ListDocuments(self.store),
             SearchDocuments(self.search, self.store, self.redactor, self.redacted),
             ReadDocument(self.store, self.redacted),
-            Recall(self.recollection),
+            Recall(self.recollection, self.store),
             Expand(self.store, self.redacted, EarlierTasks(self.store)),
             ReadStored(self.redacted),
             PinMessage(),

@@ -27,7 +27,7 @@ from waystation.domain.foreign import plain
 from waystation.domain.plan import Plan, Step, plan_errors
 from waystation.domain.signals import Answer
 from waystation.domain.value import malformed
-from waystation.files import write_private
+from waystation.files import plan_file, private_folder, write_private
 from waystation.settings import Settings
 from waystation.task_view import PlannedTask
 
@@ -66,7 +66,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     written = edited(before)
     if written is None:
         raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
-    kept = settings.home / f"plan-{task_id}.yaml"
+    kept = plan_file(private_folder(settings.reports_folder), task_id)
     write_private(kept, written.encode())
     taken = False
     try:

@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from waystation.domain.compaction.tokens import estimate_text
 from waystation.domain.foreign import Tagged, one_line, reads_as_label, tagged
 from waystation.domain.ownership import OfSession, OfTenant
-from waystation.domain.privacy import with_originals
+from waystation.domain.privacy import PLACEHOLDER, with_originals
 from waystation.domain.value import Value
 from waystation.patterns import proven
 
@@ -216,6 +216,8 @@ class Turn:
     """With the line of the turn before."""
     score: float = 0.0
     """Of its passage, from 0 to 1."""
+    restored: frozenset[str] = frozenset()
+    """Placeholders in whose places its text has names."""
 
     @property
     def said(self) -> str:
@@ -236,7 +238,8 @@ class Turn:
     def named(self, names: Mapping[str, str]) -> "Turn":
         """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
         on_one_line = {placeholder: one_line(name) for placeholder, name in names.items()}
-        return replace(self, text=with_originals(self.text, on_one_line).text)
+        there = names.keys() & PLACEHOLDER.findall(self.text)
+        return replace(self, text=with_originals(self.text, on_one_line).text, restored=self.restored | there)
 
     @property
     def labelled(self) -> str:

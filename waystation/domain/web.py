@@ -43,9 +43,13 @@ EVERYTHING = "*"
 """In a list of domains: all of them."""
 
 _PORTS = {"http": 80, "https": 443}
-_NEVER_IN_AN_ADDRESS = proven(r"[\s\\\x00-\x1f\x7f]")
-"""What programs read differently: one takes a backslash for a slash, another for a part of the host's name."""
+_NEVER_IN_AN_ADDRESS = proven(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
+"""What programs read differently: one takes a backslash for a slash, another for a part of the host's name. Halves of
+characters have no bytes.
+"""
 _HOST = proven(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
+_LONGEST_HOST, _LONGEST_LABEL = 253, 63
+"""Characters of a name and of what is between its dots (RFC 1035): no resolver is asked for longer ones."""
 _NUMBER = proven(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
 _HEADING = proven(r"^#+ +")
@@ -98,7 +102,7 @@ def _host(name: str) -> str:
     if ":" in name:
         return f"[{IPv6Address(name).compressed}]"
     plain = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
-    if not _HOST.fullmatch(plain):
+    if not _HOST.fullmatch(plain) or len(plain) > _LONGEST_HOST or max(map(len, plain.split("."))) > _LONGEST_LABEL:
         raise ValueError
     # Numbers are addresses, and there is one way to write them: others would get past a list of domains.
     return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain

@@ -127,6 +127,8 @@ _NOT_ITS_END = ".,;:*}]"
 _DIGIT, _LETTER = proven(r"\d"), proven(r"[^\W\d_]")
 _SYMBOL = proven(r"[^\w.:/-]")
 _SIGN = proven(r"[!#$%^&*?~+@]")
+_WITH_DIGITS_INSIDE = proven(r"\A(?=[\w-]*?[A-Za-z]\d{1,4}[A-Za-z])[\w-]{8,100}+\Z")
+"""As no name of a test has them."""
 _HYPHENED = proven(r"\A[A-Z][a-z]{2,30}+-[a-z]{2,30}+\Z")
 _CJK = proven(r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]")
 _LAST_ON_LINE = proven(
@@ -344,6 +346,8 @@ def _weak_counts(text: str, value: str, found: _Value) -> bool:
         return not (_PATH.match(value) or in_code(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():
         return len(value) >= _SHORTEST_PASSWORD and _is_bare_word_a_password(text, found)
+    if found.operator in {":", "="} and _WITH_DIGITS_INSIDE.match(value):
+        return _LAST_ON_LINE.match(text, found.end) is not None and not in_code(text, found.start)
     return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
 
 

@@ -158,6 +158,70 @@ def views_of(text: str) -> Iterator[Reading]:
         yield Reading(plain)
 
 
+_ESCAPE = proven(
+    r"%(?P<hex>[2-7][0-9A-Fa-f])|&(?P<name>quot|apos|amp|#34|#39|#58|#61|#x2[27]|#x3[AaDd]);|\\u00(?P<unicode>[2-7][0-9A-Fa-f])"
+    r"|\\{2,8}+(?=[\"'])|\\(?=[_*])"
+)
+_NAMED_SIGNS = {"quot": '"', "apos": "'", "amp": "&", "#34": '"', "#39": "'", "#58": ":", "#61": "="}
+_BEFORE_AN_ESCAPE, _BEHIND_AN_ESCAPE = 200, 400
+"""Characters that are read with it."""
+
+
+class Unescaped(NamedTuple):
+    """A stretch of a text as whoever unpacks it reads it: with the signs that addresses, pages and JSON spell out."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+    """Where each character is written in the whole text, and where it ends there."""
+
+    def back(self, start: int, end: int) -> tuple[int, int]:
+        """The stretch of the whole text that is read as this one."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def unescaped(text: str) -> Iterator[Unescaped]:
+    """The stretches of a text around signs that are spelled out; none in nearly all texts."""
+    start = end = 0
+    escapes: list[re.Match[str]] = []
+    for escape in _ESCAPE.finditer(text):
+        if escapes and escape.start() - _BEFORE_AN_ESCAPE > end:
+            yield _unpacked(text, start, end, escapes)
+            escapes = []
+        if not escapes:
+            start = max(end, escape.start() - _BEFORE_AN_ESCAPE)
+        escapes.append(escape)
+        end = min(len(text), escape.end() + _BEHIND_AN_ESCAPE)
+    if escapes:
+        yield _unpacked(text, start, end, escapes)
+
+
+def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]]) -> Unescaped:
+    signs: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for escape in escapes:
+        plain = range(start, escape.start())
+        signs.append(text[start : escape.start()])
+        starts += plain
+        ends += [place + 1 for place in plain]
+        if sign := _sign(escape):
+            signs.append(sign)
+            starts.append(escape.start())
+            ends.append(escape.end())
+        start = escape.end()
+    rest = range(start, end)
+    return Unescaped("".join((*signs, text[start:end])), [*starts, *rest], [*ends, *[place + 1 for place in rest]])
+
+
+def _sign(escape: re.Match[str]) -> str:
+    """The sign that it stands for; empty for what only protects the next one."""
+    if written := escape["hex"] or escape["unicode"]:
+        return chr(int(written, 16))
+    name = escape["name"]
+    return "" if name is None else _NAMED_SIGNS.get(name) or chr(int(name[2:], 16))
+
+
 def folded(value: str) -> str:
     """The value as a reader sees it."""
     return value if value.isascii() else value.translate(_FOLDED)

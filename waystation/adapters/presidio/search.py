@@ -16,18 +16,19 @@ words that the same text also uses in lower case. A name of a person that looks 
 
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
+from itertools import chain
 from typing import NamedTuple, cast
 
 from presidio_analyzer import AnalyzerEngine, BatchAnalyzerEngine, RecognizerResult
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from waystation.adapters.presidio.engines import LANGUAGE, Recogniser, format_recognisers, name_engine
-from waystation.adapters.presidio.finds import MASK, SECRET, Found, Reading, masked, parted, without_overlaps
-from waystation.adapters.presidio.formats import FormatRecognizer, KeptStretches
+from waystation.adapters.presidio.finds import MASK, SECRET, Found, Reading, masked, parted, unescaped, without_overlaps
+from waystation.adapters.presidio.formats import FormatRecognizer, Hit, KeptStretches
 from waystation.adapters.presidio.people import CITIES, NAMES_THAT_ARE_WORDS, TECHNOLOGY, people
 from waystation.adapters.presidio.redactor import SHORT_TYPES
 from waystation.adapters.presidio.rules import Rules
-from waystation.adapters.presidio.secrets import hits_of_the_whole
+from waystation.adapters.presidio.secrets import SecretRecognizer, hits_of_the_whole
 from waystation.domain.errors import RedactionFailed
 from waystation.domain.privacy import Treatment
 from waystation.patterns import proven
@@ -197,7 +198,7 @@ class PresidioSearch:
 
     def whole(self, text: str, wanted: Treatment) -> Finds:
         """What only the text as a whole shows. Raises TextNotRedacted."""
-        hits = (Found(*hit) for hit in hits_of_the_whole(text))
+        hits = (Found(*hit) for hit in (*hits_of_the_whole(text), *_hits_in_escapes(text)))
         finds = (find for find in hits if find.type == SECRET or wanted is not Treatment.SECRETS)
         return Finds([find for find in finds if not self._rules.own.allow(text[find.start : find.end])], frozenset())
 
@@ -302,6 +303,14 @@ class PresidioSearch:
         if language not in self._names:
             self._names[language] = BatchAnalyzerEngine(_names_by(self._rules.models[language]))
         return self._names[language]
+
+
+def _hits_in_escapes(text: str) -> Iterator[Hit]:
+    """Secrets whose names, quotes or signs are spelled out, as in JSON within JSON and in encoded addresses."""
+    for stretch in unescaped(text):
+        for hit in chain(hits_of_the_whole(stretch.text), SecretRecognizer().hits(stretch.text)):
+            start, end = stretch.back(hit.start, hit.end)
+            yield hit._replace(start=start, end=end)
 
 
 def _names_by(spacy_model: str) -> AnalyzerEngine:

@@ -27,9 +27,10 @@ from waystation.adapters.presidio.assignments import (
     is_unlike_a_word,
     lower,
 )
+from waystation.adapters.presidio.columns import in_columns
 from waystation.adapters.presidio.formats import FormatRecognizer, Hinted, Hit
 from waystation.adapters.presidio.private_keys import private_keys
-from waystation.adapters.presidio.structures import in_columns, inserted, paired, structured
+from waystation.adapters.presidio.structures import inserted, paired, structured
 from waystation.patterns import proven
 
 _END = r"\s\"'`\\,;<>"

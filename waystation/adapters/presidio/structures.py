@@ -2,29 +2,14 @@
 
 Passwords in rows that SQL inserts: the columns are named once, and the values come in their order.
 
-Secrets, phones and cards in a column of a table, under a heading that names them. For the whole text: a table may be
-long.
-
 A user and a password side by side: behind a word that announces them, before a host, or with a known account.
 """
 
 import re
-from collections.abc import Generator, Iterator, Sequence
-from itertools import accumulate
-from types import MappingProxyType
-from typing import NamedTuple
+from base64 import b64decode
+from collections.abc import Iterator
 
-from waystation.adapters.presidio.assignments import (
-    ACCESS,
-    CARD,
-    KEY,
-    PASSWORD,
-    PHONE,
-    UNLIKE_A_WORD,
-    is_code,
-    is_stand_in,
-    lower,
-)
+from waystation.adapters.presidio.assignments import ACCESS, PASSWORD, is_code, is_stand_in, lower
 from waystation.adapters.presidio.formats import Hinted, Hit
 from waystation.adapters.presidio.people import PROSE
 from waystation.patterns import proven
@@ -38,7 +23,8 @@ _FIELD = proven(
     r"^[ \t]++[\"']?[\w.-]++[\"']?:[ \t]*+[\"']?(?P<secret>[^\s\"'|>][^\n\"']*+)(?P<end>[\"']?)[ \t]*+$", re.MULTILINE
 )
 _ELEMENT = proven(
-    rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
+    rf"<(?P<tag>{_SECRET_NAME})(?:\s[^<>\n]{{0,200}})?>\s{{0,80}}(?:<!\[CDATA\[)?(?P<secret>[^<>\s]"
+    rf"[^<>\n]{{0,400}}?)(?:\]\]>)?\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,
 )
 _NAMED = proven(
@@ -49,7 +35,8 @@ _NAMED = proven(
 _QUOTED = r"(?:\"[^\"\n]{1,200}+\"|'[^'\n]{1,200}+')"
 _PASSWORDS = r"(?:passwords|passphrases|passcodes|passw[oö]rter|contraseñas)\\?[\"']?\s?[:=]"
 _IN_BRACKETS = proven(
-    rf"{_PASSWORDS}\s?\[(?P<items>(?>\s{{0,200}}+(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}}+)\s{{0,200}}+,?){{1,200}}+)\]",
+    rf"{_PASSWORDS}\s?\[(?P<items>(?>\s{{0,200}}+(?:{_QUOTED}|[^\s\"'\[\](){{}},]{{1,200}}+)"
+    rf"\s{{0,200}}+,?){{1,200}}+)\]",
     re.IGNORECASE,
 )
 _UNDER_EACH_OTHER = proven(
@@ -94,6 +81,10 @@ _LONG_QUOTES = proven(
     r"[ \t]{0,8}[=:][ \t]{0,8}[rbf]?(?P<quote>\"{3}|'{3})\s{0,80}+"
     r"(?P<secret>(?!(?P=quote))\S(?:(?!\s{0,80}(?P=quote))[\s\S]){0,400}+)\s{0,80}(?P=quote)"
 )
+_HERE = proven(
+    r"[ \t]{0,8}=[ \t]{0,8}<<[-~]?\s?[\"']?(?P<end>\w{1,20})[\"']?[ \t\r]{0,8}\n[ \t]{0,80}+"
+    r"(?P<secret>\S[^\n]{1,400})\n[ \t]{0,80}+(?P=end)\b"
+)
 _INDENT = proven(r"[ \t]*+")
 _TELLING = proven(r"[\d!#$%^&*?~+@]|[a-z][A-Z]")
 _SET_BY_NAME = proven(
@@ -104,21 +95,101 @@ _SET_BY_NAME = proven(
 
 
 _NAMED_ELEMENT = proven(
-    rf"<(?P<tag>[A-Za-z][\w:.-]{{0,40}})\s(?:[^<>]{{0,200}}\s)?(?:name|key|id)\s?=\s?(?P<sign>[\"']){_SECRET_NAME}(?P=sign)[^<>/]{{0,200}}>"
+    rf"<(?P<tag>[A-Za-z][\w:.-]{{0,40}})\s(?:[^<>]{{0,200}}\s)?(?:name|key|id)"
+    rf"\s?=\s?(?P<sign>[\"']){_SECRET_NAME}(?P=sign)[^<>/]{{0,200}}>"
     r"\s{0,80}(?:<!\[CDATA\[)?(?P<secret>[^<>\s][^<>\n]{0,400}?)(?:\]\]>)?\s{0,80}</(?P=tag)>",
     re.IGNORECASE,
 )
 _OF_PLIST = proven(
-    rf"<key>{_SECRET_NAME}</key>\s{{0,80}}<(?P<tag>string|data)>\s{{0,80}}(?P<secret>[^<>\s][^<>\n]{{0,400}}?)\s{{0,80}}</(?P=tag)>",
+    rf"<key>{_SECRET_NAME}</key>\s{{0,80}}<(?P<tag>string|data)>\s{{0,80}}(?P<secret>[^<>\s][^<>\n]{{0,400}}?)"
+    rf"\s{{0,80}}</(?P=tag)>",
     re.IGNORECASE,
 )
 _IN_A_PAIR = proven(
-    rf"\[\s?\\?(?P<quote>[\"']){_SECRET_NAME}\\?(?P=quote),\s?\\?(?P=quote)(?P<secret>[^\s\"'\\]{{4,400}})\\?(?P=quote)\s?\]",
+    rf"\[\s?\\?(?P<quote>[\"']){_SECRET_NAME}\\?(?P=quote),\s?\\?(?P=quote)"
+    rf"(?P<secret>[^\s\"'\\]{{4,400}})\\?(?P=quote)\s?\]",
     re.IGNORECASE,
 )
 _SECURE_STRING = proven(
     r"ConvertTo-SecureString\s{1,3}(?:-String\s{1,3})?(?P<quote>[\"']?)(?P<secret>(?!-)[^\s\"']{2,400})(?P=quote)",
     re.IGNORECASE,
+)
+_MEMBER = proven(r"</name>\s{0,80}<value>\s{0,80}<(?P<tag>string|base64)>(?P<secret>[^<>\s][^<>\n]{0,400}?)</(?P=tag)>")
+_BESIDE_ELEMENT = proven(
+    r"[ \w-]{0,12}\s?:?\s{0,20}</(?:dt|th|td|label|b|strong|span|p)>\s{0,80}"
+    r"<(?P<tag>dd|td|code|span|kbd|samp|b|strong|p)(?:\s[^<>\n]{0,200})?>\s{0,80}(?P<secret>[^<>\s]{4,400})"
+    r"\s{0,80}</(?P=tag)>"
+)
+_SETTER = proven(r"\w{0,10}\(\s?[@rb]?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
+_SETS = proven(r"(?:set|with|use)\w{0,30}\Z")
+_DEFINED = proven(r"[\"'],\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
+_DEFINES = proven(r"\bdefine\(\s?[\"']\w{0,40}\Z")
+_DECLARED = proven(
+    r"\w{0,20}\s?(?::\s?[A-Za-z][\w.<>\[\]]{0,40}[?!]?\s?)?:?=\s?(?:@|r#{1,3}|[RLu]|q\(|qq?\{|\{)?"
+    r"(?P<quote>(?<=q\()|(?<=[{])|[\"'])(?P<secret>[^\s\"'(){}<>]{4,400})[\"'){}]"
+)
+_OF_VARIABLE = proven(
+    r"\w{0,20}\"\s{0,4}\{(?:[^{}\n]{0,200}+\n){0,8}?[ \t]{0,40}+default[ \t]{0,40}+=[ \t]{0,8}"
+    r"\"(?P<secret>[^\s\"]{4,400})\""
+)
+_VARIABLE = proven(r"\bvariable\s{1,4}\"\w{0,40}\Z")
+_OF_A_ROUTER = proven(r"[ \t][05-9][ \t](?P<secret>[^\s\"'<>]{4,200})(?=[ \t\r]{0,40}(?:\n|\Z))")
+_ON_A_LATER_LINE = proven(
+    r"(?:\*\*|__|[\"'`])?[ \t]{0,3}(?:is|:{1,2})?(?:\*\*|__)?[ \t\r]{0,8}\n"
+    r"(?:[ \t>|+*#=_~\r-]{0,80}+\n){0,3}+[ \t]{0,40}+(?:[>|+*-]{1,3}[ \t]{1,40}+|\d{1,6}[:|.)-]"
+    r"[ \t]{1,40}+|[\d:.,TZ/-]{8,40}[ \t][^\n]{0,60}?[ \t])?"
+    r"[\"'`]?(?P<secret>[^\s\"'`<>,;|]{6,200})[\"'`]?[ \t\r]{0,40}(?=\n|\Z)"
+)
+"""Behind what a quotation, a list, a listing or a log puts before each line."""
+_NOT_IN_A_ROW = proven(r"(?:\A|\n)[^,;|\t\n]{0,60}\Z")
+_BEHIND_A_SIGN = proven(r"(?:[ \t]?(?:→|⇒|::)[ \t]?|[ \t]\(|\\tab[ \t]|\{)(?P<secret>[^\s\"'`<>(){}\\]{6,200})")
+_BESIDE_A_KEY = (
+    (None, _MEMBER),
+    (None, _BESIDE_ELEMENT),
+    (_SETS, _SETTER),
+    (_DEFINES, _DEFINED),
+    (None, _DECLARED),
+    (_VARIABLE, _OF_VARIABLE),
+    (None, _OF_A_ROUTER),
+    (_NOT_IN_A_ROW, _ON_A_LATER_LINE),
+    (None, _BEHIND_A_SIGN),
+)
+"""What stands before the word, and what behind it."""
+_BEFORE_A_KEY = 80
+"""Characters."""
+_VALUE_FIRST = Hinted(
+    ('val"', "val'", "val=", 'value"', 'value\\"', "value'", "value=", "value:"),
+    proven(
+        r"[\s{,<]\\?[\"']?val(?:ue)?\\?[\"']?\s{0,2}[:=]\s{0,2}(?P<quote>\\?[\"'])(?P<secret>[^\s\"'\\<>]{4,400})(?P=quote)"
+        rf"[\s,]{{1,40}}\\?[\"']?(?:name|key|id)\\?[\"']?\s{{0,2}}[:=]\s{{0,2}}\\?[\"']{_SECRET_NAME}\\?[\"']",
+        re.IGNORECASE,
+    ),
+)
+_SET_BY_SHELL = Hinted(
+    ("env ", "setenv", "set -"),
+    proven(
+        r"^[ \t]{0,40}+(?:ENV|setenv|set[ \t]-\w{0,3}x)[ \t]{1,8}\w{0,60}?"
+        r"(?:PASSWORD|PASSWD|PASSPHRASE|_PASS|_PWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)\w{0,10}[ \t]{1,8}"
+        r"(?P<quote>[\"']?)(?P<secret>[^\s\"'$=]{4,400})(?P=quote)[ \t\r]{0,40}+$",
+        re.MULTILINE,
+    ),
+)
+_COMMUNITY = Hinted(
+    ("snmp-server",),
+    proven(r"\bsnmp-server[ \t]community[ \t](?P<secret>[^\s\"'<>]{3,100})(?=[ \t]{1,8}R[OW]\b|[ \t\r]{0,8}(?:\n|\Z))"),
+)
+_OF_DIRECTORY = Hinted(
+    ("userpassword", "{sha", "{ssha", "{md5", "{smd5", "{crypt"),
+    proven(
+        r"\buserPassword::?[ \t]{0,4}(?P<secret>[A-Za-z0-9+/]{12,400}={0,2})(?=\s|\Z)"
+        r"|\{S?(?:SHA\d{0,3}|MD5|CRYPT)\}(?P<hash>[\w+/=$.]{12,200})",
+        re.IGNORECASE,
+    ),
+)
+_JOSE = Hinted(('"kty"',), proven(r"\"(?:d|k|p|q|dp|dq|qi)\"\s?:\s?\"(?P<secret>[\w-]{20,2000})\""))
+_OF_A_REGISTRY = Hinted(
+    ('auth"', "_auth", "auth=", "auth:"),
+    proven(r"\b_?auth\"?\s{0,4}[:=]\s{0,4}\"?(?P<secret>[A-Za-z0-9+/]{8,400}={0,2})(?![\w+/=])"),
 )
 
 
@@ -133,6 +204,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     for pattern in (_ELEMENT, _OF_PLIST, _NAMED, _IN_A_PAIR, _SET_BY_NAME, _SECURE_STRING):
         for match in pattern.finditer(text):
             yield match.span("secret")
+    yield from _of_formats(text, lower(text))
     yield from (element.span("secret") for element in _NAMED_ELEMENT.finditer(text) if not _is_said(element))
     for pattern in (_IN_BRACKETS, _UNDER_EACH_OTHER):
         for passwords in pattern.finditer(text):
@@ -145,6 +217,39 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         end = len(text) if end < 0 else end
         yield from _manifest(text, text.rfind("\n---", 0, kind.start()) + 1, end)
         kind = _MANIFEST.search(text, end)
+
+
+def _beside_a_key(text: str, lowered: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where a word or a name of code may stand as well, what has more than they have."""
+    for before, behind in _BESIDE_A_KEY:
+        match = behind.match(text, end)
+        if match is None or not _is_password(match["secret"]) or is_code(text, *match.span("secret")):
+            continue
+        if before is None or before.search(lowered, max(0, start - _BEFORE_A_KEY), start):
+            yield match.span("secret")
+
+
+def _of_formats(text: str, lowered: str) -> Iterator[tuple[int, int]]:
+    """What the files of certain programs hold."""
+    for pattern in (_VALUE_FIRST, _SET_BY_SHELL):
+        for match in pattern.matches(text, lowered):
+            if _TELLING.search(match["secret"]) and not is_code(text, *match.span("secret")):
+                yield match.span("secret")
+    for pattern in (_COMMUNITY, _OF_DIRECTORY, _JOSE):
+        for match in pattern.matches(text, lowered):
+            yield match.span("secret" if match["secret"] else "hash")
+    for match in _OF_A_REGISTRY.matches(text, lowered):
+        if _is_a_pair(match["secret"]):
+            yield match.span("secret")
+
+
+def _is_a_pair(encoded: str) -> bool:
+    """Whether Base64 holds a user and a password."""
+    try:
+        user, _, password = b64decode(encoded, validate=True).decode().partition(":")
+    except ValueError:
+        return False
+    return bool(user) and bool(password) and (user + password).isprintable()
 
 
 def _is_said(element: re.Match[str]) -> bool:
@@ -160,6 +265,7 @@ def _over_lines(text: str) -> Iterator[tuple[int, int]]:
                 if item["mark"] == "`" or _TELLING.search(item["secret"]):
                     yield item.span("secret")
     for key in _KEY.finditer(lowered):
+        yield from _beside_a_key(text, lowered, *key.span())
         for start, end in _behind(text, *key.span()):
             if not (_is_prose(text[start:end]) or is_code(text, start, end)):
                 yield start, end
@@ -180,7 +286,7 @@ def _behind(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     elif several := _OVER_LINES.match(text, end):
         for item in _ITEM.finditer(text, *several.span("items")):
             yield item.span(item.lastgroup or 0)
-    elif quoted := _LONG_QUOTES.match(text, end):
+    elif quoted := (_LONG_QUOTES.match(text, end) or _HERE.match(text, end)):
         yield quoted.span("secret")
 
 
@@ -197,7 +303,8 @@ def _manifest(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 _INSERT = proven(
-    r"\b(?:insert|replace)\s++(?:ignore\s++)?into\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)\)\s*+values(?=\s*+\()",
+    r"\b(?:insert|replace)\s++(?:ignore\s++)?into\s++[^\s(]{1,200}+\s*+\((?P<columns>[^()]{1,2000}+)"
+    r"\)\s*+values(?=\s*+\()",
     re.IGNORECASE,
 )
 _PASSWORD = proven(rf"\A(?:(?:(?!{PASSWORD})[\w.-]){{0,200}}+(?:{PASSWORD})[\w.-]*+|pass|pw)\Z", re.IGNORECASE)
@@ -233,117 +340,6 @@ def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[H
         value = _WRITTEN.fullmatch(text, *cell.span(1)) if is_password else None
         if value and not is_stand_in(value["secret"]):
             yield Hit("SECRET", *value.span("secret"), 0.9)
-
-
-_NAME = rf"[\w .-]{{0,40}}?(?:(?P<password>{PASSWORD})|(?P<key>{ACCESS}|{KEY}))"
-_HEADING = proven(
-    rf"\A(?:{_NAME}|(?P<short>pass|pw|pass[ _-]word)|(?P<code>pin|cv[vc]2?)"
-    rf"|[\w .-]{{0,20}}?(?:(?P<phone>{PHONE})|(?P<card>{CARD}))(?:[ -](?:numbers?|no\.?))?)\Z"
-)
-_ANY_NAME = proven(
-    rf"{PASSWORD}|\b(?:pass|pw|pin|cv[vc]2?|pass[ _-]word)\b|{ACCESS}|{KEY}"
-    r"|phone|fax|mobil|telef|\btel\b|handy|card|kart"
-)
-_AROUND_A_HEADING = "\"'*_` \t\r\n"
-_SEPARATORS = "|\t;,"
-_FIELD_NAME = proven(
-    r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*"
-    r"|[A-Za-z_][\w.-]* [\w.-]+\s*|[A-Z][\w.-]*(?: [\w.-]++){2,3}\s*)\Z"
-)
-"""Two words, and more with a capital, count where no blank is before them, as there is behind a comma of a sentence."""
-_RULE = proven(r"\A[\s|:+=-]+\Z")
-_CODE = proven(r"\A\d{3,8}\Z")
-_LEAST_KEY = proven(
-    rf"\A(?:(?=[^\s]*\d)(?=[^\s]*[a-z])\S{{6,}}|{UNLIKE_A_WORD}|(?-i:(?=\S*[a-z][A-Z])[\w+/=-]{{24,}}))\Z",
-    re.IGNORECASE,
-)
-_PHONE = proven(r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z")
-"""A few digits without a sign may be a count, of calls from mobiles, say."""
-_CARD = proven(r"\A\d(?:[ -]?\d){12,18}\Z")
-_ANYTHING = proven(r"\A(?=..)\S++(?: \S++){0,5}\Z")
-
-
-_FITS = MappingProxyType(
-    {
-        "password": ("SECRET", _ANYTHING),
-        "short": ("SECRET", _ANYTHING),
-        "key": ("SECRET", _LEAST_KEY),
-        "code": ("SECRET", _CODE),
-        "phone": ("PHONE", _PHONE),
-        "card": ("CARD", _CARD),
-    }
-)
-"""By the group of the heading: what the column holds, and the form of it."""
-
-
-class _Column(NamedTuple):
-    number: int
-    type: str
-    fits: re.Pattern[str]
-
-
-def in_columns(text: str) -> Iterator[Hit]:
-    """The cells under such a heading, down to the first line of another form."""
-    lowered = lower(text)
-    read = 0
-    for name in _ANY_NAME.finditer(lowered):
-        if name.start() < read:
-            continue
-        start, end = text.rfind("\n", 0, name.start()) + 1, _end_of_line(text, name.end())
-        read = end
-        line = text[start:end]
-        separator = next((mark for mark in _SEPARATORS if mark in line), "")
-        columns = _columns(line, separator) if separator else []
-        if columns and not _goes_on(text, start, separator):
-            read = yield from _cells_below(text, (start, end), separator, columns)
-
-
-def _end_of_line(text: str, position: int) -> int:
-    end = text.find("\n", position)
-    return len(text) if end < 0 else end
-
-
-def _columns(heading: str, separator: str) -> list[_Column]:
-    names = heading.split(separator)
-    if separator in ",;" and not all(_FIELD_NAME.match(name) for name in names):
-        return []
-    found = (
-        (number, _HEADING.match(lower(name).strip(_AROUND_A_HEADING).replace("_", " ")))
-        for number, name in enumerate(names)
-    )
-    return [_Column(number, *_FITS[name.lastgroup or ""]) for number, name in found if name]
-
-
-def _goes_on(text: str, start: int, separator: str) -> bool:
-    """Whether the line is a row of a table that began before it."""
-    before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
-    return start > 0 and before.count(separator) == text[start : _end_of_line(text, start)].count(separator)
-
-
-def _cells_below(
-    text: str, heading: tuple[int, int], separator: str, columns: Sequence[_Column]
-) -> Generator[Hit, None, int]:
-    """Ends with the place behind the table."""
-    parts = text[slice(*heading)].count(separator)
-    position = heading[1] + 1
-    while position < len(text):
-        end = _end_of_line(text, position)
-        line = text[position:end]
-        if line.count(separator) != parts:
-            break
-        if not _RULE.match(line):
-            yield from _cells(line.split(separator), columns, position)
-        position = end + 1
-    return position
-
-
-def _cells(cells: Sequence[str], columns: Sequence[_Column], position: int) -> Iterator[Hit]:
-    starts = list(accumulate((len(cell) + 1 for cell in cells), initial=position))
-    for number, type_, fits in columns:
-        value = cells[number].strip().strip("\"'`")
-        if fits.match(value) and not is_stand_in(value):
-            start = starts[number] + cells[number].index(value)
-            yield Hit(type_, start, start + len(value), 0.9)
 
 
 _USER = r"[\w.+-]{2,64}+(?:@[\w.-]{1,100}+)?"
@@ -400,6 +396,16 @@ _AS_THE_PASSWORD = Hinted(
     ),
 )
 _OF_TWILIO = proven(r"\b(?:AC|SK)[0-9a-f]{32}:(?P<secret>[0-9A-Za-z]{32})\b")
+_DUMPED = Hinted(
+    ("@",),
+    proven(
+        r"^[\"']?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}[\"']?(?:[:;|\t]|[ \t]{1,3}[|/]"
+        r"[ \t]{1,3}|,[ \t]?)[\"']?"
+        r"(?P<secret>[^\s\"':;|,<>@]{4,64})[\"']?[ \t\r]{0,8}$",
+        re.MULTILINE,
+    ),
+)
+"""An address and a password alone on a line, as those who collect them write them."""
 _NO_USERS = (
     "acct bcc cc contact docker e-mail email from git github image mail mailto npm pkg reply-to sender sip to xmpp"
 )
@@ -423,7 +429,7 @@ def paired(text: str) -> Iterator[Hit]:
 
 
 def _pair_spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    for pattern in (_ANNOUNCED, _WITH_A_WORD, _KNOWN_ACCOUNT, _IN_A_CALL, _OF_A_CONNECTION, _AS_THE_PASSWORD):
+    for pattern in (_ANNOUNCED, _WITH_A_WORD, _KNOWN_ACCOUNT, _IN_A_CALL, _OF_A_CONNECTION, _AS_THE_PASSWORD, _DUMPED):
         for match in pattern.matches(text, lowered):
             start = match.start("secret")
             yield start, start + len(match["secret"].rstrip(_NOT_ITS_END))
@@ -435,7 +441,7 @@ def _pair_spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 def _is_password(value: str) -> bool:
     """Whether it has what words, versions and paths do not."""
-    if value.startswith("/") or "://" in value or _NO_PASSWORD.match(value):
+    if value.startswith(("/", "urn:")) or "://" in value or _NO_PASSWORD.match(value):
         return False
     if _SYMBOL.search(value):
         return True

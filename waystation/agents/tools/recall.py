@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from waystation.agents.archive import RECALLED_TOKENS, Recollection, as_passages
-from waystation.agents.contract import EarlierTasks
+from waystation.agents.contract import RECALL, EarlierTasks, audited
 from waystation.agents.documents import RedactedDocuments
 from waystation.agents.tools.tool import CallSite, ToolInput, ToolRefused, TypedTool, shown_lines, stretch
 from waystation.agents.tools.work import results_of
@@ -40,7 +40,7 @@ class RecallInput(ToolInput):
 class Recall(TypedTool[RecallInput]):
     """Passages of compressed-away conversation and of other tasks' documents, as labelled records."""
 
-    name = "recall"
+    name = RECALL
     description = (
         "Finds what was said in conversation that is no longer shown, of this task and its session, and in documents, "
         "reports and findings of earlier tasks. `expand` shows what is around it."
@@ -48,17 +48,21 @@ class Recall(TypedTool[RecallInput]):
     urgency = urgent(LATER, SOON)
     input_model = RecallInput
 
-    def __init__(self, recollection: Recollection) -> None:
-        self._recollection = recollection
+    def __init__(self, recollection: Recollection, store: Store) -> None:
+        self._recollection, self._store = recollection, store
 
     async def run(self, arguments: RecallInput, at: CallSite) -> str:
-        """Passages, or that there are none, or that memory is down: the agent goes on either way."""
+        """Passages, or that there are none, or that memory is down: the agent goes on either way.
+
+        Names that are restored in them are audited before they are shown.
+        """
         tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE)
         try:
             found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
         except MemoryUnavailable:
             at.notices.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
+        await audited(self._store, at.run, at.call_id, found)
         return as_passages(found) if found else "Nothing like that is remembered."
 
 
