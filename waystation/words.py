@@ -1,7 +1,9 @@
 """Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
 
 import logging
+import math
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
@@ -49,6 +51,38 @@ def scores(query: str, texts: Sequence[str]) -> list[float]:
     bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
     found: list[float] = bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
     return of_best(found)
+
+
+RARE_SHARE = 0.02
+"""Of the texts at most say a word that is looked for in their headings."""
+
+
+def said_above(query: str, texts: Sequence[str], headings: Sequence[str]) -> list[float]:
+    """Of each text, the share of the query that its heading says and next to no text does, from 0 to 1.
+
+    Words are weighted by how rare they are among the texts. A word that many of them say tells them apart by
+    themselves; to look for it in their headings as well would raise every line below.
+    """
+    said = Counter(term for text in texts for term in set(terms(text)))
+    wanted = {
+        term: math.log(1 + (len(texts) - said[term] + 0.5) / (said[term] + 0.5)) for term in sorted({*terms(query)})
+    }
+    whole = sum(wanted.values()) or 1.0
+    rare = {term: weight / whole for term, weight in wanted.items() if said[term] <= RARE_SHARE * len(texts)}
+    shares = {heading: sum(rare.get(term, 0.0) for term in {*terms(heading)}) for heading in {*headings}}
+    return [shares[heading] for heading in headings]
+
+
+HEADING = 2.0
+"""What a heading that alone says the whole query counts beside a text that is the most alike, which counts 1."""
+
+
+def likeness(query: str, texts: Sequence[str], own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
+    """Of each text, how alike it is by itself and by what stands above it; `above` may be empty."""
+    if not above:
+        return tuple(own)
+    shares = said_above(query, texts, above)
+    return tuple(mine + HEADING * share for mine, share in zip(own, shares, strict=True))
 
 
 def of_best(found: Sequence[float]) -> list[float]:

@@ -112,6 +112,14 @@ async def test_words_that_most_texts_have_count_little(embedder: Embedder) -> No
     assert like[21] > like[0]
 
 
+async def test_what_stands_above_a_text_counts_where_it_alone_says_what_is_looked_for(embedder: Embedder) -> None:
+    texts, above = ("TIMEOUT = 4", "TIMEOUT = 7"), ("read src/mailer.py", "read src/sampler.py")
+    own = await embedder.likeness("timeout of the mailer", texts)
+    both = await embedder.likeness("timeout of the mailer", texts, above)
+    assert both[0] > own[0] + 0.5
+    assert both[1] == pytest.approx(own[1], abs=1e-6)
+
+
 async def test_nothing_is_like_nothing(embedder: Embedder) -> None:
     assert await embedder.likeness("", SAID) == (0.0,) * len(SAID)
     assert await embedder.likeness("a word", ()) == ()

@@ -1,6 +1,6 @@
 """Memory has no names; agents that may see names recall what was said with those that their session has met."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -12,11 +12,11 @@ from waystation.adapters.keys import Sealer
 from waystation.adapters.store.schema import vault
 from waystation.agents.archive import Recollection, as_passages
 from waystation.agents.tools.recall import Recall, RecallInput
-from waystation.domain.memory import EmbeddedPassage
-from waystation.domain.passages import make_passages
+from waystation.domain.memory import EmbeddedPassage, MemoryQuery, Passage, Recalled
+from waystation.domain.passages import make_passages, render, tool_names
 from waystation.domain.privacy import Original, Policy, shows_names
 from waystation.domain.task import Resolution
-from waystation.domain.transcript import Message, Text
+from waystation.domain.transcript import Message, Text, ToolResult, ToolUse
 from waystation.ports import Vault
 
 EMAIL_PLACEHOLDER = "<EMAIL_00112233aabb>"
@@ -144,6 +144,34 @@ async def test_a_name_that_no_key_opens_stays_replaced_and_the_agent_goes_on(
         await connection.execute(update(vault).values(original=b"of another key, which is lost"))
     assert f"{NAME_PLACEHOLDER} keeps the light." in await remembering.recalled("Who keeps the light?")
     assert "names in what was recalled stay replaced" in caplog.text
+
+
+@dataclass(frozen=True)
+class Equally:
+    """A search that takes all of these for equally good."""
+
+    passages: Sequence[Passage]
+
+    async def search(self, query: MemoryQuery) -> tuple[Recalled, ...]:
+        return tuple(Recalled(passage=one, score=1.0) for one in self.passages)
+
+
+async def test_a_line_that_does_not_say_of_what_it_is_is_found_by_the_call_that_it_answers(office: Office) -> None:
+    read = list[Message]()
+    for name in ("importer", "mailer", "sampler", "watcher"):
+        call = ToolUse(id=name, name="read_document", input={"name": f"src/{name}.py"})
+        steps = [f"def step_{n}(self) -> None: ..." for n in range(60)]
+        lines = "\n".join([*steps[:30], f"TIMEOUT_S = {len(name)}", *steps[30:]])
+        read += [
+            Message(id=f"c-{name}", role="assistant", blocks=(call,)),
+            Message(id=f"r-{name}", role="user", blocks=(ToolResult(tool_use_id=name, content=lines),)),
+        ]
+    names = tool_names(read)
+    passages = make_passages(office.run_ref(), "c1", read, {one.id: render(one, names) for one in read}, NOON)
+    recollection = replace(office.recollection, memory=Equally(passages))
+    (found,) = await recollection.find(office.run_ref(), "Which TIMEOUT_S has the mailer?", 60)
+    assert "TIMEOUT_S = 6" in found.text
+    assert [one for one in ("TIMEOUT_S = 7", "TIMEOUT_S = 8") if one in found.text] == []
 
 
 @pytest.mark.parametrize(

@@ -409,8 +409,10 @@ class Recollection:
     ) -> tuple[Excerpt, ...]:
         """Passages rank, their turns are shown."""
         turns = turns_of(found)
+        called_for = (query.text, *(turn.passage.heading for turn in turns))
+        asked, *headings = [meant(with_originals(text, called.read).text) for text in called_for]
         said = [meant(turn.named(called.read).said) for turn in turns]
-        alike = await self.embedder.likeness(meant(with_originals(query.text, called.read).text), said)
+        alike = await self.embedder.likeness(asked, said, headings)
         return excerpts([turn.named(called.shown) for turn in turns], alike, tokens)
 
     async def _labelled(self, run: RunRef | TaskRef, found: Sequence[Excerpt]) -> tuple[Excerpt, ...]:

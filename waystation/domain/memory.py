@@ -346,8 +346,8 @@ def turns_of(found: Sequence[Recalled]) -> tuple[Turn, ...]:
 def excerpts(turns: Sequence[Turn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
     """The best of these turns, by source, that together have at most so many tokens; the best source first.
 
-    `likeness` says of each how alike its words are to what is looked for, from 0 to 1. What says nothing that a better
-    one does not is left out: nearly the same words, and no other figure.
+    `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
+    a better one does not is left out: nearly the same words, and no other figure.
     """
     chosen: dict[object, Excerpt] = {}
     said: list[_Words] = []

@@ -54,9 +54,10 @@ class Embedder(Protocol):
         """
         ...
 
-    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
         """How alike the words of each text are to those of the query, from 0 to 1, where the rarer ones among these
-        texts count more. Nothing leaves the machine for it.
+        texts count more. What stands above a text counts for it, too, up to 2, where that alone says what is looked
+        for (`words.said_above`). Nothing leaves the machine for it.
 
         Raises MemoryUnavailable.
         """

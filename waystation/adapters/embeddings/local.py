@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.ports.knowledge import Use
-from waystation.words import of_best, scores
+from waystation.words import likeness, of_best, scores
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -57,9 +57,10 @@ class _Model(Protocol):
 class LikeByWords:
     """The part of the port `Embedder` that needs no vectors."""
 
-    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
         """By BM25 among the texts."""
-        return tuple(await asyncio.to_thread(scores, query, texts))
+        own = await asyncio.to_thread(scores, query, texts)
+        return await asyncio.to_thread(likeness, query, texts, own, above)
 
 
 class WordLlamaEmbedder:
@@ -82,12 +83,13 @@ class WordLlamaEmbedder:
         read = [text.strip()[:_READ_CHARACTERS] for text in texts]
         return await self._with_model(lambda model: self._vectors(model, read))
 
-    async def likeness(self, query: str, texts: Sequence[str]) -> tuple[float, ...]:
+    async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
         """By BM25 among the texts, and by how near each token of the query is to the nearest of the text.
 
         Raises MemoryUnavailable.
         """
-        return tuple(await self._with_model(lambda model: _alike(model, query, texts)))
+        own = await self._with_model(lambda model: _alike(model, query, texts))
+        return await asyncio.to_thread(likeness, query, texts, own, above)
 
     async def _with_model(self, work: Callable[[_Model], _T]) -> _T:
         async with self._one_at_a_time:
