@@ -29,6 +29,7 @@ from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
 from waystation.settings_models import ModelSettings
 from waystation.settings_sections import (
+    AccessSettings,
     AgentSettings,
     ContextSettings,
     EmbedderSettings,
@@ -99,7 +100,14 @@ def _absolute(path: Path) -> Path:
 
 
 class Settings(
-    AgentSettings, ContextSettings, EmbedderSettings, KeySettings, MemorySettings, ModelSettings, PrivacySettings
+    AccessSettings,
+    AgentSettings,
+    ContextSettings,
+    EmbedderSettings,
+    KeySettings,
+    MemorySettings,
+    ModelSettings,
+    PrivacySettings,
 ):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
 
