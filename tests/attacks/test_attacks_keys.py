@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -50,10 +50,15 @@ def keys(settings: Settings) -> ApiKeys:
 async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
     """As it is asked from elsewhere."""
     access = SignIn(token="t" * 43, port=8520, names=(NAME,))
-    asked = LetIn(
-        access, Identities(keys), lambda tenant: Client.connect(settings.model_copy(update={"tenant": tenant}))
-    )
-    async with await Client.connect(settings) as client:
+    async with AsyncExitStack() as opened:
+
+        async def open_tenant(tenant: str) -> Client:
+            return await opened.enter_async_context(
+                await Client.connect(settings.model_copy(update={"tenant": tenant}))
+            )
+
+        client = await open_tenant(settings.tenant)
+        asked = LetIn(access, Identities(keys), open_tenant)
         transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
         async with httpx2.AsyncClient(transport=transport, base_url=f"https://{NAME}") as asking:
             yield asking
