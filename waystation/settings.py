@@ -29,6 +29,7 @@ from waystation.domain.task import LARGEST_WINDOW, SMALLEST_WINDOW
 from waystation.domain.value import malformed
 from waystation.settings_models import ModelSettings
 from waystation.settings_sections import (
+    AccessSettings,
     AgentSettings,
     AssistantSettings,
     ContextSettings,
@@ -100,6 +101,7 @@ def _absolute(path: Path) -> Path:
 
 
 class Settings(
+    AccessSettings,
     AgentSettings,
     AssistantSettings,
     ContextSettings,

@@ -42,6 +42,21 @@ SEARCH_HITS = 5
 """Most pages that one search of the web names in production."""
 
 
+class AccessSettings(BaseSettings):
+    """Read together with all others: see `waystation.settings.Settings`. Who may ask `waystation serve`."""
+
+    oidc_issuer: str | None = Field(
+        default=None,
+        description="Issuer of the OpenID tokens that `waystation serve` takes; with WAYSTATION_OIDC_AUDIENCE and "
+        "WAYSTATION_OIDC_JWKS.",
+    )
+    oidc_audience: str | None = Field(default=None, description="For whom those tokens have to be made out.")
+    oidc_jwks: str | None = Field(default=None, description="Address of that issuer's public keys.")
+    oidc_tenant_claim: str = Field(default="tenant", description="Which claim of them names the tenant.")
+    oidc_name_claim: str = Field(default="email", description="Which names the person.")
+    oidc_role_claim: str = Field(default="role", description="Which names the role: read, submit or approve.")
+
+
 class AgentSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`."""
 

@@ -21,6 +21,8 @@ from waystation.serve.app import application
 from waystation.settings import Settings
 
 WITHOUT_END = "/v1/events"
+NEVER = "task-fedcba9876543210"
+PAGES = ("", "/report", "/run.html", "/agents/writing")
 ODD = ["", " ", "\x00", "é\u202e", "../x", "-1", "0", "1" * 400, "$2.00", "600k", "m1", "writing", "1e9", "null", "🙂"]
 WORDS = st.sampled_from(ODD) | st.text(max_size=20)
 VALUES = st.recursive(
@@ -115,6 +117,24 @@ def test_every_answer_is_one_that_the_description_names(ended: tuple[Settings, s
             if answer.status_code >= 400:
                 assert answer.headers["content-type"] == "application/problem+json"
                 assert answer.json()["detail"]
+
+
+@given(data=st.data())
+@examples(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_on_no_route_does_a_tenant_tell_anothers_task_from_one_that_never_was(
+    ended: tuple[Settings, str], data: st.DataObject
+) -> None:
+    settings, task = ended
+    other = settings.model_copy(update={"tenant": "other"})
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+        theirs = [asked_of(data, operation, task) for operation in OPERATIONS if "{task}" in operation.path]
+        theirs += [Asked("GET", f"/tasks/{task}{rest}", {}, b"", frozenset()) for rest in PAGES]
+        none = [one._replace(path=one.path.replace(task, NEVER).replace(task[:9], NEVER[:9])) for one in theirs]
+        answers = asyncio.run(answered(other, [*theirs, *none]))
+    for (request, answer), (_, of_none) in zip(answers[: len(none)], answers[len(none) :], strict=True):
+        said = answer.text.replace(task, NEVER).replace(task[:9], NEVER[:9])
+        assert (answer.status_code, said) == (of_none.status_code, of_none.text), request
 
 
 @pytest.mark.parametrize("seen", ["x", "-1", "1e3", "9" * 16, "1, 2"])

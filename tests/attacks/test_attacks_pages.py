@@ -27,8 +27,9 @@ from waystation.domain.task import Approval, BudgetProgress, SourceDocument, Tas
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import as_html, unless_refused, v1
 from waystation.serve.app import Site, application
-from waystation.serve.pages import FOLDER, LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
+from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
 from waystation.serve.pictures import bar, picture
+from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
 from waystation.task_view import as_stored
 

@@ -22,6 +22,8 @@ WITHOUT_A_PLATFORM = (
     'echo "Call Ada Lovelace, +44 20 7946 0958" | waystation privacy redact -',
     "waystation tools --servers mcp.json",
     "waystation tools --servers ~/mcp.json",
+    'waystation keys make "Ada Lovelace" --role approve',
+    "waystation keys list",
     "waystation store migrate",
     "waystation store reseal",
 )
@@ -101,6 +103,8 @@ ELSEWHERE: Mapping[str, str] = {
     "waystation transcript TASK --agent research-1.2": "test_subagents: a task with subagents",
     "waystation approve TASK --request research-1-2": "test_foreign_tools: a call that asks",
     'waystation deny TASK --request research-1-2 --note "use the copy in the wiki"': "test_foreign_tools",
+    "waystation keys revoke 3f2a91d0": "test_attacks_keys",
+    "waystation serve --listen 0.0.0.0:8520 --name waystation.example.org": "test_attacks_keys, and test_serve without",
     "waystation worker --queues agents": "test_servers",
     "waystation worker --queues workflows": "test_servers",
     "waystation worker --queues agents,context": "test_servers",

@@ -1,4 +1,4 @@
-"""`waystation serve` as a process, and what docs/serve.md asks of it."""
+"""`waystation serve` as a process, and what docs/api.md asks of it."""
 
 import json
 import os
@@ -56,15 +56,15 @@ def served(home: Path, port: int) -> Generator[str]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
 @pytest.mark.timeout(120)
 def test_what_its_page_asks_by_curl_is_answered(tmp_path: Path) -> None:
-    commands = CURL.findall((ROOT / "docs/serve.md").read_text(encoding="utf-8"))
-    assert len(commands) == 2
+    commands = CURL.findall((ROOT / "docs/api.md").read_text(encoding="utf-8"))
+    assert len(commands) == 6
     port = free_port()
     with served(tmp_path, port) as token:
-        listed, submitted = [
+        listed, submitted, *of_a_task = [
             subprocess.run(
                 ["bash", "-c", command.replace("curl ", "curl -s --max-time 60 ")
                  .replace(DOCUMENTED_PORT, str(port))],
-                env={"PATH": os.environ["PATH"], "TOKEN": token},
+                env={"PATH": os.environ["PATH"], "TOKEN": token, "TASK": "task-0123456789abcdef"},
                 capture_output=True,
                 text=True,
                 check=True,
@@ -75,6 +75,8 @@ def test_what_its_page_asks_by_curl_is_answered(tmp_path: Path) -> None:
     assert json.loads(listed) == []
     # It was read and found whole; only the server that would work on it is away.
     assert json.loads(submitted)["title"] == "Not reachable"
+    titles = [json.loads(answer)["title"] for answer in of_a_task]
+    assert titles == ["Not found", "Not reachable", "Not found", "Not found"]
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:8520", "192.0.2.1:8520"])

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from contextlib import aclosing
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -114,3 +116,23 @@ def test_any_text_of_the_tenant_is_restored_as_it_was_redacted(task_id: str, ran
     assert ran("privacy", "redact", "--restore", str(tmp_path / "notes.md"))[:2] == (0, RESTORED)
     code, out, _ = ran("privacy", "redact", "--restore", str(tmp_path / "notes.md"), "--json")
     assert (code, json.loads(out)) == (0, {"text": RESTORED, "replaced": 1, "unknown": 1})
+
+
+def test_a_run_is_one_file_that_loads_nothing_and_has_originals_only_where_they_were_asked_for(
+    task_id: str, ran: Run, tmp_path: Path
+) -> None:
+    assert ran("show", task_id, "--html", str(tmp_path / "run.html")) == (0, str(tmp_path / "run.html"), "")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert "default-src &#39;none&#39;" in page
+    assert not re.findall(r"<script|src=|<link|@import|url\(", page)
+    assert (escape(PLACEHOLDER) in page, ADA in page) == (True, False)
+
+    code, _, said = ran("show", task_id, "--html", str(tmp_path), "--restore")
+    whole = (tmp_path / f"{task_id}.html").read_text(encoding="utf-8")
+    assert (code, "1 placeholder restored" in said) == (0, True)
+    assert (escape(PLACEHOLDER) in whole, ADA in whole, escape(CREDENTIAL) in whole) == (False, True, True)
+
+
+def test_what_only_a_file_can_have_is_refused_without_one(task_id: str, ran: Run) -> None:
+    assert "add --html FILE" in ran("show", task_id, "--restore")[2]
+    assert "say one of them" in ran("show", task_id, "--context", "--html", "run.html")[2]

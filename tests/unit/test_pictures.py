@@ -53,6 +53,12 @@ def test_a_pause_ends_with_its_answer_and_an_unanswered_call_is_told_apart() -> 
     assert [one.title for one in drawn["waiting"]] == ["turn-3: no answer yet"]
 
 
+def test_an_attempt_that_was_killed_is_told_apart_from_one_that_made_room() -> None:
+    again = happened(5, "taken", reference="2")
+    assert [one.title for one in marks([*WORK[:4], again])["again"]] == ["taken over by attempt 2"]
+    assert "again" not in marks([*WORK[:7], happened(8, "taken", reference="2"), happened(9, "left", reference="2")])
+
+
 def test_planning_ends_with_what_it_paid_for() -> None:
     planned = [happened(1, "taken", "plan"), happened(2, "called", "plan"), happened(3, "charged", "plan", tokens=5)]
     (leg,) = marks([*planned, happened(9, "ended", "")], NOON + timedelta(hours=1))["leg"]

@@ -5,7 +5,7 @@ from waystation.domain.amount import Amount, Limit
 from waystation.domain.plan import PLANNING_ID, standard_plan
 from waystation.domain.progress import not_begun
 from waystation.domain.task import Approval
-from waystation.serve.pages import for_what
+from waystation.serve.task_page import for_what
 from waystation.task_view import PendingApproval
 
 

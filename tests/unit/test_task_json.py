@@ -60,6 +60,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                     "spent_usd": 0.0,
                     "decision": "pending",
                     "by": "",
+                    "verified": "",
                     "note": "",
                     "requested_at": None,
                     "answer_by": None,

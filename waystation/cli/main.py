@@ -68,6 +68,7 @@ COMMANDS = {
     "worker": Command("platform", "Run the workers against a Temporal server that is there already."),
     "serve": Command("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
     "mcp": Command("serve", "Let an assistant hand work over by the Model Context Protocol."),
+    "keys": Command("serve", "Make, list and revoke API keys of `serve`."),
     "codec-server": Command("codec_server", "Decrypt what the Temporal UI shows."),
     "store": Command("store", "Look at the store's database, and upgrade it."),
     "eval": Command("evaluation", "Ask questions whose answers are known, and score the reports."),

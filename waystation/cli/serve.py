@@ -1,76 +1,139 @@
-"""`waystation serve`: pages in the browser, an HTTP API and an MCP server, for this machine; `waystation mcp`: the
-last of these, over standard streams.
+"""`waystation serve`: pages in the browser, an HTTP API and an MCP server; `waystation mcp`: the last of these, over
+standard streams; and `waystation keys`, who may ask it from elsewhere.
 """
 
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from pathlib import Path
 from socket import create_server, socket
 from typing import Annotated
 
 import typer
 
-from waystation.cli.console import print_text, say
+from waystation.adapters.clock import utc_now
+from waystation.cli.console import print_json, print_text, say
+from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
+from waystation.domain.value import Value
+from waystation.files import private_folder
 from waystation.imports import loading
+from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
 from workers.health import address_of
 from workers.shutdown import INTERRUPTED, stop_on_signals
 
 LISTEN = "127.0.0.1:8520"
+HERE = frozenset({"127.0.0.1", "localhost"})
 
 app = typer.Typer()
+keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys of `waystation serve`.")
+app.add_typer(keys, name="keys")
 
 
 @app.command()
 def serve(
-    listen: Annotated[str, typer.Option(help="Host and port; the host is this machine's own, 127.0.0.1.")] = LISTEN,
+    listen: Annotated[str, typer.Option(help="Host and port; any host but 127.0.0.1 takes --name.")] = LISTEN,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which it is asked from elsewhere, with its port unless that is 443."),
+    ] = None,
 ) -> None:
     """Show tasks in the browser, answer their requests there, and offer all of it to programs, until Ctrl-C.
 
-    Who has the address that is printed may do what you may: tell nobody. It is another one at every start.
+    On this machine alone, whoever has the address that is printed may do what you may: tell nobody. It is another one
+    at every start. With --name, who may is said by API keys (`waystation keys`) or tokens of an OpenID provider.
     """
-    listener = address_of("--listen", listen)
-    if listener.host != "127.0.0.1":
+    settings, listener, names = Settings(), address_of("--listen", listen), tuple(name or ())
+    identities = known_to(settings)
+    if listener.host not in HERE and not names:
         raise BadInput(
-            f"--listen is {listen!r}: only 127.0.0.1 is served, since whoever has the address may spend and approve; "
-            "reach it from elsewhere by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
+            f"--listen is {listen!r}: from elsewhere it is asked under a name, which has to be said exactly: add "
+            "--name waystation.example.org; or reach 127.0.0.1 by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
+        )
+    if names and not identities.any:
+        raise BadInput(
+            "whoever reached it could spend and approve: make an API key (`waystation keys make NAME --role read`), or "
+            "set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
         )
     # Taken before anything is loaded or told: an address is printed by the server that listens there.
-    with _listening(listener.port) as taken:
-        asyncio.run(_serve(Settings(), taken))
+    with _listening(listener.host, listener.port) as taken:
+        asyncio.run(_serve(settings, identities, taken, names))
 
 
-def _listening(port: int) -> socket:
+def known_to(settings: Settings) -> Identities:
+    """Whom a server of these settings knows. Raises BadInput where a part of what OpenID needs is missing."""
+    openid = (settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks)
+    if not any(openid):
+        return Identities(_keys(settings))
+    if not all(openid) or not (settings.oidc_jwks or "").startswith(("https://", "http://127.0.0.1:")):
+        raise BadInput(
+            "WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS are set together, the last "
+            "to an https address"
+        )
+    wanted = OpenId(
+        issuer=settings.oidc_issuer or "",
+        audience=settings.oidc_audience or "",
+        jwks=settings.oidc_jwks or "",
+        tenant_claim=settings.oidc_tenant_claim,
+        name_claim=settings.oidc_name_claim,
+        role_claim=settings.oidc_role_claim,
+    )
+    return Identities(_keys(settings), OpenIdTokens(wanted))
+
+
+def _keys(settings: Settings) -> ApiKeys:
+    return ApiKeys(settings.home / "api-keys.json")
+
+
+def _listening(host: str, port: int) -> socket:
     try:
-        return create_server(("127.0.0.1", port))
+        return create_server((host, port))
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise BadInput(
-            f"--listen 127.0.0.1:{port} cannot be listened on ({why}): stop what does, or give another port"
+            f"--listen {host}:{port} cannot be listened on ({why}): stop what does, or give another port"
         ) from None
 
 
-async def _serve(settings: Settings, listener: socket) -> None:
+async def _serve(settings: Settings, identities: Identities, listener: socket, names: tuple[str, ...]) -> None:
     # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
     with loading():
         from waystation.client import Client  # noqa: PLC0415
         from waystation.serve.api import v1  # noqa: PLC0415
-        from waystation.serve.app import Site, SiteServer  # noqa: PLC0415
+        from waystation.serve.app import (  # noqa: PLC0415
+            LetIn,
+            Site,
+            SiteServer,
+            application,
+            printed_address,
+            printed_for_assistants,
+            sign_in,
+        )
         from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
-        from waystation.serve.pages import FOLDER, error_page, pages  # noqa: PLC0415
+        from waystation.serve.pages import error_page, pages  # noqa: PLC0415
+        from waystation.serve.task_page import FOLDER  # noqa: PLC0415
 
-    port, rights = int(listener.getsockname()[1]), AssistantRights.of(settings)
+    opener: Callable[[str], Awaitable[Client]] = lambda tenant: Client.connect(  # noqa: E731
+        settings.model_copy(update={"tenant": tenant})
+    )
+    access = sign_in(int(listener.getsockname()[1]), names)
     async with await Client.connect(settings) as client:
-        assistant = Assistant(client, settings, rights, page=f"http://127.0.0.1:{port}/tasks/")
+        assistant = Assistant(
+            client, settings, AssistantRights.of(settings), page=f"http://127.0.0.1:{access.port}/tasks/"
+        )
         site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
-        server = SiteServer(site, client, settings.tenant, port)
+        server = SiteServer(application(site, client, settings.tenant, LetIn(access, identities, opener)))
         stop_on_signals()
-        print_text(server.address)
-        print_text(server.assistants)
-        say("Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops.")
+        print_text(printed_address(access))
+        if names:
+            say("Ctrl-C stops.")
+        else:
+            print_text(printed_for_assistants(access))
+            say("Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops.")
         await server.until_cancelled(listener)
     say("stopped")
 
@@ -104,3 +167,69 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known:
         await AssistantServer(Assistant(known, settings, rights)).run_stdio_async()
+
+
+class ListedKeyJson(Value):
+    """What `keys list` prints of a key."""
+
+    id: str
+    name: str
+    tenant: str
+    role: Permit
+    made_at: datetime
+    revoked_at: datetime | None
+
+
+class MadeKeyJson(Value):
+    """What `keys make` prints: the key itself, once."""
+
+    id: str
+    name: str
+    tenant: str
+    role: Permit
+    key: str
+
+
+@keys.command()
+def make(
+    name: Annotated[str, typer.Argument(help="Who answers with it: it stands in audits as a name that was verified.")],
+    role: Annotated[Permit, typer.Option(help="What it may: read, submit (and steer), or approve, too.")] = "read",
+    tenant: Annotated[str | None, typer.Option(help="Whose tasks it opens; by default the settings' tenant.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make an API key, and print it: what opens is kept nowhere."""
+    settings = Settings()
+    if not 1 <= len(name.strip()) <= 100:
+        raise BadInput("a key has the name of who answers with it, of 1 to 100 characters")
+    private_folder(settings.home)
+    made, opened = _keys(settings).make(name.strip(), tenant or settings.tenant, role, utc_now())
+    if as_json:
+        print_json(MadeKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))
+        return
+    print_text(opened)
+    say(f"{made.id}: {made.name} may {made.role} in tenant {made.tenant}. It is shown this once; revoke it by its id.")
+
+
+@keys.command("list")
+def list_keys(as_json: JsonOption = False) -> None:
+    """List the API keys, without what opens by them."""
+    found = _keys(Settings()).all()
+    if as_json:
+        print_json([ListedKeyJson.model_validate(key.model_dump(exclude={"digest"})) for key in found])
+        return
+    for key in found:
+        print_text(_line(key))
+    if not found:
+        say("there is none: `waystation keys make NAME --role read`")
+
+
+def _line(key: ApiKey) -> str:
+    ended = f", revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ""
+    return f"{key.id}  {key.role:<7}  {key.tenant}  {key.name} (made {key.made_at:%Y-%m-%d}{ended})"
+
+
+@keys.command()
+def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]) -> None:
+    """Revoke an API key: from now on it opens nothing, also where a server runs."""
+    revoked = _keys(Settings()).revoke(key, utc_now())
+    say(f"{revoked.id} of {revoked.name} opens nothing any more")

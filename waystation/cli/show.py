@@ -70,20 +70,45 @@ def show(
         str | None,
         typer.Option(help="With --context or --tools: of this agent alone, the id of its step, like research-1."),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the whole run there, transcripts too: one page that loads nothing."),
+    ] = None,
+    restore: Annotated[
+        bool, typer.Option("--restore", help="With --html: with what placeholders stand for, by your key.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a task: phase, steps, spending, compactions, requests for money; its report is written to a file."""
-    if context and tools:
-        raise BadInput("--context and --tools are two different views: say one of them")
+    if sum([context, tools, html is not None]) > 1:
+        raise BadInput("--context, --tools and --html are different views: say one of them")
     if agent is not None and not (context or tools):
         raise BadInput("--agent says whose context or tools are shown: add --context or --tools")
-    if context:
+    if restore and html is None:
+        raise BadInput("--restore is about the file that --html writes: add --html FILE")
+    if html is not None:
+        shown = _write_run(Settings(), task, html, restore=restore)
+    elif context:
         shown = _show_context(Settings(), task, agent, as_json=as_json)
     elif tools:
         shown = _show_tools(Settings(), task, agent, as_json=as_json)
     else:
         shown = _show(Settings(), task, as_json=as_json)
     asyncio.run(shown)
+
+
+async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool) -> None:
+    # Templates come with this import, which nothing else of these commands needs.
+    from waystation.serve.task_page import placeholders_of, run_file, with_originals_in  # noqa: PLC0415
+
+    async with await Client.connect(settings) as client:
+        page = await run_file(client, task_id := await client.resolve(task))
+    if restore:
+        found = placeholders_of(page)
+        restored = await restored_for_owner(settings, task_id, "\0".join(found))
+        say(said_of(restored))
+        page = with_originals_in(page, dict(zip(found, restored.text.split("\0"), strict=False)))
+    _hand_over(page.encode(), path, f"{task_id}.html")
 
 
 async def _show_context(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:

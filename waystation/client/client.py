@@ -58,7 +58,7 @@ from waystation.client.sessions import (
     with_tellings,
 )
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, Verified, said_by
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput, Unreachable
@@ -95,6 +95,7 @@ from waystation.task_view import (
 WATCH_SECONDS = 0.5
 NEWEST, EVENTS_AT_ONCE = 50, 200
 _Finish = Literal["partial", "cancel"]
+_By = str | Verified
 
 
 class Client:
@@ -332,20 +333,20 @@ class Client:
         return await inbox(await self._temporal(), self._store, self._reader)
 
     async def approve(
-        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: str = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: _By = "", note: str = ""
     ) -> Answer:
         """Grant what was asked for, or another amount. Without a request id the one pending request is meant.
 
         Raises BadInput where the task does not run; Unreachable.
         """
-        answer = {"request_id": request_id, **grant_fields(amount or Amount()), "by": by, "note": note}
+        answer = {"request_id": request_id, **grant_fields(amount or Amount()), **said_by(by), "note": note}
         return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
-        self, task_id: str, *, request_id: str | None = None, finish: _Finish = "partial", by: str = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, finish: _Finish = "partial", by: _By = "", note: str = ""
     ) -> Answer:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
-        answer = {"request_id": request_id, "finish": finish, "by": by, "note": note}
+        answer = {"request_id": request_id, "finish": finish, **said_by(by), "note": note}
         return await self._send(task_id, DENY_BUDGET, given(answer))
 
     async def deny_together(
@@ -356,8 +357,7 @@ class Client:
         """
         first, *others = request_ids
         answer: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others), "by": by, "note": note}
-        answer_id = token_hex(8)
-        sent = await self._send(task_id, DENY_BUDGET, given(answer), answer_id)
+        sent = await self._send(task_id, DENY_BUDGET, given(answer), answer_id := token_hex(8))
         if sent.outcome == "unseen":
             return dict.fromkeys(request_ids, sent)
         return denials(answer_id, request_ids, (await self.progress(task_id)).progress)

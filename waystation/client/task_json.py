@@ -81,9 +81,22 @@ class ActionJson(Value):
         return cls(tool=question.tool, text=question.text, hidden=question.hidden)
 
 
+_TOLD_AS_IT_IS = {
+    "request_id",
+    "agent",
+    "decision",
+    "by",
+    "verified",
+    "note",
+    "requested_at",
+    "answer_by",
+    "answered_at",
+}
+
+
 class ApprovalJson(Value):
-    """One request for money, or for the call that `action` is, and its answer. `by` is a name as given. `sent_from` is
-    null where it is not known, and where `show` did not ask the server.
+    """One request for money, or for the call that `action` is, and its answer. `by` is a name as given unless it is
+    `verified`. `sent_from` is null where it is not known, and where `show` did not ask the server.
     """
 
     request_id: str
@@ -99,6 +112,7 @@ class ApprovalJson(Value):
     spent_usd: float
     decision: str
     by: str
+    verified: str
     note: str
     requested_at: datetime | None
     answer_by: datetime | None
@@ -117,18 +131,7 @@ class ApprovalJson(Value):
             **_units("spent", approval.spent),
             outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
-            **approval.model_dump(
-                include={
-                    "request_id",
-                    "agent",
-                    "decision",
-                    "by",
-                    "note",
-                    "requested_at",
-                    "answer_by",
-                    "answered_at",
-                }
-            ),
+            **approval.model_dump(include=_TOLD_AS_IT_IS),
         )
 
 

@@ -34,6 +34,22 @@ Name = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
 """What somebody who answers calls themselves: a claim."""
 
 
+Proof = Annotated[str, Field(max_length=400)]
+"""By what a name was proved to whoever sent the answer on; only `waystation serve` says so."""
+
+
+class Verified(Value):
+    """A name that was proved."""
+
+    name: str
+    proof: Proof
+
+
+def said_by(by: str | Verified) -> dict[str, str]:
+    """The fields of an answer that say whose it is."""
+    return {"by": by.name, "verified": by.proof} if isinstance(by, Verified) else {"by": by}
+
+
 MOST_DENIED = 1_000
 """Requests in one answer."""
 
@@ -50,6 +66,7 @@ class ApproveInput(Input):
     usd: Decimal | None = Field(default=None, gt=0, le=HIGHEST_GRANT_USD, decimal_places=6)
     """How many dollars, as a number or in quotes."""
     by: Name = ""
+    verified: Proof = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
@@ -63,6 +80,7 @@ class DenyInput(Input):
     """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: Name = ""
+    verified: Proof = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=ANSWER_ID_CHARACTERS)
     """Chosen by programs that want to see what became of this very answer."""
@@ -106,6 +124,7 @@ def approve(standing: Circumstances, given: ApproveInput, now: datetime) -> Appr
             "decision": "approved",
             "granted": granted,
             "by": given.by,
+            "verified": given.verified,
             "note": given.note,
             "answer_id": given.answer_id,
             "answered_at": now,
@@ -135,6 +154,7 @@ def deny(standing: Circumstances, given: DenyInput, now: datetime) -> Approval:
             "decision": "denied",
             "finish": given.finish,
             "by": given.by,
+            "verified": given.verified,
             "note": given.note,
             "answer_id": given.answer_id,
             "answered_at": now,

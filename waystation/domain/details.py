@@ -131,7 +131,8 @@ def denial_text(seen: Outlook, agent: str) -> str:
 def answer_text(approval: Approval, *, over: bool, origin: str = "") -> str:
     """A request and its answer, for an audit. `origin`: where the answer came from, where that is known."""
     asked = _asked(approval)
-    claim = "; ".join(filter(None, ("a name as given" if approval.by else "", origin)))
+    known = f"verified by {approval.verified}" if approval.verified else "a name as given"
+    claim = "; ".join(filter(None, (known if approval.by else "", origin)))
     by = f" by {approval.by or 'nobody named'} ({claim})" if claim else ""
     note = f": {approval.note}" if approval.note else ""
     granted = "" if approval.granted.nothing else f"{amount_text(approval.granted)} "

@@ -1,4 +1,4 @@
-"""Who may ask: exact hosts and origins, a token for this run, marks on forms. Decided before any route is looked at.
+"""Who may ask, and how often: exact hosts and origins, tokens, keys, marks on forms. Decided before any route is.
 
 A page of another site cannot read or send anything here: its `Host` is another one (DNS rebinding), its `Origin` is
 another one (a cross-origin form), and it does not know what our forms carry.
@@ -7,6 +7,7 @@ another one (a cross-origin form), and it does not know what our forms carry.
 import hmac
 from collections.abc import Mapping
 from hashlib import sha256
+from time import monotonic
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qs
 
@@ -16,13 +17,19 @@ from starlette.requests import cookie_parser
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
+from waystation.serve.principals import Identities, Permit, Principal
 
 COOKIE = "waystation"
 ASSISTANTS = "/mcp"
 """Where assistants ask."""
 SAFE = frozenset({"GET", "HEAD"})
 MOST_BODY_BYTES = 32_000_000
+REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
+"""Of one tenant: so many in a burst, and so many more in each second."""
+APPROVING = ("/approve", "/deny", "/limit")
+"""What changes what may be spent; whatever else changes something is submitting."""
 MOST_PARTS = 5
 """Of the printed address, after its `?`."""
 PROBLEM = "application/problem+json"
@@ -64,16 +71,43 @@ class TurnedAway(NamedTuple):
     reason: str
 
 
+def needed_role(method: str, path: str) -> Permit:
+    """What one has to be allowed for such a request."""
+    if method in SAFE:
+        return "read"
+    return "approve" if path.endswith(APPROVING) else "submit"
+
+
+class RequestRates:
+    """How many requests each tenant has left for now."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def taken(self, tenant: str, now: float) -> bool:
+        """Take one, at this moment in seconds; False where none is left."""
+        left, since = self._left.get(tenant, (float(REQUESTS_AT_ONCE), now))
+        left = min(REQUESTS_AT_ONCE, left + (now - since) * REQUESTS_A_SECOND)
+        self._left[tenant] = (left - 1 if left >= 1 else left, now)
+        return left >= 1
+
+
 class SignIn(Value):
     """Who may ask, for one run of the server."""
 
     token: str
     port: int
+    names: tuple[str, ...] = ()
+    """Under which it is asked from elsewhere, each with its port where that is not the usual one. With these nobody is
+    let in by the token of this run.
+    """
+    tenant: str = "local"
+    """Whose tasks the token opens."""
 
     @property
     def hosts(self) -> frozenset[str]:
         """What `Host` may be."""
-        return frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost"))
+        return frozenset(self.names or [f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")])
 
     @property
     def cookie(self) -> str:
@@ -95,7 +129,16 @@ class SignIn(Value):
 
     def is_token(self, given: str) -> bool:
         """Whether this is the token."""
-        return _same(given, self.token)
+        return not self.names and _same(given, self.token)
+
+    def cookie_of(self, key_id: str) -> str:
+        """What a browser keeps of an API key: which one it is, in our hand."""
+        return f"{key_id}.{self._derived(f'key {key_id}')}"
+
+    def key_of(self, cookie: str) -> str:
+        """Which key a cookie is of; empty where it is not one of ours."""
+        key_id = cookie.partition(".")[0]
+        return key_id if _same(cookie, self.cookie_of(key_id)) else ""
 
     def is_mark(self, given: str) -> bool:
         """Whether a form is ours."""
@@ -106,25 +149,22 @@ class SignIn(Value):
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self.hosts:
             return TurnedAway(421, f"this server is asked as {' or '.join(sorted(self.hosts))}, and by no other name")
-        if any(origin != f"http://{hosts[0]}" for origin in origins):
+        # From elsewhere somebody stands in front who speaks TLS.
+        if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
             return TurnedAway(403, "pages of other sites may not ask here")
         return None
 
-    def refused_to(self, method: str, path: str, headers: Headers) -> TurnedAway | None:
-        """Where nobody signed in; or a browser does not say which page changes something."""
-        scheme, _, bearer = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._opens(path, bearer.strip()):
-            return None
-        if not _same(_cookie(headers), self.cookie):
-            return TurnedAway(
-                401, "open the address that `waystation serve` printed, or send its token as a bearer token"
-            )
-        if method not in SAFE and not headers.getlist("origin"):
-            return TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
-        return None
+    def is_for_assistants(self, path: str, given: str) -> bool:
+        """Whether this is the assistants' token, at their address."""
+        return not self.names and path == ASSISTANTS and _same(given, self.assistants_token)
 
-    def _opens(self, path: str, bearer: str) -> bool:
-        return self.is_token(bearer) or (path == ASSISTANTS and _same(bearer, self.assistants_token))
+    def _over_tls(self, host: str) -> tuple[str, ...]:
+        return (f"https://{host}",) if self.names else ()
+
+
+def _bearer(headers: Headers) -> str:
+    scheme, _, bearer = headers.get("authorization", "").partition(" ")
+    return bearer.strip() if scheme.lower() == "bearer" else ""
 
 
 def _same(given: str, wanted: str) -> bool:
@@ -136,12 +176,21 @@ def _cookie(headers: Headers) -> str:
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
+_HOW_TO_SIGN_IN = "open the address that `waystation serve` printed, or send its token as a bearer token"
+_HOW_TO_SIGN_IN_ELSEWHERE = (
+    "send an API key (`waystation keys make`) or a token of your provider as a bearer token; a browser opens "
+    "/?token=KEY once"
+)
+
+
 class Guard:
     """Stands before the routes: refuses, signs in by the address that was printed, bounds bodies, sets headers."""
 
-    def __init__(self, app: ASGIApp, access: SignIn) -> None:
+    def __init__(self, app: ASGIApp, access: SignIn, identities: Identities | None = None) -> None:
         self._app = app
         self._access = access
+        self._identities = identities
+        self._rates = RequestRates()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI has it."""
@@ -149,21 +198,28 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        answer = self._answer(scope, Headers(scope=scope))
+        answer = await self._answer(scope, Headers(scope=scope))
         if answer is None:
             await self._app(scope, _bounded(receive), _with_headers(send))
         else:
             await answer(scope, receive, _with_headers(send))
 
-    def _answer(self, scope: Scope, headers: Headers) -> Response | None:
-        """What is said without asking the routes; None where they may be asked."""
-        method = str(scope["method"])
+    async def _answer(self, scope: Scope, headers: Headers) -> Response | None:
+        """What is said without asking the routes; None where they may be asked, and by whom is known then."""
         refusal = self._access.refused_from(headers)
-        if refusal is None and method == "GET" and scope["path"] == "/" and scope["query_string"]:
+        if refusal is None and scope["method"] == "GET" and scope["path"] == "/" and scope["query_string"]:
             signed_in = self._signed_in(bytes(scope["query_string"]))
             if signed_in is not None:
                 return signed_in
-        refusal = refusal or self._access.refused_to(method, str(scope["path"]), headers)
+        if refusal is None:
+            try:
+                found = await self._asking(str(scope["method"]), str(scope["path"]), headers)
+            except BadInput as error:
+                found = TurnedAway(503, str(error))
+            if isinstance(found, Principal):
+                scope.setdefault("state", {})["principal"] = found
+            else:
+                refusal = found
         if refusal is not None:
             return problem_response(refusal.status, "Refused", refusal.reason)
         length = headers.get("content-length", "0")
@@ -171,17 +227,57 @@ class Guard:
             return problem_response(413, "Too large", too_large())
         return None
 
+    async def _asking(self, method: str, path: str, headers: Headers) -> Principal | TurnedAway:
+        """Who asks, where they may ask for this now; or a browser does not say which page changes something."""
+        known = await self._known(path, headers)
+        if known is None:
+            return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
+        if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
+            return TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
+        if path == ASSISTANTS and known.name:
+            return TurnedAway(
+                403, "assistants ask with the token that `waystation serve` printed for them, on its machine"
+            )
+        wanted = needed_role(method, path)
+        if not known.may(wanted):
+            return TurnedAway(403, f"this takes the role {wanted!r}, and yours is {known.role!r}")
+        if not self._rates.taken(known.tenant, monotonic()):
+            return TurnedAway(429, f"the tenant has asked too often: {REQUESTS_A_SECOND:.0f} requests a second go on")
+        return known
+
+    async def _known(self, path: str, headers: Headers) -> Principal | None:
+        """By what was sent, the header before the cookie."""
+        owner = Principal(name="", tenant=self._access.tenant)
+        bearer, cookie = _bearer(headers), _cookie(headers)
+        if bearer:
+            if self._access.is_token(bearer) or self._access.is_for_assistants(path, bearer):
+                return owner
+            return None if self._identities is None else await self._identities.holder(bearer)
+        if not self._access.names and _same(cookie, self._access.cookie):
+            return owner
+        key_id = self._access.key_of(cookie) if self._identities is not None else ""
+        key = self._identities.keys.valid(key_id) if key_id and self._identities is not None else None
+        return None if key is None else key.principal
+
     def _signed_in(self, query: bytes) -> Response | None:
-        """The way to the pages with a cookie, where the address has the token."""
+        """The way to the pages with a cookie, where the address has the token, or an API key."""
         try:
             given = parse_qs(query.decode("latin-1"), max_num_fields=MOST_PARTS).get("token", [])
         except ValueError:
             return None
-        if len(given) != 1 or not self._access.is_token(given[0]):
+        cookie = self._cookie_for(given[0]) if len(given) == 1 else ""
+        if not cookie:
             return None
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, self._access.cookie, httponly=True, samesite="strict", path="/")
+        elsewhere = bool(self._access.names)
+        answer.set_cookie(COOKIE, cookie, httponly=True, samesite="strict", path="/", secure=elsewhere)
         return answer
+
+    def _cookie_for(self, given: str) -> str:
+        if self._access.is_token(given):
+            return self._access.cookie
+        holder = self._identities.keys.holder(given) if self._identities is not None else None
+        return "" if holder is None else self._access.cookie_of(given.split("_")[1])
 
 
 def too_large() -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from markdown_it import MarkdownIt
@@ -29,6 +29,7 @@ from waystation.domain.value import Input
 from waystation.markdown import inert
 from waystation.serve.access import PROBLEM, Problem
 from waystation.serve.listeners import EVENT_STREAM, Feed
+from waystation.serve.principals import Principal
 from waystation.task_view import PendingApproval, Submitted
 
 MOST_DOCUMENTS = 1_000
@@ -36,20 +37,39 @@ MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1
 
 
-def client_of(request: Request) -> Client:
-    """The client that the server was started with."""
-    client = request.app.state.client
-    if not isinstance(client, Client):
-        raise TypeError("the application has no client")
-    return client
+class ByTenant(Protocol):
+    """What is a tenant's: see `app.Tenants`."""
+
+    async def client(self, tenant: str) -> Client:
+        """Its client."""
+        ...
+
+    async def feed(self, tenant: str) -> Feed:
+        """What its listeners hear of."""
+        ...
 
 
-def feed_of(request: Request) -> Feed:
-    """Where all listeners of this server hear of the same."""
-    feed = request.app.state.feed
-    if not isinstance(feed, Feed):
-        raise TypeError("the application has no feed")
-    return feed
+def principal_of(request: Request) -> Principal:
+    """Who asks, as the guard found out."""
+    found = request.state.principal
+    if not isinstance(found, Principal):
+        raise TypeError("the guard let nobody in")
+    return found
+
+
+Who = Annotated[Principal, Depends(principal_of)]
+
+
+async def client_of(request: Request, who: Who) -> Client:
+    """The client of the tenant whose principal asks."""
+    tenants: ByTenant = request.app.state.tenants
+    return await tenants.client(who.tenant)
+
+
+async def feed_of(request: Request, who: Who) -> Feed:
+    """Where all listeners of the tenant hear of the same."""
+    tenants: ByTenant = request.app.state.tenants
+    return await tenants.feed(who.tenant)
 
 
 def first_number(
@@ -169,23 +189,24 @@ async def stop(client: Client, task: str) -> CancelJson:
     return CancelJson(task_id=task_id, phase=phase.value, asked=not phase.over)
 
 
-async def grant(client: Client, task: str, given: Grant) -> Answer:
+async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:
     """Approve one request, by its id."""
     limit = written_limit(given.add)
     amount: Amount | None = limit.amount if limit is not None else None
-    task_id = await client.resolve(task)
-    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=given.by, note=given.note)
+    task_id, by = await client.resolve(task), who.signed(given.by)
+    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
 
 
-async def refuse(client: Client, task: str, given: Denial) -> Answer:
+async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
     """Deny one request, by its id."""
-    return await client.deny(await client.resolve(task), **given.model_dump())
+    told = {**given.model_dump(exclude={"by"}), "by": who.signed(given.by)}
+    return await client.deny(await client.resolve(task), **told)
 
 
-async def change(client: Client, task: str, wanted: NewEdit) -> Answer:
+async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
     """Edit an agent's context. Raises BadInput for what does not fit the action."""
     try:
-        edit = EditInput(**wanted.model_dump(exclude={"instructions"}))
+        edit = EditInput(**{**wanted.model_dump(exclude={"instructions"}), "by": who.name or wanted.by})
     except ValidationError as error:
         raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)
@@ -216,12 +237,13 @@ def as_html(markdown: str) -> str:
 _REASONS = {
     400: "Cannot be used: the detail says what to give instead.",
     401: "Without the token.",
-    403: "Of another page.",
+    403: "Of another page, or of a role that may not.",
     404: "Unknown here, or of another tenant.",
     409: "Answered or used before.",
     413: "Too large.",
     421: "Asked under another name.",
     422: "Not of the shape that this documents.",
+    429: "The tenant has asked too often.",
     503: "The server, or the store, is away.",
 }
 _RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -246,13 +268,13 @@ async def get_tasks(
 
 @v1.post("/tasks", status_code=201)
 async def post_submit(
-    request: Request,
     client: Asking,
+    who: Who,
     new: NewTask,
     idempotency_key: RequestKey = None,
 ) -> Submitted:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
-    return await take_in(client, str(request.app.state.tenant), new, idempotency_key or secrets.token_hex(8))
+    return await take_in(client, who.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
 @v1.get("/tasks/{task}")
@@ -269,15 +291,15 @@ async def post_cancel(client: Asking, task: TaskPath) -> CancelJson:
 
 
 @v1.post("/tasks/{task}/tell")
-async def post_tell(client: Asking, task: TaskPath, words: NewWords) -> Answer:
+async def post_tell(client: Asking, who: Who, task: TaskPath, words: NewWords) -> Answer:
     """Tell the agents of a running task something."""
-    return unless_refused(await client.tell(await client.resolve(task), words.message, words.by))
+    return unless_refused(await client.tell(await client.resolve(task), words.message, who.name or words.by))
 
 
 @v1.post("/tasks/{task}/edit")
-async def post_edit(client: Asking, task: TaskPath, wanted: NewEdit) -> Answer:
+async def post_edit(client: Asking, who: Who, task: TaskPath, wanted: NewEdit) -> Answer:
     """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
-    return unless_refused(await change(client, task, wanted))
+    return unless_refused(await change(client, task, wanted, who))
 
 
 @v1.post("/tasks/{task}/fork", status_code=201)
@@ -287,15 +309,15 @@ async def post_fork(client: Asking, task: TaskPath, wanted: NewFork, idempotency
 
 
 @v1.post("/tasks/{task}/approve")
-async def post_approve(client: Asking, task: TaskPath, given: Grant) -> Answer:
+async def post_approve(client: Asking, who: Who, task: TaskPath, given: Grant) -> Answer:
     """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
-    return unless_refused(await grant(client, task, given))
+    return unless_refused(await grant(client, task, given, who))
 
 
 @v1.post("/tasks/{task}/deny")
-async def post_deny(client: Asking, task: TaskPath, given: Denial) -> Answer:
+async def post_deny(client: Asking, who: Who, task: TaskPath, given: Denial) -> Answer:
     """Refuse a request. 409 where it has been answered."""
-    return unless_refused(await refuse(client, task, given))
+    return unless_refused(await refuse(client, task, given, who))
 
 
 @v1.get("/tasks/{task}/report", response_model=ReportJson)

@@ -2,8 +2,8 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from socket import socket
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from waystation.domain.errors import (
 from waystation.domain.foreign import plain
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.listeners import Feed
+from waystation.serve.principals import Identities
 
 TOKEN_BYTES = 32
 SECONDS_TO_END = 2
@@ -51,8 +52,60 @@ class Site(NamedTuple):
     """Asked at /mcp."""
 
 
-def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGIApp:
+class Tenants:
+    """Clients by tenant, opened when somebody of one first asks, and what listeners of each hear of."""
+
+    def __init__(self, client: Client, tenant: str, opener: Callable[[str], Awaitable[Client]] | None = None) -> None:
+        self._clients = {tenant: client}
+        self._feeds = {tenant: Feed(client)}
+        self._opener = opener
+        self._own = tenant
+        self._opening = asyncio.Lock()
+
+    async def client(self, tenant: str) -> Client:
+        """That tenant's. Raises as opening a store does; BadInput where this server has its own tenant alone."""
+        async with self._opening:
+            if tenant not in self._clients:
+                if self._opener is None:
+                    raise BadInput(f"this server is of tenant {self._own!r} alone")
+                self._clients[tenant] = client = await self._opener(tenant)
+                self._feeds[tenant] = Feed(client)
+            return self._clients[tenant]
+
+    async def feed(self, tenant: str) -> Feed:
+        """What that tenant's listeners hear of. Raises as `client` does."""
+        await self.client(tenant)
+        return self._feeds[tenant]
+
+    async def aclose(self) -> None:
+        """Close those that were opened here."""
+        for tenant, client in self._clients.items():
+            if tenant != self._own:
+                await client.aclose()
+
+
+class LetIn(NamedTuple):
+    """Whom the server lets in, and how it gets at what is theirs."""
+
+    access: SignIn
+    identities: Identities | None = None
+    opener: Callable[[str], Awaitable[Client]] | None = None
+
+
+def application(site: Site, client: Client, tenant: str, access: SignIn | LetIn) -> ASGIApp:
     """Everything that is served, behind its guard."""
+    asked = access if isinstance(access, LetIn) else LetIn(access)
+    tenants = Tenants(client, tenant, asked.opener)
+
+    @asynccontextmanager
+    async def lasting(_: FastAPI) -> AsyncGenerator[None]:
+        async with AsyncExitStack() as stack:
+            if site.assistants is not None:
+                await stack.enter_async_context(site.assistants.session_manager.run())
+            yield
+        await tenants.aclose()
+
+    signs_in = asked.access.model_copy(update={"tenant": tenant})
     app = FastAPI(
         title="Waystation",
         version=__version__,
@@ -60,10 +113,9 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        lifespan=_listening_to(site.assistants),
+        lifespan=lasting,
     )
-    app.state.client, app.state.tenant, app.state.access = client, tenant, access
-    app.state.feed = Feed(client)
+    app.state.tenants, app.state.access = tenants, signs_in
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))
@@ -85,20 +137,7 @@ def application(site: Site, client: Client, tenant: str, access: SignIn) -> ASGI
     app.add_exception_handler(ValidationError, told)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, told)
-    return Guard(app, access)
-
-
-def _listening_to(assistants: MCPServer[Any] | None) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """While the application runs, sessions of assistants do."""
-
-    @asynccontextmanager
-    async def lasting(_: FastAPI) -> AsyncGenerator[None]:
-        async with AsyncExitStack() as stack:
-            if assistants is not None:
-                await stack.enter_async_context(assistants.session_manager.run())
-            yield
-
-    return lasting
+    return Guard(app, signs_in, asked.identities)
 
 
 def _problem(error: Exception) -> tuple[int, str, str]:
@@ -137,13 +176,10 @@ def _line(error: Exception) -> str:
 class SiteServer(uvicorn.Server):
     """A server whose signals are those of its process: it ends when its task is cancelled."""
 
-    def __init__(self, site: Site, client: Client, tenant: str, port: int) -> None:
-        self.access = SignIn(token=secrets.token_urlsafe(TOKEN_BYTES), port=port)
+    def __init__(self, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
-                application(site, client, tenant, self.access),
-                host="127.0.0.1",
-                port=port,
+                app,
                 # Addresses of this run have its token.
                 access_log=False,
                 log_level="warning",
@@ -169,12 +205,19 @@ class SiteServer(uvicorn.Server):
             self.should_exit = True
             await serving
 
-    @property
-    def address(self) -> str:
-        """Where a person signs in."""
-        return f"http://127.0.0.1:{self.access.port}/?token={self.access.token}"
 
-    @property
-    def assistants(self) -> str:
-        """Where an assistant asks, and what it sends."""
-        return f"http://127.0.0.1:{self.access.port}{ASSISTANTS} Authorization: Bearer {self.access.assistants_token}"
+def sign_in(port: int, names: tuple[str, ...] = ()) -> SignIn:
+    """For one run of the server, with a token that was never there before."""
+    return SignIn(token=secrets.token_urlsafe(TOKEN_BYTES), port=port, names=names)
+
+
+def printed_address(access: SignIn) -> str:
+    """Where a person signs in."""
+    if access.names:
+        return f"https://{access.names[0]}/"
+    return f"http://127.0.0.1:{access.port}/?token={access.token}"
+
+
+def printed_for_assistants(access: SignIn) -> str:
+    """Where an assistant asks, and what it sends."""
+    return f"http://127.0.0.1:{access.port}{ASSISTANTS} Authorization: Bearer {access.assistants_token}"

@@ -1,37 +1,28 @@
-"""The pages: tasks with what waits for a person, and one task with its plan, money, requests and report.
+"""The pages: tasks with what waits for a person, and one task with its plan, money, requests and report."""
 
-Whatever a document, a model or a person wrote is text here: escaped by the templates, with controls made visible.
-"""
-
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Query, Request
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from waystation.adapters.clock import utc_now
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
-from waystation.adapters.reports.page import report_body
 from waystation.client import Client
-from waystation.domain.amount import amount_text, limit_text
-from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
 from waystation.domain.errors import BadInput, Unreachable
-from waystation.domain.events import TaskEvent
-from waystation.domain.exports import ExportedReport, Imprint, NumberedSource, stored_report
+from waystation.domain.exports import NumberedSource
 from waystation.domain.foreign import plain
-from waystation.domain.task import Approval, SourceDocument
-from waystation.markdown import exported_report
+from waystation.domain.task import SourceDocument
 from waystation.serve.access import SignIn
 from waystation.serve.api import (
+    LAST_NUMBER,
     AgentPath,
     Asking,
     Denial,
@@ -40,6 +31,7 @@ from waystation.serve.api import (
     NewFork,
     NewTask,
     TaskPath,
+    Who,
     change,
     fork_off,
     grant,
@@ -48,69 +40,17 @@ from waystation.serve.api import (
     stop,
     take_in,
 )
-from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, bar, picture, timeline
-from waystation.task_view import PendingApproval, TaskView, pending
+from waystation.serve.task_page import Links, exported_of, rendered, report_markup, run_file, shown_task
+from waystation.task_view import pending
 
-FOLDER = Path(__file__).parent
 MOST_FILES, MOST_FIELDS = 200, 20
+GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
+"""Until a worker has taken up a task that was over."""
 LONGEST_UPLOAD_NAME = 200
 """Bytes. File systems take 255."""
-MOST_EVENTS = 2_000
-"""At once, of the store."""
 LINES_AROUND, MOST_LINES = 12, 400
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-
-
-def _finalized(value: object) -> object:
-    """What a template shows: controls and signs that turn the direction of writing are made visible."""
-    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
-    """What a person should know before answering, in rows."""
-    asked = one.approval
-    if asked.about_plan:
-        steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
-        return (*steps, ("if approved", "its steps begin"), ("if denied", "the task ends; planning stays paid"))
-    if asked.action is not None:
-        return (
-            ("if approved", "it is called once, with exactly these arguments"),
-            ("if denied", f"{asked.agent} goes on without it, and reads your note"),
-            ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
-        )
-    rows = [("it has spent", amount_text(asked.spent))]
-    if asked.reason:
-        rows.append(("why", asked.reason))
-    else:
-        rows.append(("at least", least_text(asked)))
-    if asked.outlook is not None:
-        rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
-        rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
-    return tuple(rows)
-
-
-def _answered(approval: Approval) -> str:
-    return answer_text(approval, over=True)
-
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("waystation.serve"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=_finalized,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_SHOWN: Mapping[str, object] = {
-    "bar": bar,
-    "for_what": for_what,
-    "answered": _answered,
-    "amount": amount_text,
-    "limit": limit_text,
-    "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
-}
-"""What every template may ask for."""
 
 
 def _access(request: Request) -> SignIn:
@@ -121,8 +61,7 @@ def _access(request: Request) -> SignIn:
 
 
 def _page(request: Request, name: str, status: int = 200, **shown_there: object) -> HTMLResponse:
-    mark = _access(request).mark
-    return HTMLResponse(_TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(mark=mark, **shown_there), status)
+    return HTMLResponse(rendered(name, mark=_access(request).mark, **shown_there), status)
 
 
 def error_page(request: Request, status: int, title: str, detail: str) -> Response:
@@ -160,58 +99,34 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
 
 
 @pages.get("/tasks/{task}")
-async def task_page(request: Request, client: Asking, task: TaskPath) -> HTMLResponse:
-    """One task as it is now; where no server answers, as the store has it."""
+async def task_page(
+    request: Request, client: Asking, task: TaskPath, since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None
+) -> HTMLResponse:
+    """One task as it is now; where no server answers, as the store has it. It is followed while it works, and where it
+    was over and has been made to go on `since` that event, until it is over again.
+    """
     task_id = await client.resolve(task)
     seen = await client.newest_event()
-    view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
-    progress = view.progress
-    states = {step.id: str(step.state) for step in progress.steps}
-    events = await _happened(client, task_id)
+    parts = await shown_task(client, task_id)
+    progress = parts.view.progress
+    follows = not progress.phase.over or (since is not None and parts.ended <= since)
     return _page(
         request,
         "task.html",
-        view=view,
-        seen=seen,
+        **parts._asdict(),
+        seen=min(seen, seen if since is None else since),
+        follows=follows,
         request_id=token_hex(8),
         waiting=pending(progress),
-        lanes=timeline(events, None if progress.phase.over else utc_now()),
-        graph=picture(view.plans[-1], states) if view.plans else None,
-        report=await _report(client, view),
     )
 
 
-async def _happened(client: Client, task_id: str) -> Sequence[TaskEvent]:
-    """All of the task's events."""
-    found: list[TaskEvent] = []
-    while True:
-        page = await client.events(found[-1].number if found else 0, task_id, MOST_EVENTS)
-        found.extend(page.events)
-        if len(page.events) < MOST_EVENTS:
-            return found
-
-
-async def _report(client: Client, view: TaskView) -> Markup | None:
-    exported = await _exported(client, view)
-    return None if exported is None else await _written(exported, view.progress.task_id)
-
-
-async def _written(exported: ExportedReport, task_id: str) -> Markup:
-    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
-    return Markup(await run_in_threadpool(report_body, exported, _report_path(task_id)))
-
-
-async def _exported(client: Client, view: TaskView) -> ExportedReport | None:
-    progress = view.progress
-    if progress.readable is None:
-        return None
-    text, version = await client.report_text(progress.readable), progress.readable.number
-    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
-    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
-
-
-def _report_path(task_id: str) -> str:
-    return f"/tasks/{task_id}/report"
+@pages.get("/tasks/{task}/run.html")
+async def run_page(client: Asking, task: TaskPath) -> Response:
+    """The whole run as one file, to keep or to send."""
+    task_id = await client.resolve(task)
+    named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
+    return HTMLResponse(await run_file(client, task_id), headers=named)
 
 
 class CitedLine(NamedTuple):
@@ -228,7 +143,7 @@ async def report_page_beside(
 ) -> HTMLResponse:
     """The report, and beside it what one of its citations leads to."""
     task_id = await client.resolve(task)
-    exported = await _exported(client, await client.last_known(task_id))
+    exported = await exported_of(client, await client.last_known(task_id))
     if exported is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in exported.sources if one.number == source), None)
@@ -243,7 +158,7 @@ async def report_page_beside(
         "report.html",
         task_id=task_id,
         title=exported.title,
-        report=await _written(exported, task_id),
+        report=await report_markup(exported, task_id),
         source=cited,
         lines=lines,
         remark=remark,
@@ -265,13 +180,12 @@ async def agent_page(request: Request, client: Asking, task: TaskPath, agent: Ag
     """Everything that one agent said and was told."""
     task_id = await client.resolve(task)
     log = shown(await client.transcript(task_id, agent))
-    over = await client.is_over(task_id)
-    first = {one.originals[0]: one for one in log.compactions if one.originals}
-    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, first=first)
+    over, links = await client.is_over(task_id), Links(task_id, "pages")
+    return _page(request, "agent.html", task_id=task_id, agent=agent, log=log, over=over, links=links)
 
 
 @pages.post("/tasks")
-async def submit_by_form(request: Request, client: Asking) -> RedirectResponse:
+async def submit_by_form(request: Request, client: Asking, who: Who) -> RedirectResponse:
     """Hand in what the form has."""
     async with _form(request) as form:
         files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
@@ -282,7 +196,7 @@ async def submit_by_form(request: Request, client: Asking) -> RedirectResponse:
             documents=await uploaded(files),
         )
         request_id = _field(form, "request_id") or token_hex(8)
-    submitted = await take_in(client, str(request.app.state.tenant), new, request_id)
+    submitted = await take_in(client, who.tenant, new, request_id)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
 
@@ -310,41 +224,54 @@ def file_name(given: str) -> str:
 
 
 @pages.post("/tasks/{task}/approve")
-async def approve_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+async def approve_by_form(request: Request, client: Asking, who: Who, task: TaskPath) -> Response:
     """Grant the one request that the form names."""
     async with _form(request) as form:
         given = Grant(**_answer_of(form), add=_field(form, "add") or None)
-    answer = await grant(client, task, given)
+    answer = await grant(client, task, given, who)
     return _after(request, task, answer.outcome, answer.reason)
 
 
 @pages.post("/tasks/{task}/deny")
-async def deny_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+async def deny_by_form(request: Request, client: Asking, who: Who, task: TaskPath) -> Response:
     """Refuse the one request that the form names."""
     async with _form(request) as form:
         given = Denial.model_validate(_answer_of(form))
-    answer = await refuse(client, task, given)
+    answer = await refuse(client, task, given, who)
     return _after(request, task, answer.outcome, answer.reason)
 
 
 @pages.post("/tasks/{task}/tell")
-async def tell_by_form(request: Request, client: Asking, task: TaskPath) -> Response:
+async def tell_by_form(request: Request, client: Asking, who: Who, task: TaskPath) -> Response:
     """Tell the task's agents something."""
     async with _form(request) as form:
         words, by = _field(form, "message"), _field(form, "by")
-    answer = await client.tell(await client.resolve(task), words, by)
+    answer = await client.tell(await client.resolve(task), words, who.name or by)
     return _after(request, task, answer.outcome, answer.reason)
 
 
 @pages.post("/tasks/{task}/agents/{agent}/edit")
-async def edit_by_form(request: Request, client: Asking, task: TaskPath, agent: AgentPath) -> Response:
+async def edit_by_form(request: Request, client: Asking, who: Who, task: TaskPath, agent: AgentPath) -> Response:
     """Compact, pin, or rewind an agent's context."""
     async with _form(request) as form:
         wanted = NewEdit.model_validate(
             {"agent": agent, "action": _field(form, "action"), "message": _field(form, "message") or None}
         )
-    answer = await change(client, task, wanted)
-    return _after(request, task, answer.outcome, answer.reason)
+    task_id, since = await client.resolve(task), await client.newest_event()
+    over = await client.is_over(task_id)
+    answer = await change(client, task_id, wanted, who)
+    if answer.outcome == "refused" or not over:
+        return _after(request, task, answer.outcome, answer.reason)
+    await _going_on(client, task_id, since)
+    return RedirectResponse(f"/tasks/{task_id}?since={since}", 303)
+
+
+async def _going_on(client: Client, task_id: str, since: int) -> None:
+    """Wait a moment until something has happened to it behind that event: its page then follows what comes."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GOING_ON_SECONDS):
+            while not (await client.events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
+                await asyncio.sleep(GOING_ON_LOOK_SECONDS)
 
 
 @pages.post("/tasks/{task}/fork")

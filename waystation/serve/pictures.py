@@ -24,7 +24,7 @@ MOST_CALLS = 400
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
 """Of the plan's picture, in its own units."""
 LONGEST_LABEL = 22
-MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause"]
+MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause", "again"]
 
 
 class Bar(NamedTuple):
@@ -182,30 +182,48 @@ def _marks(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> 
 
 
 def _stretches(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
-    """Legs from the attempt that took the agent over to their end, and pauses from a request to its answer."""
+    """Legs and pauses."""
+    return [*_legs(events, clock, now), *_pauses(events, clock, now)]
+
+
+def _legs(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
+    """From the attempt that took the agent over to the leg's end."""
     found: list[Mark] = []
     began: datetime | None = None
-    asked: datetime | None = None
+    passed_on = False
     for one in events:
         match one.kind:
             case "taken":
-                began = began or one.at
+                if began is not None and not passed_on:
+                    # The attempt before it was killed, or lost its worker.
+                    found.append(Mark("again", clock.at(one.at), THINNEST, f"taken over by attempt {one.reference}"))
+                began, passed_on = began or one.at, False
+            case "compacted" | "edited" | "rewound":
+                # Who did it between two legs had taken the agent over for that.
+                passed_on = True
             case "left" if began is not None:
                 found.append(_stretch("leg", began, one.at, clock, f"leg {one.reference}: {one.detail}"))
                 began = None
-            case "asked":
-                asked = asked or one.at
-            case "answered" if asked is not None:
-                found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
-                asked = None
             case _:
                 pass
     if began is not None:
         # Planning and reviews are no legs: they end with what they paid for.
         done = events[-1].kind in {"charged", "replied"} and all(one.kind != "left" for one in events)
-        found.append(
-            _stretch("leg", began, events[-1].at if done or now is None else now, clock, "at work, without a leg's end")
-        )
+        last = events[-1].at if done or now is None else now
+        found.append(_stretch("leg", began, last, clock, "at work, without a leg's end"))
+    return found
+
+
+def _pauses(events: Sequence[TaskEvent], clock: _Clock, now: datetime | None) -> list[Mark]:
+    """From a request to its answer."""
+    found: list[Mark] = []
+    asked: datetime | None = None
+    for one in events:
+        if one.kind == "asked":
+            asked = asked or one.at
+        elif one.kind == "answered" and asked is not None:
+            found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
+            asked = None
     if asked is not None and now is not None:
         found.append(_stretch("pause", asked, now, clock, "waits for a person"))
     return found

@@ -1,0 +1,252 @@
+"""API keys and tokens of an OpenID provider: who is let in, as whom, and what is refused."""
+
+import json
+import threading
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import RSAAlgorithm
+
+from tests.attacks.test_attacks_pages import NO_SERVER, SITE
+from tests.ended_tasks import keep_ended_task
+from waystation.cli.main import run
+from waystation.client import Client
+from waystation.domain.amount import Amount, Limit
+from waystation.domain.approvals import ApproveInput, Circumstances, Verified, approve, said_by
+from waystation.domain.details import answer_text
+from waystation.domain.task import Approval
+from waystation.serve.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
+from waystation.serve.app import LetIn, application
+from waystation.serve.principals import ApiKeys, Identities, OpenId, OpenIdTokens, Permit, Principal
+from waystation.settings import Settings
+
+NAME = "waystation.example.org"
+NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
+ISSUER, AUDIENCE = "https://id.example.org", "waystation"
+MINE = rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+@pytest.fixture
+def keys(settings: Settings) -> ApiKeys:
+    settings.home.mkdir()
+    return ApiKeys(settings.home / "api-keys.json")
+
+
+@asynccontextmanager
+async def served(settings: Settings, keys: ApiKeys) -> AsyncGenerator[httpx2.AsyncClient]:
+    """As it is asked from elsewhere."""
+    access = SignIn(token="t" * 43, port=8520, names=(NAME,))
+    async with AsyncExitStack() as opened:
+
+        async def open_tenant(tenant: str) -> Client:
+            return await opened.enter_async_context(
+                await Client.connect(settings.model_copy(update={"tenant": tenant}))
+            )
+
+        client = await open_tenant(settings.tenant)
+        asked = LetIn(access, Identities(keys), open_tenant)
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
+        async with httpx2.AsyncClient(transport=transport, base_url=f"https://{NAME}") as asking:
+            yield asking
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"), [("read", [200, 403, 403]), ("submit", [200, 200, 403]), ("approve", [200, 200, 503])]
+)
+async def test_a_key_may_what_its_role_says(
+    role: Permit, allowed: list[int], settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_ended_task(settings)
+    _, key = keys.make("Ada", settings.tenant, role, NOON)
+    async with served(settings, keys) as asking:
+        answers = [
+            await asking.get("/v1/tasks", headers=bearer(key)),
+            await asking.post(f"/v1/tasks/{task}/cancel", headers=bearer(key)),
+            await asking.put("/v1/sessions/default/limit", headers=bearer(key), json={"budget": "9k"}),
+        ]
+    assert [answer.status_code for answer in answers] == allowed
+
+
+async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as_none(
+    settings: Settings, keys: ApiKeys
+) -> None:
+    task = await keep_ended_task(settings)
+    (_, mine), (_, theirs) = (keys.make("Ada", tenant, "approve", NOON) for tenant in (settings.tenant, "other"))
+    async with served(settings, keys) as asking:
+        own = await asking.get(f"/v1/tasks/{task}", headers=bearer(mine))
+        foreign = await asking.get(f"/v1/tasks/{task}", headers=bearer(theirs))
+        none = await asking.get("/v1/tasks/task-0123456789abcdef", headers=bearer(theirs))
+    assert (own.status_code, foreign.status_code) == (200, 404)
+    assert foreign.text.replace(task, "T") == none.text.replace("task-0123456789abcdef", "T")
+
+
+async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothing_from_elsewhere(
+    settings: Settings, keys: ApiKeys
+) -> None:
+    made, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    async with served(settings, keys) as asking:
+        signed_in = await asking.get(f"/?token={key}")
+        cookie = signed_in.headers["set-cookie"].partition(";")[0]
+        before = await asking.get("/", headers={"Cookie": cookie})
+        # Another process revokes it.
+        ApiKeys(settings.home / "api-keys.json").revoke(made.id, NOON)
+        refused = [
+            await asking.get("/v1/tasks", headers=headers)
+            for headers in (
+                bearer(key),
+                bearer(f"{key[:-1]}x"),
+                bearer(f"wsk_{made.id}_"),
+                bearer(f"wsk_{made.digest}"),
+                bearer("t" * 43),
+                {"Cookie": cookie},
+                {"Cookie": cookie.replace(made.id, "00000000")},
+            )
+        ]
+    assert (signed_in.status_code, "Secure" in signed_in.headers["set-cookie"], before.status_code) == (303, True, 200)
+    assert {answer.status_code for answer in refused} == {401}
+
+
+def test_what_opens_is_kept_nowhere_and_the_commands_make_list_and_revoke(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["keys", "make", "Ada", "--role", "approve", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    kept = (without_server.home / "api-keys.json").read_text(encoding="utf-8")
+    assert made["key"].rpartition("_")[2] not in kept
+    assert run(["keys", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert (made["id"] in listed, "approve" in listed, made["key"] in listed) == (True, True, False)
+    assert run(["keys", "revoke", made["id"]]) == 0
+    assert run(["keys", "revoke", "none"]) == 2
+    assert "waystation keys list" in capsys.readouterr().err
+
+
+def test_nobody_is_served_from_elsewhere_as_long_as_nobody_is_known(
+    without_server: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["serve", "--listen", "0.0.0.0:8520"]) == 2
+    assert "add --name" in capsys.readouterr().err
+    assert run(["serve", "--listen", "0.0.0.0:8520", "--name", NAME]) == 2
+    assert "waystation keys make" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------- tokens of a provider
+
+
+@pytest.fixture(scope="module")
+def provider() -> Generator[OpenIdTokens]:
+    """A server with the public keys of `MINE`."""
+    published = {"keys": [{**RSAAlgorithm.to_jwk(MINE.public_key(), as_dict=True), "kid": "1", "use": "sig"}]}
+
+    class Keys(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(published).encode())
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Keys) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/keys"
+        yield OpenIdTokens(OpenId(issuer=ISSUER, audience=AUDIENCE, jwks=address))
+        server.shutdown()
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    now = datetime.now(UTC)
+    whole = {"iss": ISSUER, "aud": AUDIENCE, "iat": now, "exp": now + timedelta(minutes=5)}
+    whole.update({"tenant": "harbours", "email": "ada@example.org", "role": "approve"})
+    return {name: value for name, value in {**whole, **changes}.items() if value is not None}
+
+
+def token(said: Mapping[str, Any], key: Any = MINE, algorithm: str = "RS256") -> str:
+    return jwt.encode(dict(said), key, algorithm=algorithm, headers={"kid": "1"})
+
+
+async def test_a_token_says_who_asks_and_clocks_may_be_a_little_apart(provider: OpenIdTokens) -> None:
+    late = claims(exp=datetime.now(UTC) - timedelta(seconds=20))
+    wanted = Principal(name="ada@example.org", tenant="harbours", role="approve", proof=f"token of {ISSUER}")
+    assert await provider.holder(token(claims())) == wanted
+    assert await provider.holder(token(late)) == wanted
+
+
+SECRET = str(RSAAlgorithm.to_jwk(MINE.public_key(), as_dict=True)["n"])
+REFUSED = {
+    "expired": lambda: token(claims(exp=datetime.now(UTC) - timedelta(minutes=5))),
+    "of the future": lambda: token(claims(iat=datetime.now(UTC) + timedelta(minutes=5))),
+    "without an end": lambda: token(claims(exp=None)),
+    "for others": lambda: token(claims(aud="another")),
+    "of others": lambda: token(claims(iss="https://evil.example")),
+    "without a role": lambda: token(claims(role=None)),
+    "of an unknown role": lambda: token(claims(role="admin")),
+    "without a tenant": lambda: token(claims(tenant="")),
+    "unsigned": lambda: jwt.encode(claims(), None, algorithm="none", headers={"kid": "1"}),
+    "signed by what is published": lambda: token(claims(), SECRET, "HS256"),
+    "signed by another": lambda: token(claims(), rsa.generate_private_key(public_exponent=65_537, key_size=2_048)),
+    "of another kind of key": lambda: token(claims(), ec.generate_private_key(ec.SECP256R1()), "ES256"),
+    "cut": lambda: token(claims())[:-8],
+    "nothing": lambda: "",
+    "not a token": lambda: "a.b.c",
+}
+
+
+@pytest.mark.parametrize("made", REFUSED.values(), ids=REFUSED)
+async def test_a_token_that_is_not_whole_is_nobodys(made: Any, provider: OpenIdTokens) -> None:
+    assert await provider.holder(made()) is None
+
+
+# -------------------------------------------------------------------------------------------------------------- names
+
+
+def test_a_name_that_was_proved_beats_the_one_that_was_claimed_and_stands_as_verified_in_the_audit() -> None:
+    ada = Principal(name="Ada", tenant="t", role="approve", proof="API key 3f2a")
+    assert ada.signed("Grace") == Verified(name="Ada", proof="API key 3f2a")
+    assert Principal(name="", tenant="t").signed("Grace") == "Grace"
+    asked = Approval(request_id="r-1", agent="research-1", asked=Amount(tokens=5), needed=Amount(tokens=5))
+    standing = Circumstances(approvals=(asked,), limit=Limit(tokens=9), ceiling=Limit(tokens=99))
+    given = ApproveInput.model_validate({"request_id": "r-1", **said_by(ada.signed("Grace"))})
+    answered = approve(standing, given, NOON)
+    assert "approved by Ada (verified by API key 3f2a)" in answer_text(answered, over=True)
+    claimed = approve(standing, ApproveInput(request_id="r-1", by="Ada"), NOON)
+    assert "approved by Ada (a name as given)" in answer_text(claimed, over=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "wanted"),
+    [
+        ("GET", "/v1/tasks/task-1/approve", "read"),
+        ("POST", "/tasks/task-1/deny", "approve"),
+        ("PUT", "/v1/sessions/s/limit", "approve"),
+        ("POST", "/v1/tasks", "submit"),
+        ("DELETE", "/anything", "submit"),
+    ],
+)
+def test_what_changes_money_takes_more_than_what_hands_in(method: str, path: str, wanted: Permit) -> None:
+    assert needed_role(method, path) == wanted
+
+
+def test_a_tenant_that_asks_without_pause_is_held_back_and_holds_back_no_other() -> None:
+    rates = RequestRates()
+    assert all(rates.taken("a", 0.0) for _ in range(REQUESTS_AT_ONCE))
+    assert (rates.taken("a", 0.0), rates.taken("b", 0.0)) == (False, True)
+    assert [rates.taken("a", 1.0 / REQUESTS_A_SECOND), rates.taken("a", 1.0 / REQUESTS_A_SECOND)] == [True, False]

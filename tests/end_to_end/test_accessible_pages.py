@@ -1,0 +1,77 @@
+"""Every page in a real browser, narrow and wide, light and dark: what axe-core says of it, and whether keys suffice."""
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import axe_playwright_python
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.attacks.test_attacks_pages import keep_hostile_task, keep_running_task
+from tests.end_to_end.test_browser import CHROMIUM, browser
+from tests.end_to_end.test_serve import served
+from tests.ended_tasks import keep_ended_task
+from tests.ports import free_port
+from waystation.settings import Settings
+
+AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
+NARROW, WIDE = 400, 1600
+GRAVE = {"serious", "critical"}
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
+)
+
+
+def opened(started: Browser, address: str, scheme: Literal["light", "dark"], width: int) -> Page:
+    context = started.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    return page
+
+
+def faults(page: Page) -> list[str]:
+    """What axe-core finds on the page that is grave, and whether it has to be moved sideways."""
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found: dict[str, Any] = page.evaluate("axe.run()")
+    grave = [f"{one['id']}: {one['nodes'][0]['target']}" for one in found["violations"] if one["impact"] in GRAVE]
+    sideways = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    return [*grave, *(["it is wider than the window"] if sideways else [])]
+
+
+@pytest.mark.timeout(300)
+def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffice(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    settings = Settings(home=home, offline=True)
+    ended, hostile, running = (
+        asyncio.run(keep(settings)) for keep in (keep_ended_task, keep_hostile_task, keep_running_task)
+    )
+    paths = [
+        "/",
+        *(f"/tasks/{task}" for task in (ended, hostile, running)),
+        f"/tasks/{hostile}/report",
+        f"/tasks/{running}/agents/research",
+        "/tasks/task-0000000000000000",
+    ]
+    port = free_port()
+    with served(home, port) as token, browser() as started:
+        address = f"http://127.0.0.1:{port}"
+        for scheme, width in (("light", NARROW), ("dark", WIDE), ("dark", NARROW), ("light", WIDE)):
+            page = opened(started, f"{address}/?token={token}", scheme, width)
+            found = {path: faults(page) for path in paths if page.goto(f"{address}{path}")}
+            assert found == {path: [] for path in paths}, (scheme, width)
+            page.context.close()
+        by_keys(opened(started, f"{address}/?token={token}", "light", WIDE))
+
+
+def by_keys(page: Page) -> None:
+    """From the list to a task and to the end of what may be done there, without a mouse."""
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Waystation")).to_be_focused()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tasks/task-*")
+    page.get_by_text("Cancel this task").or_(page.get_by_text("Fork: a new task")).first.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.locator("details[open] :focus")).to_be_visible()

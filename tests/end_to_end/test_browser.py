@@ -1,0 +1,161 @@
+"""What a person does in the browser, in a real one, while the worker is killed."""
+
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.end_to_end.shell import ROOT, WAYSTATION, Shell, end, until
+from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.test_servers import ready
+from tests.ports import free_port
+from waystation.adapters.temporal.connect import Target
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PATIENCE = 90_000.0
+"""Milliseconds until what does not come fails the test."""
+
+
+@contextmanager
+def browser() -> Generator[Browser]:
+    """That of this machine: nothing is fetched."""
+    with sync_playwright() as playwright:
+        # A container has no user namespaces for its sandbox; what is shown here is our own.
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        expect.set_options(timeout=PATIENCE)
+        yield started
+        started.close()
+
+
+class Worker:
+    """All queues in one process, which can be killed and is then there again."""
+
+    def __init__(self, shell: Shell, log: Path) -> None:
+        self._shell, self._log = shell, log
+        self.process = self._begun()
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        health = f"127.0.0.1:{free_port()}"
+        started = self._shell.with_settings(WAYSTATION_HEALTH_ADDRESS=health).start("worker", log=self._log)
+        until(lambda: ready(health), 180, "readiness of the worker")
+        return started
+
+    def kill(self) -> None:
+        """Without a warning."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def begin_again(self) -> None:
+        self.process = self._begun()
+
+
+@contextmanager
+def served(shell: Shell) -> Generator[str]:
+    """`waystation serve`, by the address that it prints."""
+    with subprocess.Popen(
+        [*WAYSTATION, "serve", "--listen", f"127.0.0.1:{free_port()}"],
+        cwd=ROOT,
+        env=shell.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+
+
+def hand_in(page: Page, documents: list[Path]) -> None:
+    page.get_by_label("Question").fill(QUESTION)
+    page.get_by_label("Documents").set_input_files(documents)
+    page.get_by_label("Budget").fill("6k")
+    page.get_by_role("button", name="Hand in").click()
+    page.wait_for_url("**/tasks/task-*")
+
+
+def approve_all(page: Page, address: str) -> None:
+    """In the inbox, until nothing waits any more."""
+    page.goto(address)
+    expect(page.get_by_role("button", name="Approve").first).to_be_visible()
+    while (waiting := page.get_by_role("button", name="Approve")).count():
+        request = page.locator("article.request").first
+        request.get_by_label("Amount").fill("60k")
+        request.get_by_label("Your name").fill("Ada")
+        # What one grant leaves may pay for the next request, too: then nobody has to answer that one.
+        with page.expect_navigation():
+            waiting.first.click()
+        page.goto(address)
+
+
+def watch(page: Page, phase: str) -> None:
+    """Stay on the task's page, which follows it by itself."""
+    expect(page.locator("#live > p .phase").first).to_have_text(phase)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium")
+@pytest.mark.timeout(600)
+def test_a_person_hands_in_watches_approves_reads_rewinds_and_exports_while_the_worker_is_killed(
+    tmp_path: Path, temporal_server: Target
+) -> None:
+    survey = write_survey(tmp_path / "survey")
+    settings = {"WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": temporal_server.address}
+    shell = Shell(tmp_path / "home", {**settings, "WAYSTATION_TENANT": "browser"})
+    worker = Worker(shell, tmp_path / "worker.log")
+    try:
+        with served(shell) as address, browser() as started:
+            page = started.new_page()
+            page.set_default_timeout(PATIENCE)
+            page.goto(address)
+            hand_in(page, sorted(survey.iterdir())[:2])
+            task, front = page.url, page.url.partition("/tasks/")[0]
+            expect(page.locator("svg.lanes .call").first).to_be_visible()
+            watch(page, "paused")
+
+            approve_all(page, f"{front}/")
+            page.goto(task)
+            worker.kill()
+            worker.begin_again()
+            watch(page, "done")
+            lanes = page.locator("svg.lanes > a > text").all_text_contents()
+            assert {"plan", "research-1", "writing"} <= set(lanes)
+
+            page.get_by_role("link", name="Beside its sources").click()
+            page.locator(".report a.cite").first.click()
+            cited = page.locator("tr.cited")
+            expect(cited.first).to_be_in_viewport()
+            assert "Harbour Nordvik" in cited.first.inner_text()
+
+            page.goto(f"{task}/agents/writing")
+            page.locator("article.message.assistant").first.get_by_text("rewind to here").click()
+            page.locator("article.message.assistant").first.get_by_role("button", name="Yes").click()
+            page.wait_for_url(f"{task}?since=*")
+            expect(page.locator(".imprint").first).to_contain_text("version 2")
+            watch(page, "done")
+            expect(page.locator("svg.lanes rect.rewound").first).to_be_attached()
+
+            with page.expect_download() as kept:
+                page.get_by_role("link", name="Export this run").click()
+            kept.value.save_as(tmp_path / "run.html")
+            exported(started, tmp_path / "run.html")
+    finally:
+        end(worker.process)
+
+
+def exported(started: Browser, file: Path) -> None:
+    """The file alone, without a server: it loads nothing, and its marks lead to messages in it."""
+    page = started.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(file.as_uri())
+    page.locator("svg.lanes a:has(rect.call)").first.click()
+    assert re.search(r"#[a-z0-9.-]+--", page.url)
+    expect(page.locator(":target")).to_be_in_viewport()
+    assert asked == [file.as_uri()]

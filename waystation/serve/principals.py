@@ -1,0 +1,208 @@
+"""Who asks: whoever has the printed token, a program by its API key, or a person by a token of an OpenID provider.
+
+API keys are kept as digests, in a file of this user's alone; each is 256 random bits, so that a digest gives nothing
+away. It is read anew whenever it has changed: a key that is revoked opens nothing from that moment on.
+"""
+
+import hmac
+import secrets
+from asyncio import to_thread
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, get_args
+
+import jwt
+from pydantic import Field, TypeAdapter, ValidationError
+
+from waystation.domain.approvals import Verified
+from waystation.domain.errors import BadInput
+from waystation.domain.value import Value
+from waystation.files import write_private
+
+Permit = Literal["read", "submit", "approve"]
+"""Each may what those before it may."""
+PERMITS: tuple[Permit, ...] = get_args(Permit)
+SECRET_BYTES, ID_BYTES = 32, 4
+KEY_PREFIX = "wsk"
+SKEW = timedelta(seconds=60)
+"""So far may the clocks of provider and server be apart."""
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures by a key pair alone: neither `none`, nor one whose key would be the published one."""
+KEYS_TIMEOUT = 10
+"""Seconds for the provider's keys."""
+
+
+class Principal(Value):
+    """Who asks, once that was proved."""
+
+    name: str
+    """Empty for whoever has the printed token: that one says a name, and it is a claim."""
+    tenant: str
+    role: Permit = "approve"
+    proof: str = ""
+    """By what the name is known, in words for the audit."""
+
+    def may(self, wanted: Permit) -> bool:
+        """Whether the role reaches so far."""
+        return PERMITS.index(wanted) <= PERMITS.index(self.role)
+
+    def signed(self, claimed: str) -> str | Verified:
+        """The name under which something is answered: the proved one, whatever was claimed."""
+        return Verified(name=self.name, proof=self.proof) if self.proof else claimed
+
+
+class ApiKey(Value):
+    """One key, without what opens."""
+
+    id: str
+    name: str
+    tenant: str
+    role: Permit
+    digest: str
+    made_at: datetime
+    revoked_at: datetime | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """Who has it."""
+        return Principal(name=self.name, tenant=self.tenant, role=self.role, proof=f"API key {self.id}")
+
+
+_KEPT = TypeAdapter(tuple[ApiKey, ...])
+
+
+class ApiKeys:
+    """The keys of one home folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read: tuple[tuple[int, int], tuple[ApiKey, ...]] = ((0, 0), ())
+
+    def all(self) -> tuple[ApiKey, ...]:
+        """Oldest first. Raises BadInput where the file cannot be read as such."""
+        try:
+            found = self._path.stat()
+            stamp = (found.st_mtime_ns, found.st_ino)
+            if stamp != self._read[0]:
+                self._read = (stamp, _KEPT.validate_json(self._path.read_bytes()))
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValidationError) as error:
+            raise BadInput(f"{self._path} cannot be read as API keys: put back a copy, or remove it") from error
+        return self._read[1]
+
+    @property
+    def any_valid(self) -> bool:
+        """Whether one of them opens."""
+        return any(key.revoked_at is None for key in self.all())
+
+    def make(self, name: str, tenant: str, role: Permit, now: datetime) -> tuple[ApiKey, str]:
+        """A new key, and what opens by it, which is kept nowhere."""
+        opened, key_id = secrets.token_urlsafe(SECRET_BYTES), secrets.token_hex(ID_BYTES)
+        key = ApiKey(id=key_id, name=name, tenant=tenant, role=role, digest=_digest(opened), made_at=now)
+        self._keep((*self.all(), key))
+        return key, f"{KEY_PREFIX}_{key_id}_{opened}"
+
+    def revoke(self, key_id: str, now: datetime) -> ApiKey:
+        """From now on it opens nothing. Raises BadInput for one that is not there."""
+        found = next((key for key in self.all() if key.id == key_id), None)
+        if found is None:
+            raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
+        revoked = found if found.revoked_at else found.model_copy(update={"revoked_at": now})
+        self._keep(tuple(revoked if key.id == key_id else key for key in self.all()))
+        return revoked
+
+    def holder(self, given: str) -> Principal | None:
+        """Who has this key; None where nobody has it any more, or ever had."""
+        _, _, rest = given.partition("_")
+        key_id, _, opened = rest.partition("_")
+        key = self.valid(key_id)
+        right = hmac.compare_digest(_digest(opened), key.digest if key else "")
+        return key.principal if key is not None and right else None
+
+    def valid(self, key_id: str) -> ApiKey | None:
+        """The key with this id, while it opens."""
+        return next((key for key in self.all() if key.id == key_id and key.revoked_at is None), None)
+
+    def _keep(self, keys: tuple[ApiKey, ...]) -> None:
+        write_private(self._path, _KEPT.dump_json(keys, indent=1))
+
+
+def _digest(opened: str) -> str:
+    return sha256(opened.encode(errors="replace")).hexdigest()
+
+
+class OpenId(Value):
+    """What is asked of tokens of an OpenID provider."""
+
+    issuer: str
+    audience: str
+    jwks: str
+    """Address of the provider's public keys."""
+    tenant_claim: str = "tenant"
+    name_claim: str = "email"
+    role_claim: str = "role"
+
+
+class _Claims(Value):
+    tenant: str = Field(min_length=1, max_length=200)
+    name: str = Field(min_length=1, max_length=200)
+    role: Permit
+
+
+class OpenIdTokens:
+    """Checks tokens by the keys that their provider publishes; these are kept for a while."""
+
+    def __init__(self, wanted: OpenId) -> None:
+        self._wanted = wanted
+        self._keys = jwt.PyJWKClient(wanted.jwks, cache_keys=True, timeout=KEYS_TIMEOUT)
+
+    async def holder(self, token: str) -> Principal | None:
+        """Whom it names; None where it is expired, forged, for others, unsigned, or says too little."""
+        return await to_thread(self._holder, token)
+
+    def _holder(self, token: str) -> Principal | None:
+        try:
+            # Before its key is looked for: what is not signed by a key pair leads to no request.
+            if jwt.get_unverified_header(token).get("alg") not in ALGORITHMS:
+                return None
+            claims: Mapping[str, object] = jwt.decode(
+                token,
+                self._keys.get_signing_key_from_jwt(token),
+                algorithms=ALGORITHMS,
+                audience=self._wanted.audience,
+                issuer=self._wanted.issuer,
+                leeway=SKEW,
+                options={"require": ["exp", "iat", "aud", "iss"]},
+            )
+            said = _Claims.model_validate(
+                {
+                    "tenant": claims.get(self._wanted.tenant_claim),
+                    "name": claims.get(self._wanted.name_claim),
+                    "role": claims.get(self._wanted.role_claim),
+                }
+            )
+        except (jwt.PyJWTError, ValidationError):
+            return None
+        return Principal(name=said.name, tenant=said.tenant, role=said.role, proof=f"token of {self._wanted.issuer}")
+
+
+class Identities:
+    """Everybody whom this server knows beside whoever has its printed token."""
+
+    def __init__(self, keys: ApiKeys, openid: OpenIdTokens | None = None) -> None:
+        self.keys = keys
+        self._openid = openid
+
+    async def holder(self, given: str) -> Principal | None:
+        """Who has this bearer token. Raises BadInput where the file of keys cannot be read."""
+        if given.startswith(f"{KEY_PREFIX}_"):
+            return self.keys.holder(given)
+        return None if self._openid is None else await self._openid.holder(given)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anybody."""
+        return self._openid is not None or self.keys.any_valid

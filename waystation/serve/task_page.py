@@ -1,0 +1,208 @@
+"""What the page of a task is made of, and its whole run as one file: plan, lanes, report, all that its agents said.
+
+Whatever a document, a model or a person wrote is text here: escaped by the templates, with controls made visible.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from html import unescape
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from pydantic import JsonValue
+from starlette.concurrency import run_in_threadpool
+
+from waystation.adapters.clock import utc_now
+from waystation.adapters.reports.page import report_body
+from waystation.client import Client
+from waystation.domain.amount import amount_text, limit_text
+from waystation.domain.compaction.audit import shown
+from waystation.domain.details import answer_text, denial_text, estimate_line, hidden_text, least_text
+from waystation.domain.events import TaskEvent
+from waystation.domain.exports import ExportedReport, Imprint, stored_report
+from waystation.domain.foreign import plain
+from waystation.domain.privacy import PLACEHOLDER
+from waystation.domain.task import Approval
+from waystation.markdown import exported_report
+from waystation.serve.pictures import BOX_HEIGHT, BOX_WIDTH, Picture, Timeline, bar, picture, timeline
+from waystation.task_view import PendingApproval, TaskView
+
+FOLDER = Path(__file__).parent
+MOST_EVENTS = 2_000
+"""At once, of the store."""
+FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+
+
+def _finalized(value: object) -> object:
+    """What a template shows: controls and signs that turn the direction of writing are made visible."""
+    return plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def for_what(one: PendingApproval) -> Sequence[tuple[str, str]]:
+    """What a person should know before answering, in rows."""
+    asked = one.approval
+    if asked.about_plan:
+        steps = tuple((step.role, f"{step.title}, with {limit_text(step.limit)}") for step in one.steps)
+        return (*steps, ("if approved", "its steps begin"), ("if denied", "the task ends; planning stays paid"))
+    if asked.action is not None:
+        return (
+            ("if approved", "it is called once, with exactly these arguments"),
+            ("if denied", f"{asked.agent} goes on without it, and reads your note"),
+            ("not shown", hidden_text(one.task_id, asked.agent, asked.action)),
+        )
+    rows = [("it has spent", amount_text(asked.spent))]
+    if asked.reason:
+        rows.append(("why", asked.reason))
+    else:
+        rows.append(("at least", least_text(asked)))
+    if asked.outlook is not None:
+        rows.append(("so far", estimate_line(asked.outlook, asked.asked)))
+        rows.append(("if denied", denial_text(asked.outlook, asked.agent)))
+    return tuple(rows)
+
+
+def _answered(approval: Approval) -> str:
+    return answer_text(approval, over=True)
+
+
+def _written(value: JsonValue) -> str:
+    """Arguments of a call as people read them."""
+    return json.dumps(value, ensure_ascii=False, indent=1)
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("waystation.serve"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalized,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_SHOWN: Mapping[str, object] = {
+    "bar": bar,
+    "for_what": for_what,
+    "answered": _answered,
+    "written": _written,
+    "amount": amount_text,
+    "limit": limit_text,
+    "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
+}
+"""What every template may ask for."""
+
+
+def rendered(name: str, **shown_there: object) -> str:
+    """The template with these."""
+    return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
+
+
+class Links(NamedTuple):
+    """Where names of agents and marks lead: to their pages, or to places of the same file."""
+
+    task_id: str
+    kind: Literal["pages", "file"]
+
+    def agent(self, agent: str) -> str:
+        """Where all that an agent said begins."""
+        return f"/tasks/{self.task_id}/agents/{agent}" if self.kind == "pages" else f"#{agent}"
+
+    def message(self, agent: str, place: str) -> str:
+        """A message of an agent, or a compaction, by its id."""
+        return f"{self.agent(agent)}#{place}" if self.kind == "pages" else f"#{self.place(agent, place)}"
+
+    def place(self, agent: str, place: str) -> str:
+        """The id that it has there."""
+        return place if self.kind == "pages" else f"{agent}--{place}"
+
+
+class ShownTask(NamedTuple):
+    """A task as its page shows it."""
+
+    view: TaskView
+    lanes: Timeline | None
+    graph: Picture | None
+    report: Markup | None
+    links: Links
+    agents: tuple[str, ...]
+    """Those that have done anything, in the order in which they began."""
+    ended: int
+    """Number of the event with which it ended last; 0 before."""
+
+
+async def shown_task(client: Client, task_id: str, kind: Literal["pages", "file"] = "pages") -> ShownTask:
+    """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
+    view = await client.with_stored(await client.with_origins(await client.last_known(task_id)))
+    progress = view.progress
+    states = {step.id: str(step.state) for step in progress.steps}
+    events = await _happened(client, task_id)
+    exported = await exported_of(client, view)
+    return ShownTask(
+        view=view,
+        lanes=timeline(events, None if progress.phase.over else utc_now()),
+        graph=picture(view.plans[-1], states) if view.plans else None,
+        report=None if exported is None else await report_markup(exported, task_id, kind),
+        links=Links(task_id, kind),
+        agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
+        ended=max([one.number for one in events if one.kind == "ended"], default=0),
+    )
+
+
+async def _happened(client: Client, task_id: str) -> Sequence[TaskEvent]:
+    """All of the task's events."""
+    found: list[TaskEvent] = []
+    while True:
+        page = await client.events(found[-1].number if found else 0, task_id, MOST_EVENTS)
+        found.extend(page.events)
+        if len(page.events) < MOST_EVENTS:
+            return found
+
+
+async def exported_of(client: Client, view: TaskView) -> ExportedReport | None:
+    """The report that was delivered last, as it is sent; None where there is none."""
+    progress = view.progress
+    if progress.readable is None:
+        return None
+    text, version = await client.report_text(progress.readable), progress.readable.number
+    imprint = Imprint(task_id=progress.task_id, phase=progress.phase, version=version)
+    return await run_in_threadpool(lambda: exported_report(stored_report(text), imprint))
+
+
+async def report_markup(exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages") -> Markup:
+    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
+    page = f"/tasks/{task_id}/report" if kind == "pages" else ""
+    return Markup(await run_in_threadpool(report_body, exported, page))
+
+
+async def run_file(client: Client, task_id: str) -> str:
+    """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
+    was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
+    """
+    parts = await shown_task(client, task_id, "file")
+    logs = {agent: shown(await client.transcript(task_id, agent)) for agent in parts.agents}
+    bill = await client.bill(task_id)
+    style = Markup((FOLDER / "static" / "style.css").read_text(encoding="utf-8"))
+    return await run_in_threadpool(
+        lambda: rendered(
+            "run.html",
+            **parts._asdict(),
+            policy=FILE_POLICY,
+            style=style,
+            logs={agent: log for agent, log in logs.items() if log.messages},
+            bill=bill,
+            waiting=(),
+            written_at=utc_now(),
+        )
+    )
+
+
+def placeholders_of(page: str) -> tuple[str, ...]:
+    """Those that a page shows, each once."""
+    return tuple(dict.fromkeys(PLACEHOLDER.findall(unescape(page))))
+
+
+def with_originals_in(page: str, originals: Mapping[str, str]) -> str:
+    """The page with these in the place of placeholders, as text."""
+    for placeholder, original in originals.items():
+        page = page.replace(str(escape(placeholder)), str(escape(plain(original))))
+    return page
