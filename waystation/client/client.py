@@ -32,11 +32,11 @@ from waystation.client.context import (
 )
 from waystation.client.lookups import (
     agents_of,
-    listed,
     own_task,
     require_own,
     require_words,
     resolved,
+    rows_in,
     version_of,
     with_stored,
 )
@@ -250,7 +250,7 @@ class Client:
 
     async def tasks(self, session: str | None = None, phase: TaskPhase | None = None) -> tuple[TaskView, ...]:
         """The tenant's newest tasks; or all in a phase. Without a server, those at work are as last stored."""
-        rows = await listed(self._store, reader_of(self._settings.tenant, session), phase)
+        rows = await rows_in(self._store, reader_of(self._settings.tenant, session), phase)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
         return tuple(view for view in views if phase in {None, view.progress.phase})
 

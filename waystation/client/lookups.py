@@ -85,7 +85,7 @@ async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:
 NEWEST, ALL = 50, 10_000
 
 
-async def listed(store: SqlStore, reader: OfTenant, phase: TaskPhase | None) -> list[TaskRow]:
+async def rows_in(store: SqlStore, reader: OfTenant, phase: TaskPhase | None) -> list[TaskRow]:
     """The reader's newest tasks; or as good as all that may be in the phase: of one that is over the store says it, of
     others the server has to be asked.
     """
