@@ -14,11 +14,15 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from tests.attacks.test_attacks_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE, served
-from tests.ended_tasks import keep_ended_task
+from tests.ended_tasks import keep_ended_task, row_of
+from waystation.adapters.clock import utc_now
+from waystation.adapters.store import SqlStore
 from waystation.client import Client
+from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.serve.api import v1
 from waystation.serve.app import application
 from waystation.settings import Settings
+from waystation.task_view import as_stored
 
 WITHOUT_END = "/v1/events"
 NEVER = "task-fedcba9876543210"
@@ -153,3 +157,24 @@ async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Se
     async with served(settings, tenant="other") as asking:
         answer = await asking.get("/v1/events?after=1", headers=BEARER)
     assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)
+
+
+async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    settings = Settings(home=tmp_path / "home", offline=True)
+    task = await keep_ended_task(settings)
+    store = await SqlStore.open(settings.database_url, utc_now)
+    for number in range(51):
+        asked = TaskRequest(question="Later?", session="default", request_id=f"later-{number}")
+        row = row_of(asked, settings, await store.store_id())
+        await store.register(row, ())
+        await store.finish(row.ref.task_id, as_stored(row, TaskPhase.DONE))
+    await store.aclose()
+    async with served(settings) as asking:
+        newest, partial, done = [
+            [one["task_id"] for one in (await asking.get(path, headers=BEARER)).json()]
+            for path in ("/v1/tasks", "/v1/tasks?phase=partial", "/v1/tasks?phase=done")
+        ]
+    assert (len(newest), task in newest, partial, len(done)) == (50, False, [task], 51)

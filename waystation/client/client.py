@@ -31,11 +31,13 @@ from waystation.client.context import (
     words_within_limits,
 )
 from waystation.client.lookups import (
+    NEWEST,
     agents_of,
     own_task,
     require_own,
     require_words,
     resolved,
+    rows_in,
     version_of,
     with_stored,
 )
@@ -58,7 +60,7 @@ from waystation.client.sessions import (
     with_tellings,
 )
 from waystation.domain.amount import Amount, Limit
-from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, Verified, said_by
+from waystation.domain.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, By, said_by
 from waystation.domain.details import grant_fields
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput, Unreachable
@@ -69,6 +71,7 @@ from waystation.domain.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, Answ
 from waystation.domain.task import (
     ReportVersion,
     SourceDocument,
+    TaskPhase,
     TaskProgress,
     TaskRequest,
     TaskRow,
@@ -93,9 +96,8 @@ from waystation.task_view import (
 )
 
 WATCH_SECONDS = 0.5
-NEWEST, EVENTS_AT_ONCE = 50, 200
+EVENTS_AT_ONCE = 200
 _Finish = Literal["partial", "cancel"]
-_By = str | Verified
 
 
 class Client:
@@ -247,10 +249,13 @@ class Client:
             else:
                 await asyncio.sleep(WATCH_SECONDS)
 
-    async def tasks(self, session: str | None = None, most: int = NEWEST) -> tuple[TaskView, ...]:
-        """The tenant's newest tasks. Without a server, the running ones are shown as last stored."""
-        rows = await self._store.tasks(reader_of(self._settings.tenant, session), most)
-        return tuple(await asyncio.gather(*(self._view_or_stored(row) for row in rows)))
+    async def tasks(
+        self, session: str | None = None, phase: TaskPhase | None = None, most: int = NEWEST
+    ) -> tuple[TaskView, ...]:
+        """The tenant's newest tasks; or all in a phase. Without a server, those at work are as last stored."""
+        rows = await rows_in(self._store, reader_of(self._settings.tenant, session), phase, most)
+        views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
+        return tuple(view for view in views if phase in {None, view.progress.phase})
 
     async def _view_or_stored(self, row: TaskRow) -> TaskView:
         try:
@@ -276,9 +281,7 @@ class Client:
         return progress is not None and progress.phase.over
 
     async def report(self, task_id: str, version: int | None = None) -> str:
-        """The report as Markdown, from the store: the version that was delivered last, or this one. Raises BadInput
-        where there is none.
-        """
+        """The report as Markdown, from the store: the one delivered last, or this version. Raises BadInput."""
         return await self.report_text(version_of(await self.reported(task_id), version))
 
     async def reported(self, task_id: str) -> TaskProgress:
@@ -333,7 +336,7 @@ class Client:
         return await inbox(await self._temporal(), self._store, self._reader)
 
     async def approve(
-        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: _By = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, amount: Amount | None = None, by: By = "", note: str = ""
     ) -> Answer:
         """Grant what was asked for, or another amount. Without a request id the one pending request is meant.
 
@@ -343,7 +346,7 @@ class Client:
         return await self._send(task_id, APPROVE_BUDGET, given(answer))
 
     async def deny(
-        self, task_id: str, *, request_id: str | None = None, finish: _Finish = "partial", by: _By = "", note: str = ""
+        self, task_id: str, *, request_id: str | None = None, finish: _Finish = "partial", by: By = "", note: str = ""
     ) -> Answer:
         """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, **said_by(by), "note": note}

@@ -17,7 +17,16 @@ from waystation.domain.ownership import OfTenant, Reader
 from waystation.domain.plan import PLANNING_ID
 from waystation.domain.privacy import WithOriginals
 from waystation.domain.removal import FORGOTTEN
-from waystation.domain.task import ReportVersion, Resolution, TaskProgress, TaskRequest, TaskRow, reader_of, tenant_hash
+from waystation.domain.task import (
+    ReportVersion,
+    Resolution,
+    TaskPhase,
+    TaskProgress,
+    TaskRequest,
+    TaskRow,
+    reader_of,
+    tenant_hash,
+)
 from waystation.settings import Settings
 from waystation.stores import key_of, no_key, opened_store, other_key, present_cipher
 from waystation.task_view import TaskView
@@ -72,6 +81,20 @@ def versions_text(progress: TaskProgress) -> str:
 async def own_task(store: SqlStore, reader: OfTenant, task_id: str) -> TaskRow:
     """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
     return await store.task(task_id, reader)
+
+
+NEWEST, ALL = 50, 10_000
+
+
+async def rows_in(store: SqlStore, reader: OfTenant, phase: TaskPhase | None, most: int) -> list[TaskRow]:
+    """So many of the reader's newest tasks; or as good as all that may be in the phase: of one that is over the store says it, of
+    others the server has to be asked.
+    """
+    rows = await store.tasks(reader, most if phase is None else ALL)
+    if phase is None:
+        return list(rows)
+    over = [row.progress.phase if row.progress is not None and row.progress.phase.over else None for row in rows]
+    return [row for row, ended in zip(rows, over, strict=True) if ended is phase or (ended is None and not phase.over)]
 
 
 async def resolved(store: SqlStore, reader: OfTenant, prefix: str) -> str:

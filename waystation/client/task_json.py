@@ -81,17 +81,7 @@ class ActionJson(Value):
         return cls(tool=question.tool, text=question.text, hidden=question.hidden)
 
 
-_TOLD_AS_IT_IS = {
-    "request_id",
-    "agent",
-    "decision",
-    "by",
-    "verified",
-    "note",
-    "requested_at",
-    "answer_by",
-    "answered_at",
-}
+_OWN_NAMES = {"request_id", "agent", "decision", "by", "verified", "note", "requested_at", "answer_by", "answered_at"}
 
 
 class ApprovalJson(Value):
@@ -131,7 +121,7 @@ class ApprovalJson(Value):
             **_units("spent", approval.spent),
             outlook=None if approval.outlook is None else OutlookJson.of(approval.outlook, approval.agent),
             sent_from=None if origin is None else OriginJson(**origin.model_dump()),
-            **approval.model_dump(include=_TOLD_AS_IT_IS),
+            **approval.model_dump(include=_OWN_NAMES),
         )
 
 

@@ -45,7 +45,11 @@ class Verified(Value):
     proof: Proof
 
 
-def said_by(by: str | Verified) -> dict[str, str]:
+By = str | Verified
+"""A name as it was given, or one that was proved."""
+
+
+def said_by(by: By) -> dict[str, str]:
     """The fields of an answer that say whose it is."""
     return {"by": by.name, "verified": by.proof} if isinstance(by, Verified) else {"by": by}
 

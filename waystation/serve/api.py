@@ -261,8 +261,8 @@ async def get_tasks(
     first: Annotated[int, Query(ge=0, le=10_000)] = 0,
     count: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE,
 ) -> tuple[TaskJson, ...]:
-    """The newest tasks."""
-    found = [one for one in await client.tasks(session) if phase is None or one.progress.phase is phase]
+    """The newest tasks; or all that are in a phase, the newest first."""
+    found = await client.tasks(session, phase)
     return tuple(task_json(one, None) for one in found[first : first + count])
 
 
