@@ -125,7 +125,7 @@ _SETS = proven(r"(?:set|with|use)\w{0,30}\Z")
 _DEFINED = proven(r"[\"'],\s?(?P<quote>[\"'])(?P<secret>[^\s\"']{4,400})(?P=quote)\s?\)")
 _DEFINES = proven(r"\bdefine\(\s?[\"']\w{0,40}\Z")
 _DECLARED = proven(
-    r"\w{0,20}\s?(?::\s?[A-Za-z][\w.<>\[\]]{0,40}[?!]?\s?)?:?=\s?(?:@|r#{1,3}|[RLu]|q\(|qq?\{|\{)?"
+    r"(?:_?\d{1,3})?\s?(?::\s?[A-Za-z][\w.<>\[\]]{0,40}[?!]?\s?)?:?=\s?(?:@|r#{1,3}|[RLu]|q\(|qq?\{|\{)?"
     r"(?P<quote>(?<=q\()|(?<=[{])|[\"'])(?P<secret>[^\s\"'(){}<>]{4,400})[\"'){}]"
 )
 _OF_VARIABLE = proven(
