@@ -51,10 +51,13 @@ _MOST_COLUMNS, _WIDTH = 63, 8846
 _NARROW, _WIDE = 8, 60
 """Signs that a column has room for at least, and at most beside others."""
 _LONGEST_PROPERTY = 255
+_MANY = 24
+"""Sources that are listed in two columns."""
 _SECTION = (
-    '<w:sectPr><w:footerReference w:type="default" r:id="footer"/><w:pgSz w:w="11906" w:h="16838"/>'
+    '<w:sectPr><w:footerReference w:type="default" r:id="footer"/><w:type w:val="continuous"/>'
+    '<w:pgSz w:w="11906" w:h="16838"/>'
     '<w:pgMar w:top="1474" w:right="1530" w:bottom="1474" w:left="1530" w:header="708" w:footer="708" w:gutter="0"/>'
-    "</w:sectPr>"
+    '<w:cols w:num="{}" w:space="400"/></w:sectPr>'
 )
 _SETTINGS = (
     '<w:footnotePr><w:footnote w:id="-1"/><w:footnote w:id="0"/></w:footnotePr><w:compat><w:compatSetting '
@@ -77,7 +80,7 @@ def report_docx(report: ExportedReport) -> bytes:
     from docx.package import Package  # noqa: PLC0415
 
     writer = _Writer(report.sources)
-    body = _root("document", f"<w:body>{writer.whole(report)}{_SECTION}</w:body>")
+    body = _root("document", f"<w:body>{writer.whole(report)}{_SECTION.format(1)}</w:body>")
     package = Package()
     main = Part(PackURI("/word/document.xml"), f"{_WORD}.document.main+xml", body, package)
     package.relate_to(main, KIND.OFFICE_DOCUMENT)
@@ -175,7 +178,8 @@ class _Writer:
         ]
         if report.sources or report.checked:
             parts += [self._words("Heading1", "Sources"), self._words("", report.checked) if report.checked else ""]
-            parts += [self._source(source) for source in report.sources]
+            listed = [self._source(source) for source in report.sources]
+            parts += [_ends(1), *listed, _ends(2)] if len(listed) > _MANY else listed
         return "".join([*parts, self._blocks(report.account, _Where("Account"))])
 
     def _words(self, style: str, text: str) -> str:
@@ -284,6 +288,12 @@ class _Writer:
     def _link(self, leads: str, source: NumberedSource) -> str:
         """With the number that the footnote has, also when somebody has put in another one before it."""
         return _link(leads, source, follows=source.number <= len(self.footnotes))
+
+
+def _ends(columns: int) -> str:
+    """What stood in so many columns."""
+    small = '<w:spacing w:after="0" w:line="20" w:lineRule="exact"/>'
+    return f"<w:p><w:pPr>{small}{_SECTION.format(columns)}</w:pPr></w:p>"
 
 
 def _indent(where: _Where) -> str:
