@@ -217,7 +217,7 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 - Gives depths: **not met**, “Causes” cites what does not hold
 - Quotes the keeper: **not met**, “Bare” cites nothing
 - Tells of <SECRET_0123456789ab>: **not met**, says its writer: The documents are silent on it.
-- Gives a year: **not met**, as its writer does not say where
+- Gives a year: **not judged**, as its writer says neither where it is met nor why it is not
 
 """)
     assert "Names the cause" not in answer_part(report)
