@@ -14,6 +14,8 @@ from temporalio.client import Client
 from benchmarks.budgets.tables import machine, show
 from tests.running import POLL, TENANT, Counter, at_work
 from waystation.adapters.documents.question_sets import Posed, find_set, load_set, posed
+from waystation.adapters.documents.sources import load_documents, write_installed
+from waystation.cli.demo import DOCUMENTS, QUESTION
 from waystation.domain.amount import Limit
 from waystation.domain.approvals import DENY_BUDGET
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, TaskTerms, task_id_of
@@ -26,6 +28,8 @@ from workflows.task import TaskWorkflow
 TOGETHER = 3
 PARTS = (0.5, 0.8)
 """Of what the same task spends when nothing stops it: budgets that are too small."""
+LARGE = (150_000, 250_000, 350_000)
+"""Tokens, for one task that spends more than that over the descriptions of installed packages."""
 AMPLE = Limit(tokens=2_000_000)
 
 
@@ -80,6 +84,19 @@ async def answered(work: Work, number: int, name: str, budget: Limit, *, lends: 
     return Ended(progress.phase, progress.budget.spent.tokens, budget.tokens or 0, next(iter(asked.values()), None))
 
 
+async def _over_descriptions(counter: Counter, folder: Path) -> Sequence[Sequence[object]]:
+    """A row for each budget, both ways."""
+    write_installed(folder / "installed")
+    documents = load_documents([folder / "installed"]).documents[:DOCUMENTS]
+    work, rows = Work(counter, [QUESTION], documents), list[Sequence[object]]()
+    for tokens in LARGE:
+        for way, lends in (("walls", False), ("lent", True)):
+            one = await answered(work, 0, f"{way}-{tokens}", Limit(tokens=tokens), lends=lends)
+            asked = "-" if one.asked_at is None else f"{one.asked_at:.0%}"
+            rows.append((f"{tokens:,}", way, asked, f"{one.spent / one.limit:.0%}", int(one.spent > one.limit)))
+    return rows
+
+
 async def prove(client: Client) -> None:
     """Ask each question without a limit that matters, then under too small ones, both ways."""
     path = find_set("packages")
@@ -97,7 +114,13 @@ async def prove(client: Client) -> None:
                     name = f"{way}-{part}"
                     ended = [await answered(work, one, name, budgets[one], lends=lends) for one in numbers]
                     rows.append((f"{part:.0%}", way, *_figures(ended)))
+            wide = [*await _over_descriptions(counter, folder)]
         await model.aclose()
+    show(
+        f"The same for one task over the descriptions of {DOCUMENTS} installed packages ({machine()})",
+        ("budget", "shares of steps to come", "asked at", "at the end", "over"),
+        wide,
+    )
     show(
         f"Share of the budget spent when a person is first asked ({machine()})",
         (

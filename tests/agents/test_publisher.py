@@ -217,7 +217,7 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
 - Gives depths: **not met**, “Causes” cites what does not hold
 - Quotes the keeper: **not met**, “Bare” cites nothing
 - Tells of <SECRET_0123456789ab>: **not met**, says its writer: The documents are silent on it.
-- Gives a year: **not met**, as its writer does not say where
+- Gives a year: **not judged**, as its writer says neither where it is met nor why it is not
 
 """)
     assert "Names the cause" not in answer_part(report)
@@ -228,10 +228,11 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     _, report = await published(office)
     (document, _) = await office.store.documents(TASK, ANYONE)
     assert "- Asked by local, 2026-11-21 12:00 UTC\n" in report
-    assert f"- Read: harbour.md, sha256 `{document.blob}`\n" in report
+    read = "- Read, each with the first 16 digits of the SHA-256 of its text: "
+    assert f"{read}harbour.md `{document.blob[:16]}`, keeper.md" in report
     assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
     changed = document.model_copy(update={"blob": "b" * 64})
-    assert document_lines([changed] * 51, {"harbour.md": (document.blob,)})[-2:] == [
-        f"- Read: harbour.md, sha256 `{'b' * 64}`, version 2",
-        "- Read: 1 more",
-    ]
+    (line,) = document_lines([changed] * 201, {"harbour.md": (document.blob,)})
+    assert line.startswith(f"{read}harbour.md `{'b' * 16}` (version 2), harbour.md")
+    assert line.endswith(" (version 2) and 1 more")
+    assert document_lines([], {}) == []

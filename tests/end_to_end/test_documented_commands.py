@@ -34,6 +34,7 @@ ON_A_PLATFORM = (
     "waystation report TASK --restore",
     "waystation report TASK --output report.pdf",
     "waystation report TASK --output report.html",
+    "waystation report TASK --output report.docx",
     "waystation report TASK --format json",
     "waystation report TASK --version 1",
     "waystation transcript TASK --agent research-1",

@@ -4,15 +4,22 @@ import json
 import sys
 from collections.abc import Callable
 from ctypes import c_int
+from io import BytesIO
 from pathlib import Path
+from xml.etree.ElementTree import Element
+from zipfile import ZipFile
 
 import pypdfium2
 import pytest
 from bs4 import BeautifulSoup
+from defusedxml.ElementTree import fromstring
+from docx import Document
 from pypdfium2 import raw
 
-from tests.report_to_send import HOSTILE, STORED, keep_to_send, to_send
+from tests.report_to_send import CODE, HOSTILE, STORED, keep_to_send, to_send
+from waystation.adapters.reports import docx as docx_adapter
 from waystation.adapters.reports import pdf
+from waystation.adapters.reports.docx import report_docx
 from waystation.cli.main import run
 from waystation.settings import Settings
 
@@ -86,6 +93,80 @@ def test_every_citation_of_the_pdf_leads_to_its_source_and_what_looks_like_typst
     assert ("they are described between" in words) == ("‹" in words) == ("they are described between" in err)
 
 
+WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+
+
+def part_of(content: bytes, name: str) -> Element:
+    with ZipFile(BytesIO(content)) as archive:
+        return fromstring(archive.read(f"word/{name}.xml"))
+
+
+def values(part: Element, element: str, attribute: str) -> list[str]:
+    return [one.get(f"{WORD}{attribute}", "") for one in part.iter(f"{WORD}{element}")]
+
+
+def words_in(element: Element) -> str:
+    return "".join(one.text or "" for one in element.iter(f"{WORD}t"))
+
+
+def styled_in(content: bytes) -> list[tuple[str, str]]:
+    """Each paragraph's style and words, as another library reads them."""
+    return [(one.style.name or "" if one.style else "", one.text) for one in Document(BytesIO(content)).paragraphs]
+
+
+def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_has_a_footnote(
+    task_id: str, ran: Ran
+) -> None:
+    code, content, _ = ran("report", task_id, "--format", "docx")
+    body, notes = part_of(content, "document"), part_of(content, "footnotes")
+    assert code == 0
+    cited = [f"source_{number}" for number in (1, 2, 3, 3, 1, 4, 5)]
+    assert values(body, "hyperlink", "anchor") == [*cited[:2], "", *cited[2:], *(f"cite_{of}" for of in range(1, 6))]
+    assert set(values(body, "bookmarkStart", "name")) == {f"{of}_{n}" for of in ("source", "cite") for n in range(1, 6)}
+    assert values(body, "footnoteReference", "id") == values(notes, "footnote", "id")[2:] == ["1", "2", "3", "4", "5"]
+    noted = [words_in(one).strip() for one in notes][2:]
+    assert noted == [
+        "a/__init__.py, lines 2–3",
+        "b/__init__.py, line 8",
+        "survey.pdf, page 2 of attachment a (1).pdf, lines 12–15",
+        "港口.md, line 1",
+        "gone.md, lines 1–9. Does not hold: there is no such document.",
+    ]
+    assert [words.partition("\t")[2] for style, words in styled_in(content) if style == "Source"] == noted
+    led_out = [one.target_ref for one in Document(BytesIO(content)).part.rels.values() if one.is_external]
+    assert led_out == ["https://ok.example/?a&b=2"]
+
+
+def test_the_docx_has_styles_of_its_parts_and_words_of_every_script_in_their_direction(task_id: str, ran: Ran) -> None:
+    content = ran("report", task_id, "--format", "docx")[1]
+    styled = styled_in(content)
+    assert styled[0] == ("Title", "Häfen & <b>Silt</b>: 港口 مرفأ 🚢")
+    assert {("Heading 1", "Sources"), ("Code", CODE)} <= set(styled)
+    assert {"Imprint", "Quote", "List Number", "List Bullet", "Rule", "Account"} <= {style for style, _ in styled}
+    document = Document(BytesIO(content))
+    assert [cell.text for cell in document.tables[0].rows[0].cells] == ["year", "ships"]
+    assert document.core_properties.title == "Häfen & <b>Silt</b>: 港口 مرفأ 🚢"
+    backwards = [
+        words_in(run) for run in part_of(content, "document").iter(f"{WORD}r") if run.find(f".//{WORD}rtl") is not None
+    ]
+    assert backwards == ["مرفأ", "مرفأ قديم جدا"]
+
+
+def test_a_docx_counts_each_list_anew_and_takes_what_nests_deep_is_wide_or_is_no_character_of_xml() -> None:
+    nested = "\n".join(f"{'  ' * level}- level{level}" for level in range(60))
+    wide = f"|{'|'.join(f'c{column}' for column in range(70))}|\n|{'---|' * 70}"
+    lists = "1. one\n2. two\n\nBetween.\n\n7. seven"
+    markdown = f"# T\x0b\n\n{lists}\n\n{nested}\n\n{wide}\n\n&#12; &#xFFFE; <w:p>\n\nمرفأ [a.md:1-1]\n"
+    content = report_docx(to_send(markdown))
+    words = " ".join(text for _, text in styled_in(content))
+    assert {"level59", "c69", "<w:p>"} <= set(words.split())
+    assert values(part_of(content, "numbering"), "startOverride", "val") == ["1", "7"]
+    (backwards,) = (
+        one for one in part_of(content, "document").iter(f"{WORD}p") if one.find(f".//{WORD}bidi") is not None
+    )
+    assert words_in(backwards) == "مرفأ \u200e[]\u200e"
+
+
 def test_what_nests_deeper_than_the_typesetter_goes_and_words_wider_than_a_page_are_set() -> None:
     nested = "\n".join(f"{'  ' * level}- level{level}" for level in range(60))
     wide = f"# {'W' * 500}\n\n{'> ' * 60}quoted\n\n| {'w' * 500} | b |\n|---|---|\n\n```\n{'v' * 500}\n```\n\n{nested}"
@@ -104,9 +185,10 @@ def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is
         code, out, err = ran("report", task_id, "--format", "pdf")
     assert (code, out) == (2, b"")
     assert f"pdf is no text for a terminal: say --output {task_id}.pdf" in err
-    monkeypatch.setattr(pdf, "find_spec", dict[str, str]().get)
-    code, _, err = ran("report", task_id, "--format", "pdf")
-    assert (code, "pip install 'waystation[reports]'" in err) == (2, True)
+    for maker, form in ((pdf, "pdf"), (docx_adapter, "docx")):
+        monkeypatch.setattr(maker, "find_spec", dict[str, str]().get)
+        code, _, err = ran("report", task_id, "--format", form)
+        assert (code, "pip install 'waystation[reports]'" in err) == (2, True)
 
 
 def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:

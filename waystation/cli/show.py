@@ -25,6 +25,7 @@ import typer
 
 from waystation.adapters.clock import utc_now
 from waystation.adapters.prices import litellm_prices, load_prices, price_file
+from waystation.adapters.reports.docx import report_docx
 from waystation.adapters.reports.page import report_page
 from waystation.adapters.reports.pdf import report_pdf
 from waystation.cli.console import print_exactly, print_json, print_text, result, say
@@ -227,8 +228,8 @@ async def _tasks(session: str | None) -> tuple[TaskView, ...]:
         return await client.tasks(session)
 
 
-Format = Literal["md", "html", "pdf", "json"]
-_BINARY = frozenset({"pdf"})
+Format = Literal["md", "html", "pdf", "docx", "json"]
+_BINARY = frozenset({"pdf", "docx"})
 
 
 class _Found(NamedTuple):
@@ -257,7 +258,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report as Markdown, as it is stored; or write it as HTML or PDF, to be sent."""
+    """Print a task's report as Markdown, as it is stored; or write it as HTML, PDF or DOCX, to be sent."""
     if as_json and (form or output):
         raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
     if draft and version is not None:
@@ -299,6 +300,8 @@ def _exported(found: _Found, form: Format) -> bytes:
             if pdf.lacking:
                 say(pdf.lacking)
             return pdf.content
+        case "docx":
+            return report_docx(whole)
         case "json":
             facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
             about = found.imprint.model_dump(include={"stored_at", "model"})

@@ -242,12 +242,11 @@ class Client:
         """The task again and again, whenever it has changed, until it is over."""
         shown: TaskView | None = None
         while shown is None or not shown.progress.phase.over:
-            seen = await self.progress(task_id)
-            if seen != shown:
-                shown = seen
-                yield seen
-            else:
+            if (seen := await self.progress(task_id)) == shown:
                 await asyncio.sleep(WATCH_SECONDS)
+                continue
+            shown = seen
+            yield seen
 
     async def tasks(
         self, session: str | None = None, phase: TaskPhase | None = None, most: int = NEWEST
@@ -264,9 +263,7 @@ class Client:
             return await stored_view(self._store, row, str(unreachable))
 
     async def events(self, after: int, task_id: str | None = None, limit: int = EVENTS_AT_ONCE) -> EventPage:
-        """What happened to one task, or to all of the tenant's, behind that number: the first so many of it, from the
-        store. Raises UnknownTask.
-        """
+        """What happened to one task, or to all of the tenant's, behind that number: so many. Raises UnknownTask."""
         if task_id is not None:
             await self._own(task_id)
         return await self._store.events(self._reader, after, limit, task_id)

@@ -87,8 +87,8 @@ NEWEST, ALL = 50, 10_000
 
 
 async def rows_in(store: SqlStore, reader: OfTenant, phase: TaskPhase | None, most: int) -> list[TaskRow]:
-    """So many of the reader's newest tasks; or as good as all that may be in the phase: of one that is over the store says it, of
-    others the server has to be asked.
+    """So many of the reader's newest tasks; or as good as all that may be in the phase: of one that is over the store
+    says it, of others the server has to be asked.
     """
     rows = await store.tasks(reader, most if phase is None else ALL)
     if phase is None:

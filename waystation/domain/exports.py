@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Annotated, Literal, NamedTuple
+from unicodedata import bidirectional
 
 from pydantic import Field
 
@@ -25,6 +26,9 @@ SAY_NOTHING_ALONE = frozenset({"init", "index", "main", "readme", "license"})
 _LEAST_PARTS = 2
 """Of the path of such a file."""
 
+RIGHT_TO_LEFT = frozenset({"R", "AL"})
+"""Unicode's classes of letters that are written so."""
+
 _Place = tuple[str, int, int]
 """Document, first and last line."""
 
@@ -40,6 +44,15 @@ class Inline(Value):
     """Where a link leads: http, https or mailto; empty: it is none."""
     source: int = 0
     """The number of the cited source; 0: it is no citation."""
+
+
+def right_to_left(inlines: Iterable[Inline]) -> bool:
+    """By the first letter with a direction, as Unicode has it."""
+    for inline in inlines:
+        for sign in inline.text:
+            if (direction := bidirectional(sign)) in {"L", *RIGHT_TO_LEFT}:
+                return direction in RIGHT_TO_LEFT
+    return False
 
 
 class ParagraphBlock(Value):

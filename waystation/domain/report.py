@@ -40,6 +40,8 @@ MOST_TITLE = 300
 """Characters."""
 MOST_LEFT_OUT = 50
 """Lines of the list of what was not used."""
+MOST_READ, DIGEST_DIGITS = 200, 16
+"""Documents that the account names, and hexadecimal digits of each."""
 
 
 class StepFindings(Value):
@@ -182,13 +184,18 @@ def procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
 
 
 def document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
-    """Lines of the account: what was cited, each by the SHA-256 of its text. `earlier`: versions before, by name."""
-    lines = [
-        f"- Read: {one.name}, sha256 `{one.blob}`"
-        + (f", version {len(before) + 1}" if (before := earlier.get(one.name, ())) else "")
-        for one in documents[:MOST_LEFT_OUT]
+    """What was cited, each by the beginning of the SHA-256 of its text, as a line of the account; none without any.
+
+    `earlier`: versions before, by name.
+    """
+    read = [
+        f"{one.name} `{one.blob[:DIGEST_DIGITS]}`"
+        + (f" (version {len(before) + 1})" if (before := earlier.get(one.name, ())) else "")
+        for one in documents[:MOST_READ]
     ]
-    return lines + ([f"- Read: {len(documents) - MOST_LEFT_OUT:,} more"] if len(documents) > MOST_LEFT_OUT else [])
+    more = f" and {len(documents) - MOST_READ:,} more" if len(documents) > MOST_READ else ""
+    said = f"- Read, each with the first {DIGEST_DIGITS} digits of the SHA-256 of its text: "
+    return [f"{said}{', '.join(read)}{more}"] if read else []
 
 
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:

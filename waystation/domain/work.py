@@ -77,23 +77,25 @@ class Criterion(Value):
     """What was demanded of a report, and where it meets that."""
 
     text: str
+    state: Literal["met", "not met", "not judged"]
+    """Not judged: its writer says neither where it is met nor why it is not, as the built-in model never does."""
     heading: str = ""
     """Of the section that meets it."""
     citations: tuple[str, ...] = ()
     """Some that hold there."""
     why_not: str = ""
-    """Why it counts as not met; empty: it is met."""
+    """Why it does not count as met."""
 
     @property
     def line(self) -> str:
         """Of a Markdown list."""
-        verdict = f"**not met**, {self.why_not}" if self.why_not else f"**met** in “{self.heading}”"
-        return " ".join(f"- {self.text}: {verdict} {' '.join(self.citations)}".split())
+        behind = f" in “{self.heading}”" if self.state == "met" else f", {self.why_not}"
+        return " ".join(f"- {self.text}: **{self.state}**{behind} {' '.join(self.citations)}".split())
 
 
 MOST_SHOWING = 3
 """Citations behind a criterion."""
-UNSAID = "as its writer does not say where"
+UNSAID = "as its writer says neither where it is met nor why it is not"
 
 
 def criteria_met(
@@ -107,12 +109,15 @@ def criteria_met(
 def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> Criterion:
     named = next((one for one in draft.sections if one.heading.strip() == where.strip()), None)
     if named is None:
-        return Criterion(text=text, why_not=f"says its writer: {where}" if where.strip() else UNSAID)
+        if not where.strip():
+            return Criterion(text=text, state="not judged", why_not=UNSAID)
+        return Criterion(text=text, state="not met", why_not=f"says its writer: {where}")
     cited = tuple(dict.fromkeys(map(str, citations_in(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:
-        return Criterion(text=text, why_not=f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}")
-    return Criterion(text=text, heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
+        why_not = f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}"
+        return Criterion(text=text, state="not met", why_not=why_not)
+    return Criterion(text=text, state="met", heading=named.heading, citations=tuple(right[:MOST_SHOWING]))
 
 
 Deliverable = Annotated[Findings | Analysis | ReportDraft, Field(discriminator="type")]

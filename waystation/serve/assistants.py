@@ -302,7 +302,7 @@ class Assistant:
 
     async def used(self, but: str = "") -> Amount:
         """What its tasks have spent and may still spend, grants included, without one of them. Raises BadInput."""
-        views = await self.client.tasks(self.rights.session, MOST_HANDED_IN)
+        views = await self.client.tasks(self.rights.session, most=MOST_HANDED_IN)
         if len(views) >= MOST_HANDED_IN:
             raise BadInput(
                 f"{self.rights.name} has {MOST_HANDED_IN:,} tasks: give it another name, and a budget for that"

@@ -133,8 +133,8 @@ _FEW = 6
 """So many quotations of a topic are seen at a glance: the summary says where they are from, not what they say."""
 SECTION_CHARACTERS = 24_000
 NO_MODEL = (
-    "No LLM wrote this: the built-in offline model picked quotations by matching words and counted which documents say "
-    "the same. Nothing was judged, paraphrased or inferred."
+    "Quotations were picked by matching words, and what several documents say alike was counted: nothing was judged, "
+    "paraphrased or inferred."
 )
 NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
 NOTHING_MORE = "Nothing beyond what is quoted above."

@@ -1,1 +1,1 @@
-"""Reports as people send them: HTML and PDF."""
+"""Reports as people send them: HTML, PDF and DOCX."""

@@ -49,7 +49,8 @@ pre{background:var(--tint);padding:.8rem 1rem;white-space:pre-wrap;line-height:1
 th,td{border-bottom:1px solid var(--line);padding:.4rem .7rem;text-align:start;vertical-align:top}
 th{border-bottom-width:2px;font-size:.86rem}
 hr{border:0;border-top:1px solid var(--line);margin:2rem 0}
-.sources ol{list-style:none;padding:0}.sources li{display:flex;gap:.6rem;padding:.15rem .3rem;line-height:1.45}
+.sources ol{list-style:none;padding:0;columns:17rem 2;column-gap:2rem}
+.sources li{break-inside:avoid;display:flex;gap:.6rem;padding:.15rem .3rem;line-height:1.45}
 .sources,.account{font-size:.88rem}.sources .number{flex:none;font-size:1em;min-width:2.2rem;text-align:end}
 .sources :target{background:var(--tint);outline:2px solid var(--link)}
 .account{color:var(--soft);margin-top:3rem;border-top:1px solid var(--line)}

@@ -30,6 +30,7 @@ from waystation.domain.exports import (
     ReportBlock,
     RuleBlock,
     TableBlock,
+    right_to_left,
     shown_citation,
 )
 from waystation.domain.value import strings
@@ -49,7 +50,6 @@ _MOST_KINDS = 5
 _LONGEST_WORD, _PART = 60, 20
 """Characters: a longer word may be broken after each such part, or it would leave the page."""
 _MAY_BREAK = "\u200b"
-_RIGHT_TO_LEFT = frozenset({"R", "AL"})
 _LOWEST_HEADING = 4
 
 
@@ -146,15 +146,6 @@ def _parts(word: str) -> list[str]:
     return [word[place : place + _PART] for place in range(0, len(word), _PART)]
 
 
-def _right_to_left(inlines: Iterable[Inline]) -> bool:
-    """By the first letter with a direction, as Unicode has it."""
-    for inline in inlines:
-        for sign in inline.text:
-            if (direction := unicodedata.bidirectional(sign)) in {"L", *_RIGHT_TO_LEFT}:
-                return direction in _RIGHT_TO_LEFT
-    return False
-
-
 class _Writer:
     """Writes what the template reads."""
 
@@ -166,7 +157,7 @@ class _Writer:
     def whole(self, report: ExportedReport) -> dict[str, JsonValue]:
         return {
             "title": self._shown(report.title),
-            "rtl": _right_to_left([Inline(text=report.title)]),
+            "rtl": right_to_left([Inline(text=report.title)]),
             "task": report.imprint.task_id,
             "imprint": self._shown(str(report.imprint)),
             "blocks": self._blocks(report.blocks),
@@ -189,10 +180,10 @@ class _Writer:
     def _block(self, block: ReportBlock) -> dict[str, JsonValue]:
         match block:
             case ParagraphBlock(inlines=inlines):
-                return {"inlines": self._inlines(inlines), "rtl": _right_to_left(inlines)}
+                return {"inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
             case HeadingBlock(level=level, inlines=inlines):
                 level = min(max(1, level - 1), _LOWEST_HEADING)
-                return {"level": level, "inlines": self._inlines(inlines), "rtl": _right_to_left(inlines)}
+                return {"level": level, "inlines": self._inlines(inlines), "rtl": right_to_left(inlines)}
             case CodeBlock(text=text):
                 return {"text": self._shown(text)}
             case RuleBlock():
