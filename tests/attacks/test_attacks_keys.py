@@ -200,7 +200,7 @@ REFUSED = {
     "without a role": lambda: token(claims(role=None)),
     "of an unknown role": lambda: token(claims(role="admin")),
     "without a tenant": lambda: token(claims(tenant="")),
-    "unsigned": lambda: jwt.encode(claims(), None, algorithm="none", headers={"kid": "1"}),
+    "unsigned": lambda: jwt.encode(claims(), "", algorithm="none", headers={"kid": "1"}),
     "signed by what is published": lambda: token(claims(), SECRET, "HS256"),
     "signed by another": lambda: token(claims(), rsa.generate_private_key(public_exponent=65_537, key_size=2_048)),
     "of another kind of key": lambda: token(claims(), ec.generate_private_key(ec.SECP256R1()), "ES256"),

@@ -17,13 +17,15 @@ from waystation.settings import Settings
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 NARROW, WIDE = 400, 1600
+Scheme = Literal["light", "dark"]
+LOOKS: tuple[tuple[Scheme, int], ...] = (("light", NARROW), ("dark", WIDE), ("dark", NARROW), ("light", WIDE))
 GRAVE = {"serious", "critical"}
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="there is no chromium on this machine: apt-get install chromium"
 )
 
 
-def opened(started: Browser, address: str, scheme: Literal["light", "dark"], width: int) -> Page:
+def opened(started: Browser, address: str, scheme: Scheme, width: int) -> Page:
     context = started.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
     page = context.new_page()
     page.goto(address)
@@ -56,7 +58,7 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     port = free_port()
     with served(home, port) as token, browser() as started:
         address = f"http://127.0.0.1:{port}"
-        for scheme, width in (("light", NARROW), ("dark", WIDE), ("dark", NARROW), ("light", WIDE)):
+        for scheme, width in LOOKS:
             page = opened(started, f"{address}/?token={token}", scheme, width)
             found = {path: faults(page) for path in paths if page.goto(f"{address}{path}")}
             assert found == {path: [] for path in paths}, (scheme, width)

@@ -283,8 +283,7 @@ class Approval(Value):
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
     """Expired: nobody answered until the deadline. Withdrawn: its agent needs no answer any more; the note says why."""
     by: str = ""
-    verified: str = ""
-    """By what the name of the answerer was proved; empty: it is a claim."""
+    verified: str = ""  # By what the name was proved; empty: it is a claim.
     note: str = ""
     finish: Literal["partial", "cancel"] = "partial"
     """What a denial delivers. Of a call `partial` means that its agent goes on without it."""

@@ -199,14 +199,14 @@ async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answ
 
 async def refuse(client: Client, task: str, given: Denial, who: Principal) -> Answer:
     """Deny one request, by its id."""
-    told = {**given.model_dump(exclude={"by"}), "by": who.signed(given.by)}
-    return await client.deny(await client.resolve(task), **told)
+    task_id, by = await client.resolve(task), who.signed(given.by)
+    return await client.deny(task_id, **given.model_dump(exclude={"by"}), by=by)
 
 
 async def change(client: Client, task: str, wanted: NewEdit, who: Principal) -> Answer:
     """Edit an agent's context. Raises BadInput for what does not fit the action."""
     try:
-        edit = EditInput(**{**wanted.model_dump(exclude={"instructions"}), "by": who.name or wanted.by})
+        edit = EditInput(**wanted.model_dump(exclude={"instructions", "by"}), by=who.name or wanted.by)
     except ValidationError as error:
         raise BadInput("; ".join(plain(str(fault["msg"])) for fault in error.errors())) from error
     return await client.edit(await client.resolve(task), edit, wanted.instructions)
