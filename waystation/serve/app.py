@@ -16,6 +16,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
@@ -119,13 +120,7 @@ def application(site: Site, client: Client, tenant: str, access: SignIn | LetIn)
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))
-    if site.assistants is not None:
-        # Its own guard against other sites knows no port; ours stands before it.
-        app.router.routes.extend(
-            site.assistants.streamable_http_app(
-                streamable_http_path=ASSISTANTS, max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
-            ).routes
-        )
+    app.router.routes.extend(_for_assistants(site.assistants))
 
     async def told(request: Request, error: Exception) -> Response:
         """The error as a problem, and on a page where a page was asked for."""
@@ -138,6 +133,15 @@ def application(site: Site, client: Client, tenant: str, access: SignIn | LetIn)
     app.add_exception_handler(HTTPException, told)
     app.add_exception_handler(Exception, told)
     return Guard(app, signs_in, asked.identities)
+
+
+def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
+    """Its own guard against other sites knows no port; ours stands before it."""
+    if assistants is None:
+        return []
+    return assistants.streamable_http_app(
+        streamable_http_path=ASSISTANTS, max_request_body_size=MOST_BODY_BYTES, transport_security=NO_GUARD
+    ).routes
 
 
 def _problem(error: Exception) -> tuple[int, str, str]:
