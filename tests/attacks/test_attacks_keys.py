@@ -98,6 +98,17 @@ async def test_a_key_opens_its_own_tenant_and_another_ones_task_is_as_unknown_as
     assert foreign.text.replace(task, "T") == none.text.replace("task-0123456789abcdef", "T")
 
 
+async def test_no_key_opens_the_address_of_assistants_nor_does_their_token_from_elsewhere(
+    settings: Settings, keys: ApiKeys
+) -> None:
+    _, key = keys.make("Ada", settings.tenant, "approve", NOON)
+    theirs = SignIn(token="t" * 43, port=8520).assistants_token
+    async with served(settings, keys) as asking:
+        answers = [await asking.post("/mcp", headers=bearer(one), json={}) for one in (key, theirs)]
+    assert [answer.status_code for answer in answers] == [403, 401]
+    assert "on its machine" in answers[0].text
+
+
 async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothing_from_elsewhere(
     settings: Settings, keys: ApiKeys
 ) -> None:

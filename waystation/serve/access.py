@@ -234,7 +234,7 @@ class Guard:
             return TurnedAway(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
         if not _bearer(headers) and method not in SAFE and not headers.getlist("origin"):
             return TurnedAway(403, "a change that a browser asks for names its page in `Origin`")
-        if path == ASSISTANTS and known.name:
+        if path == ASSISTANTS and (known.proof or known.name):
             return TurnedAway(
                 403, "assistants ask with the token that `waystation serve` printed for them, on its machine"
             )

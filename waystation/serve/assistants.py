@@ -365,7 +365,7 @@ class Assistant:
                 raise BadInput(f"{which}: what waits in {view.progress.task_id}: {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> Answer:
-        """PersonsGrant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
+        """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
         amount = _written(written).amount if written.strip() else one.approval.asked
         async with self._counting():
             await self._require(amount)

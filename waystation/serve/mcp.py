@@ -173,7 +173,7 @@ async def approve_request(
     amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
 ) -> AnsweredRequest:
-    """PersonsGrant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
+    """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
     assistant = assistant_of(ctx)
     one = await assistant.request(task, request_id)
     said = PersonsGrant(amount=amount, note=note) if grant is None else grant
