@@ -9,7 +9,7 @@ from benchmarks.privacy.structured import QUERIES
 from waystation.agents.tools.tables import is_table
 from waystation.domain.privacy import Policy
 
-PLANTED = seeds(60, seed=3, every=6)
+PLANTED = seeds(60, seed=3, every=5)
 assert len(set(PLANTED.values.values())) >= 15
 assert len(set(PLANTED.in_structures.values())) >= 6
 PLACES = {
