@@ -79,17 +79,20 @@ class Office:
         return await self.known(name)
 
     async def known(self, name: str) -> KnownSchedule:
-        """The schedule of this name."""
-        return next(one for one in await self.listed() if one.name == name)
+        """The schedule of this name, as soon as the server lists it."""
+        return next(one for one in await self.listed(name) if one.name == name)
 
-    async def listed(self) -> tuple[KnownSchedule, ...]:
-        """All of them, as soon as the server lists what it has."""
+    async def listed(self, name: str = "weekly") -> tuple[KnownSchedule, ...]:
+        """All of them, from the first list with this one: what a server lists comes and goes while it is written."""
+        found: tuple[KnownSchedule, ...] = ()
 
         async def there() -> bool:
-            return bool(await self.schedules.list())
+            nonlocal found
+            found = await self.schedules.list()
+            return any(one.name == name for one in found)
 
         await until(there)
-        return await self.schedules.list()
+        return found
 
     async def reports(self) -> list[str]:
         """Of all tasks, oldest first."""
