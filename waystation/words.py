@@ -42,47 +42,47 @@ def terms(text: str) -> list[str]:
     return stemmer.stemWords(words)
 
 
-def scores(query: str, texts: Sequence[str]) -> list[float]:
-    """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
-    wanted, corpus = list(dict.fromkeys(terms(query))), [terms(text) for text in texts]
-    if not wanted or not any(corpus):
-        return [0.0] * len(texts)
-    bm25 = bm25s.BM25()
-    bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
-    found: list[float] = bm25.get_scores(wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
-    return of_best(found)
-
-
 RARE_SHARE = 0.02
 """Of the texts at most say a word that is looked for in their headings."""
-
-
-def said_above(query: str, texts: Sequence[str], headings: Sequence[str]) -> list[float]:
-    """Of each text, the share of the query that its heading says and next to no text does, from 0 to 1.
-
-    Words are weighted by how rare they are among the texts. A word that many of them say tells them apart by
-    themselves; to look for it in their headings as well would raise every line below.
-    """
-    said = Counter(term for text in texts for term in set(terms(text)))
-    wanted = {
-        term: math.log(1 + (len(texts) - said[term] + 0.5) / (said[term] + 0.5)) for term in sorted({*terms(query)})
-    }
-    whole = sum(wanted.values()) or 1.0
-    rare = {term: weight / whole for term, weight in wanted.items() if said[term] <= RARE_SHARE * len(texts)}
-    shares = {heading: sum(rare.get(term, 0.0) for term in {*terms(heading)}) for heading in {*headings}}
-    return [shares[heading] for heading in headings]
-
-
 HEADING = 2.0
 """What a heading that alone says the whole query counts beside a text that is the most alike, which counts 1."""
 
 
-def likeness(query: str, texts: Sequence[str], own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
-    """Of each text, how alike it is by itself and by what stands above it; `above` may be empty."""
-    if not above:
-        return tuple(own)
-    shares = said_above(query, texts, above)
-    return tuple(mine + HEADING * share for mine, share in zip(own, shares, strict=True))
+class Compared:
+    """A query beside texts, by their terms, which are found once."""
+
+    def __init__(self, query: str, texts: Sequence[str]) -> None:
+        self._wanted = list(dict.fromkeys(terms(query)))
+        self._texts = [terms(text) for text in texts]
+
+    def scores(self) -> list[float]:
+        """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
+        if not self._wanted or not any(self._texts):
+            return [0.0] * len(self._texts)
+        bm25 = bm25s.BM25()
+        bm25.index(self._texts, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
+        found: list[float] = bm25.get_scores(self._wanted).tolist()  # pyright: ignore[reportUnknownMemberType]
+        return of_best(found)
+
+    def said_above(self, headings: Sequence[str]) -> list[float]:
+        """Of each text, the share of the query that its heading says and next to no text does, from 0 to 1.
+
+        Words are weighted by how rare they are among the texts. A word that many of them say tells them apart by
+        themselves; to look for it in their headings as well would raise every line below.
+        """
+        said = Counter(term for text in self._texts for term in set(text))
+        count = len(self._texts)
+        wanted = {term: math.log(1 + (count - said[term] + 0.5) / (said[term] + 0.5)) for term in sorted(self._wanted)}
+        whole = sum(wanted.values()) or 1.0
+        rare = {term: weight / whole for term, weight in wanted.items() if said[term] <= RARE_SHARE * count}
+        shares = {heading: sum(rare.get(term, 0.0) for term in {*terms(heading)}) for heading in {*headings}}
+        return [shares[heading] for heading in headings]
+
+    def likeness(self, own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
+        """Of each text, how alike it is by itself and by what stands above it; `above` may be empty."""
+        if not above:
+            return tuple(own)
+        return tuple(mine + HEADING * share for mine, share in zip(own, self.said_above(above), strict=True))
 
 
 def of_best(found: Sequence[float]) -> list[float]:

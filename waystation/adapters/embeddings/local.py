@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.ports.knowledge import Use
-from waystation.words import likeness, of_best, scores
+from waystation.words import Compared, of_best
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -59,8 +59,12 @@ class LikeByWords:
 
     async def likeness(self, query: str, texts: Sequence[str], above: Sequence[str] = ()) -> tuple[float, ...]:
         """By BM25 among the texts."""
-        own = await asyncio.to_thread(scores, query, texts)
-        return await asyncio.to_thread(likeness, query, texts, own, above)
+        return await asyncio.to_thread(_by_words, query, texts, above)
+
+
+def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[float, ...]:
+    compared = Compared(query, texts)
+    return compared.likeness(compared.scores(), above)
 
 
 class WordLlamaEmbedder:
@@ -88,8 +92,11 @@ class WordLlamaEmbedder:
 
         Raises MemoryUnavailable.
         """
-        own = await self._with_model(lambda model: _alike(model, query, texts))
-        return await asyncio.to_thread(likeness, query, texts, own, above)
+        compared = await asyncio.to_thread(Compared, query, texts)
+        by_words = await asyncio.to_thread(compared.scores)
+        by_tokens = await self._with_model(lambda model: _nearness(model, query, texts))
+        own = [WORDS_SHARE * one + (1 - WORDS_SHARE) * other for one, other in zip(by_words, by_tokens, strict=True)]
+        return await asyncio.to_thread(compared.likeness, own, above)
 
     async def _with_model(self, work: Callable[[_Model], _T]) -> _T:
         async with self._one_at_a_time:
@@ -109,11 +116,6 @@ class WordLlamaEmbedder:
             tuple((vector / length).tolist()) if length > 0 else None
             for vector, length in zip(vectors, lengths, strict=True)
         )
-
-
-def _alike(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
-    by_words, by_tokens = scores(query, texts), _nearness(model, query, texts)
-    return [WORDS_SHARE * words + (1 - WORDS_SHARE) * tokens for words, tokens in zip(by_words, by_tokens, strict=True)]
 
 
 def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
@@ -165,8 +167,6 @@ def of_length_1(numbers: Sequence[float]) -> Vector | None:
 
 
 MODEL = "BAAI/bge-small-en-v1.5"
-
-"""Texts that are padded to one length together: bounds the memory that a batch takes."""
 
 
 class _FastModel(Protocol):
