@@ -48,7 +48,7 @@ HEADING = 2.0
 """What a heading that alone says the whole query counts beside a text that is the most alike, which counts 1."""
 
 
-class Compared:
+class ComparedTexts:
     """A query beside texts, by their terms, which are found once."""
 
     def __init__(self, query: str, texts: Sequence[str]) -> None:

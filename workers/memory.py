@@ -8,6 +8,7 @@ import fcntl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
+from typing import Self
 
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.adapters.store.sql_store import SqlStore
@@ -17,7 +18,7 @@ from waystation.agents.archive import Archive, Recollection
 from waystation.domain.errors import MemoryInUse
 from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.files import opened_private
-from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch
+from waystation.ports import Embedder, Memory, MemoryDraft, MemorySearch, Redactor
 from waystation.settings import Settings
 from waystation.stores import data_converter, key_of, opened_store
 from workers.health import NOT_ANSWERED
@@ -131,20 +132,48 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
         yield memory
 
 
-async def recalled(settings: Settings, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-    """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
+class MemoryReader:
+    """Looks into memory as agents do, again and again: what takes seconds to load is loaded at the first look alone.
 
-    Raises as `memory_to_search` does.
+    Memory itself is opened for each look, since workers may want to open it meanwhile.
     """
-    # The embedder and Presidio take seconds to load.
-    from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
 
-    if not await memory_is_there(settings):
-        return ()
-    async with AsyncExitStack() as stack:
-        store = await stack.enter_async_context(aclosing(await opened_store(settings)))
-        embedder = await stack.enter_async_context(opened_embedder(settings))
-        memory = await stack.enter_async_context(memory_to_search(settings, store, embedder))
-        redactor = redactor_of(settings, await key_of(store, settings))
-        stack.callback(redactor.close)
-        return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+    def __init__(self, settings: Settings, store: SqlStore) -> None:
+        self.store = store
+        self._settings = settings
+        self._loaded: tuple[Embedder, Redactor] | None = None
+        self._loading = asyncio.Lock()
+        self._stack = AsyncExitStack()
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Self:
+        """Open the store. Raises BadInput, StoreError."""
+        return cls(settings, await opened_store(settings))
+
+    async def aclose(self) -> None:
+        """Close the store, and what was loaded."""
+        await self._stack.aclose()
+        await self.store.aclose()
+
+    async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
+
+        Raises as `memory_to_search` does.
+        """
+        if not await memory_is_there(self._settings):
+            return ()
+        embedder, redactor = await self._tools()
+        async with memory_to_search(self._settings, self.store, embedder) as memory:
+            return await Recollection(memory, embedder, redactor).search(wanted, tokens)
+
+    async def _tools(self) -> tuple[Embedder, Redactor]:
+        # The embedder and Presidio take seconds to load.
+        from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
+
+        async with self._loading:
+            if self._loaded is None:
+                embedder = await self._stack.enter_async_context(opened_embedder(self._settings))
+                redactor = redactor_of(self._settings, await key_of(self.store, self._settings))
+                self._stack.callback(redactor.close)
+                self._loaded = (embedder, redactor)
+            return self._loaded

@@ -20,7 +20,7 @@ from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.serve.api import v1
-from waystation.serve.app import application
+from waystation.serve.app import LetIn, application
 from waystation.settings import Settings
 from waystation.task_view import as_stored
 
@@ -93,7 +93,7 @@ def asked_of(data: st.DataObject, operation: Operation, task: str) -> Asked:
 
 async def answered(settings: Settings, requests: Sequence[Asked]) -> list[tuple[Asked, httpx2.Response]]:
     async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, ACCESS))
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
         headers = {**BEARER, "Content-Type": "application/json"}
         async with httpx2.AsyncClient(transport=transport, base_url=HERE, headers=headers) as asking:
             return [

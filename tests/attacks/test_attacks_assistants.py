@@ -20,7 +20,7 @@ from waystation.client import Client
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.task import BudgetProgress, SourceDocument, TaskPhase, TaskRequest
-from waystation.serve.app import application
+from waystation.serve.app import LetIn, application
 from waystation.serve.assistants import Assistant, AssistantRights
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
@@ -204,7 +204,7 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 async def over_http(settings: Settings) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
         server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings)))
-        app = application(SITE._replace(assistants=server), client, settings.tenant, ACCESS)
+        app = application(SITE._replace(assistants=server), client, settings.tenant, LetIn(ACCESS))
         async with (
             server.session_manager.run(),
             httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking,

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import AsyncGenerator, Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +26,7 @@ from waystation.domain.details import answer_text
 from waystation.domain.task import Approval
 from waystation.serve.access import REQUESTS_A_SECOND, REQUESTS_AT_ONCE, RequestRates, SignIn, needed_role
 from waystation.serve.app import LetIn, application
-from waystation.serve.principals import ApiKeys, Identities, OpenId, OpenIdTokens, Permit, Principal
+from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit, Principal
 from waystation.settings import Settings
 
 NAME = "waystation.example.org"
@@ -107,6 +108,22 @@ async def test_no_key_opens_the_address_of_assistants_nor_does_their_token_from_
         answers = [await asking.post("/mcp", headers=bearer(one), json={}) for one in (key, theirs)]
     assert [answer.status_code for answer in answers] == [403, 401]
     assert "on its machine" in answers[0].text
+
+
+def test_keys_that_are_made_and_revoked_at_once_are_all_made_and_revoked(keys: ApiKeys) -> None:
+    def make(name: str) -> str:
+        return ApiKeys(keys.path).make(name, "t", "read", NOON)[0].id
+
+    def revoke(key: ApiKey) -> str:
+        return ApiKeys(keys.path).revoke(key.id, NOON).id
+
+    there = [keys.make(f"old {number}", "t", "read", NOON)[0] for number in range(24)]
+    with ThreadPoolExecutor(8) as threads:
+        made = threads.map(make, [f"new {number}" for number in range(24)])
+        ids = {*made, *threads.map(revoke, there)}
+    found = keys.all()
+    assert {key.id for key in found} == ids
+    assert {key.id for key in found if key.revoked_at} == {key.id for key in there}
 
 
 async def test_revoked_and_forged_keys_and_the_token_of_this_machine_open_nothing_from_elsewhere(

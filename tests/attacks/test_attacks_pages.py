@@ -26,7 +26,7 @@ from waystation.domain.signals import Answer
 from waystation.domain.task import Approval, BudgetProgress, SourceDocument, TaskPhase, TaskRequest
 from waystation.serve.access import COOKIE, MOST_BODY_BYTES, SignIn
 from waystation.serve.api import as_html, unless_refused, v1
-from waystation.serve.app import Site, application
+from waystation.serve.app import LetIn, Site, application
 from waystation.serve.pages import LONGEST_UPLOAD_NAME, error_page, file_name, pages, uploaded
 from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
@@ -52,7 +52,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 async def served(settings: Settings, tenant: str | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     settings = settings if tenant is None else settings.model_copy(update={"tenant": tenant})
     async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, ACCESS))
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
             yield asking
 
@@ -182,7 +182,7 @@ async def test_a_failure_nobody_foresaw_is_told_without_its_words(settings: Sett
         raise RuntimeError("the words of a document")
 
     async with await Client.connect(settings) as client:
-        app = application(SITE._replace(api=broken), client, settings.tenant, ACCESS)
+        app = application(SITE._replace(api=broken), client, settings.tenant, LetIn(ACCESS))
         transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
             answer = await asking.get("/v1/broken", headers=BEARER)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from waystation.words import Compared
+from waystation.words import ComparedTexts
 
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
 
 
 def test_a_line_is_told_by_what_alone_its_heading_says() -> None:
     mailer, other = 'read_document {"name": "src/mailer.py"}', 'read_document {"name": "src/sampler.py"}'
-    above = Compared("Which step of the mailer is it?", LINES).said_above([mailer] * 100 + [other] * 101)
+    above = ComparedTexts("Which step of the mailer is it?", LINES).said_above([mailer] * 100 + [other] * 101)
     assert set(above[100:]) == {0.0}
     assert len({*above[:100]}) == 1
     assert 0.0 < above[0] < 1.0
@@ -17,14 +17,14 @@ def test_a_line_is_told_by_what_alone_its_heading_says() -> None:
 
 def test_what_many_lines_say_themselves_is_not_looked_for_in_their_headings() -> None:
     said = ["Kestrel has a roof.", "The lift stands still."] * 100
-    assert Compared("Kestrel", said).said_above(["site log, Kestrel"] * 200) == [0.0] * 200
+    assert ComparedTexts("Kestrel", said).said_above(["site log, Kestrel"] * 200) == [0.0] * 200
 
 
 def test_a_heading_that_says_the_whole_question_counts_one() -> None:
-    assert Compared("the uploader", ["a", "b"]).said_above(["src/uploader.py", ""]) == pytest.approx([1.0, 0.0])
+    assert ComparedTexts("the uploader", ["a", "b"]).said_above(["src/uploader.py", ""]) == pytest.approx([1.0, 0.0])
 
 
 @pytest.mark.parametrize("query", ["", "the of and", "?"])
 def test_a_question_without_words_tells_nothing(query: str) -> None:
-    assert Compared(query, ["a line"]).said_above(["a heading"]) == [0.0]
-    assert Compared("a question", []).said_above([]) == []
+    assert ComparedTexts(query, ["a line"]).said_above(["a heading"]) == [0.0]
+    assert ComparedTexts("a question", []).said_above([]) == []

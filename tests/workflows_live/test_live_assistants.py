@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,7 +70,10 @@ class Room:
     async def asking(
         self, assistant: Assistant, person: Person | None, mode: str = "auto"
     ) -> AsyncGenerator[AssistantClient]:
-        async with AssistantClient(AssistantServer(assistant), mode=mode, elicitation_callback=person) as asking:
+        async with (
+            aclosing(assistant),
+            AssistantClient(AssistantServer(assistant), mode=mode, elicitation_callback=person) as asking,
+        ):
             yield asking
 
 

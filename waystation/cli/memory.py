@@ -175,12 +175,12 @@ def _where(passage: Passage) -> str:
 
 async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
     # Qdrant takes a second to load.
-    from workers.memory import recalled  # noqa: PLC0415
+    from workers.memory import MemoryReader  # noqa: PLC0415
 
-    if task is not None:
-        async with aclosing(await opened_store(settings)) as store:
-            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
-    return await recalled(settings, wanted, tokens)
+    async with aclosing(await MemoryReader.open(settings)) as memory:
+        if task is not None:
+            wanted = wanted.model_copy(update={"tasks": (await resolved(memory.store, wanted.reader, task),)})
+        return await memory.search(wanted, tokens)
 
 
 PROGRESS_STEP = 1_000

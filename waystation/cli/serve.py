@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from datetime import datetime
 from pathlib import Path
 from socket import create_server, socket
@@ -18,7 +19,6 @@ from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
-from waystation.files import private_folder
 from waystation.imports import loading
 from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
@@ -121,10 +121,11 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
         settings.model_copy(update={"tenant": tenant})
     )
     access = sign_in(int(listener.getsockname()[1]), names)
-    async with await Client.connect(settings) as client:
-        assistant = Assistant(
-            client, settings, AssistantRights.of(settings), page=f"http://127.0.0.1:{access.port}/tasks/"
-        )
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(await Client.connect(settings))
+        page = f"http://127.0.0.1:{access.port}/tasks/"
+        assistant = Assistant(client, settings, AssistantRights.of(settings), page)
+        stack.push_async_callback(assistant.aclose)
         site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
         server = SiteServer(application(site, client, settings.tenant, LetIn(access, identities, opener)))
         stop_on_signals()
@@ -165,8 +166,8 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
     rights = AssistantRights.of(settings, roots)
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
-    async with await Client.connect(settings) as known:
-        await AssistantServer(Assistant(known, settings, rights)).run_stdio_async()
+    async with await Client.connect(settings) as known, aclosing(Assistant(known, settings, rights)) as assistant:
+        await AssistantServer(assistant).run_stdio_async()
 
 
 class ListedKeyJson(Value):
@@ -201,7 +202,6 @@ def make(
     settings = Settings()
     if not 1 <= len(name.strip()) <= 100:
         raise BadInput("a key has the name of who answers with it, of 1 to 100 characters")
-    private_folder(settings.home)
     made, opened = _keys(settings).make(name.strip(), tenant or settings.tenant, role, utc_now())
     if as_json:
         print_json(MadeKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))

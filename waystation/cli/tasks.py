@@ -53,10 +53,7 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
 async def _cancel(task: str) -> CancelJson:
     async with await Client.connect(Settings()) as client:
         task_id = await client.resolve(task)
-        phase = (await client.progress(task_id)).progress.phase
-        if not phase.over:
-            await client.cancel(task_id)
-    return CancelJson(task_id=task_id, phase=phase.value, asked=not phase.over)
+        return CancelJson.of(task_id, await client.cancel(task_id))
 
 
 NAMED = 20

@@ -434,17 +434,17 @@ class Client:
         sent = {"documents": await keep_documents(self._store, again, row.ref.reader), "by": by}
         return again.answered(await self._send(task_id, UPDATE_DOCUMENTS, given(sent)))
 
-    async def _send(
-        self, task_id: str, signal: str, answer: Mapping[str, JsonValue], answer_id: str | None = None
-    ) -> Answer:
+    async def _send(self, task_id: str, signal: str, said: Mapping[str, JsonValue], key: str | None = None) -> Answer:
         await self._own(task_id)
 
         async def look() -> TaskProgress:
             return (await self.progress(task_id)).progress
 
-        return await send(await self._temporal(), task_id, signal, answer, look, answer_id or token_hex(8))
+        return await send(await self._temporal(), task_id, signal, said, look, key or token_hex(8))
 
-    async def cancel(self, task_id: str) -> None:
-        """Ask the task to stop. Raises BadInput if it does not run, Unreachable without a server."""
-        await self._own(task_id)
-        await (await self._temporal()).cancel(task_id)
+    async def cancel(self, task_id: str) -> TaskPhase:
+        """Ask the task to stop, unless it is over; the phase that it had. Raises UnknownTask, Unreachable."""
+        phase = (await self.progress(task_id)).progress.phase
+        if not phase.over:
+            await (await self._temporal()).cancel(task_id)
+        return phase

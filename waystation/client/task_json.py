@@ -5,6 +5,7 @@ What `--json` prints of a request for money, or for a call, and of its answer: k
 
 from datetime import datetime
 from pathlib import Path
+from typing import Self
 
 from waystation.domain.agent_run import Outlook
 from waystation.domain.amount import Amount
@@ -433,6 +434,11 @@ class CancelJson(Value):
     task_id: str
     phase: str
     asked: bool
+
+    @classmethod
+    def of(cls, task_id: str, phase: TaskPhase) -> Self:
+        """`phase`: the one before."""
+        return cls(task_id=task_id, phase=phase.value, asked=not phase.over)
 
 
 class SessionJson(Value):

@@ -183,10 +183,7 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
 async def stop(client: Client, task: str) -> CancelJson:
     """Ask a task to stop; one that is over stays as it is."""
     task_id = await client.resolve(task)
-    phase = (await client.progress(task_id)).progress.phase
-    if not phase.over:
-        await client.cancel(task_id)
-    return CancelJson(task_id=task_id, phase=phase.value, asked=not phase.over)
+    return CancelJson.of(task_id, await client.cancel(task_id))
 
 
 async def grant(client: Client, task: str, given: Grant, who: Principal) -> Answer:

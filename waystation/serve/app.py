@@ -93,18 +93,17 @@ class LetIn(NamedTuple):
     opener: Callable[[str], Awaitable[Client]] | None = None
 
 
-def application(site: Site, client: Client, tenant: str, access: SignIn | LetIn) -> ASGIApp:
+def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIApp:
     """Everything that is served, behind its guard."""
-    asked = access if isinstance(access, LetIn) else LetIn(access)
     tenants = Tenants(client, tenant, asked.opener)
 
     @asynccontextmanager
     async def lasting(_: FastAPI) -> AsyncGenerator[None]:
         async with AsyncExitStack() as stack:
+            stack.push_async_callback(tenants.aclose)
             if site.assistants is not None:
                 await stack.enter_async_context(site.assistants.session_manager.run())
             yield
-        await tenants.aclose()
 
     signs_in = asked.access.model_copy(update={"tenant": tenant})
     app = FastAPI(

@@ -230,11 +230,8 @@ async def tell_agents(
 async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = assistant_of(ctx)
-    view = await assistant.view(task)
-    phase, task_id = view.progress.phase, view.progress.task_id
-    if not phase.over:
-        await assistant.client.cancel(task_id)
-    return CancelJson(task_id=task_id, phase=phase.value, asked=not phase.over)
+    task_id = await assistant.task(task)
+    return CancelJson.of(task_id, await assistant.client.cancel(task_id))
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)

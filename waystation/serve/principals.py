@@ -4,22 +4,23 @@ API keys are kept as digests, in a file of this user's alone; each is 256 random
 away. It is read anew whenever it has changed: a key that is revoked opens nothing from that moment on.
 """
 
+import fcntl
 import hmac
 import secrets
 from asyncio import to_thread
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal, get_args
 
-import jwt
 from pydantic import Field, TypeAdapter, ValidationError
 
 from waystation.domain.approvals import Verified
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
-from waystation.files import write_private
+from waystation.files import opened_private, private_folder, write_private
 
 Permit = Literal["read", "submit", "approve"]
 """Each may what those before it may."""
@@ -77,20 +78,20 @@ class ApiKeys:
     """The keys of one home folder."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._read: tuple[tuple[int, int], tuple[ApiKey, ...]] = ((0, 0), ())
 
     def all(self) -> tuple[ApiKey, ...]:
         """Oldest first. Raises BadInput where the file cannot be read as such."""
         try:
-            found = self._path.stat()
+            found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._read[0]:
-                self._read = (stamp, _KEPT.validate_json(self._path.read_bytes()))
+                self._read = (stamp, _KEPT.validate_json(self.path.read_bytes()))
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
-            raise BadInput(f"{self._path} cannot be read as API keys: put back a copy, or remove it") from error
+            raise BadInput(f"{self.path} cannot be read as API keys: put back a copy, or remove it") from error
         return self._read[1]
 
     @property
@@ -102,16 +103,19 @@ class ApiKeys:
         """A new key, and what opens by it, which is kept nowhere."""
         opened, key_id = secrets.token_urlsafe(SECRET_BYTES), secrets.token_hex(ID_BYTES)
         key = ApiKey(id=key_id, name=name, tenant=tenant, role=role, digest=_digest(opened), made_at=now)
-        self._keep((*self.all(), key))
+        with self._alone():
+            self._keep((*self.all(), key))
         return key, f"{KEY_PREFIX}_{key_id}_{opened}"
 
     def revoke(self, key_id: str, now: datetime) -> ApiKey:
         """From now on it opens nothing. Raises BadInput for one that is not there."""
-        found = next((key for key in self.all() if key.id == key_id), None)
-        if found is None:
-            raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
-        revoked = found if found.revoked_at else found.model_copy(update={"revoked_at": now})
-        self._keep(tuple(revoked if key.id == key_id else key for key in self.all()))
+        with self._alone():
+            kept = self.all()
+            found = next((key for key in kept if key.id == key_id), None)
+            if found is None:
+                raise BadInput(f"there is no API key {key_id!r}: `waystation keys list` shows them")
+            revoked = found if found.revoked_at else found.model_copy(update={"revoked_at": now})
+            self._keep(tuple(revoked if key.id == key_id else key for key in kept))
         return revoked
 
     def holder(self, given: str) -> Principal | None:
@@ -126,8 +130,15 @@ class ApiKeys:
         """The key with this id, while it opens."""
         return next((key for key in self.all() if key.id == key_id and key.revoked_at is None), None)
 
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Two who change it at once do so one after the other: the later would undo what the earlier has done."""
+        with opened_private(private_folder(self.path.parent) / f"{self.path.name}.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
     def _keep(self, keys: tuple[ApiKey, ...]) -> None:
-        write_private(self._path, _KEPT.dump_json(keys, indent=1))
+        write_private(self.path, _KEPT.dump_json(keys, indent=1))
 
 
 def _digest(opened: str) -> str:
@@ -156,6 +167,9 @@ class OpenIdTokens:
     """Checks tokens by the keys that their provider publishes; these are kept for a while."""
 
     def __init__(self, wanted: OpenId) -> None:
+        # Takes as long to load as a small command takes, and only who has a provider needs it.
+        import jwt  # noqa: PLC0415
+
         self._wanted = wanted
         self._keys = jwt.PyJWKClient(wanted.jwks, cache_keys=True, timeout=KEYS_TIMEOUT)
 
@@ -164,6 +178,8 @@ class OpenIdTokens:
         return await to_thread(self._holder, token)
 
     def _holder(self, token: str) -> Principal | None:
+        import jwt  # noqa: PLC0415 - see above
+
         try:
             # Before its key is looked for: what is not signed by a key pair leads to no request.
             if jwt.get_unverified_header(token).get("alg") not in ALGORITHMS:

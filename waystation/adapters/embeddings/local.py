@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from waystation.domain.errors import BadInput, MemoryUnavailable
 from waystation.ports.knowledge import Use
-from waystation.words import Compared, of_best
+from waystation.words import ComparedTexts, of_best
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -63,7 +63,7 @@ class LikeByWords:
 
 
 def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[float, ...]:
-    compared = Compared(query, texts)
+    compared = ComparedTexts(query, texts)
     return compared.likeness(compared.scores(), above)
 
 
@@ -92,7 +92,7 @@ class WordLlamaEmbedder:
 
         Raises MemoryUnavailable.
         """
-        compared = await asyncio.to_thread(Compared, query, texts)
+        compared = await asyncio.to_thread(ComparedTexts, query, texts)
         by_words = await asyncio.to_thread(compared.scores)
         by_tokens = await self._with_model(lambda model: _nearness(model, query, texts))
         own = [WORDS_SHARE * one + (1 - WORDS_SHARE) * other for one, other in zip(by_words, by_tokens, strict=True)]

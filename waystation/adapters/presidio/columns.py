@@ -94,10 +94,10 @@ def in_columns(text: str) -> Iterator[Hit]:
         read = end
         line = text[start:end]
         separator = next((mark for mark in (*_SEPARATORS, _BLANKS) if mark in line.strip()), "")
-        columns = _columns([line[slice(*cell)] for cell in _parted(line, separator)], separator) if separator else []
+        cells = [line[slice(*cell)] for cell in _parted(line, separator)] if separator else []
+        columns = _columns(cells, separator) if cells else []
         if columns and not _goes_on(text, start, separator):
-            parts = len(_parted(line, separator))
-            read = yield from _cells_below(text, end + 1, _Form(separator, parts), columns)
+            read = yield from _cells_below(text, end + 1, _Form(separator, len(cells)), columns)
     yield from _copied(text, lowered)
     yield from _in_pairs(text, lowered)
 
