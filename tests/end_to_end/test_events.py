@@ -1,19 +1,28 @@
-"""Events over HTTP: a client that is cut off again and again, while the server is killed and started anew."""
+"""Events over HTTP: a client that is cut off again and again, while what it follows is killed and started anew."""
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import httpx2
 import pytest
 
+from tests.end_to_end.messages_server import MessagesServer, serving
+from tests.end_to_end.shell import Shell, until
+from tests.end_to_end.survey import QUESTION, write_survey
+from tests.end_to_end.test_killed_platform import platform
 from tests.end_to_end.test_serve import begun
 from tests.ports import free_port
 from tests.store_contract.values import charge, reply, request, row
 from waystation.adapters.store import SqlStore
+from waystation.adapters.temporal.connect import read_run_file
 from waystation.domain.leg import RunRef
 from waystation.domain.task import reader_of
 from waystation.settings import Settings
@@ -38,14 +47,14 @@ async def write(store: SqlStore, seen: list[int]) -> None:
 
 
 @asynccontextmanager
-async def listened(port: int, token: str, last: int) -> AsyncGenerator[AsyncGenerator[int]]:
-    """Numbers of events, as they come."""
+async def listened(port: int, token: str, last: int, path: str = "/v1/events") -> AsyncGenerator[AsyncGenerator[int]]:
+    """Numbers of events, as they come; none where there will be no more."""
     headers = {"Authorization": f"Bearer {token}", "Last-Event-ID": str(last)}
     async with (
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client,
-        client.stream("GET", "/v1/events", headers=headers) as answer,
+        client.stream("GET", path, headers=headers) as answer,
     ):
-        assert answer.status_code == 200
+        assert answer.status_code in {200, 204}
 
         async def numbers() -> AsyncGenerator[int]:
             async for line in answer.aiter_lines():
@@ -72,6 +81,47 @@ async def follow(home: Path, seen: list[int]) -> None:
                 _kill(server)
 
 
+async def follow_task(shell: Shell, task_id: str, seen: list[int]) -> None:
+    """Ten events of a task at a time, to its end; worker, server and `serve` are killed in turn, and started again."""
+    killed = [partial(kill_part, shell, "workers"), partial(kill_part, shell, "server"), None]
+    path = f"/v1/tasks/{task_id}/events"
+    over = False
+    while not over:
+        port = free_port()
+        with begun(shell.home, port, shell.settings) as (server, token):
+            try:
+                while not over:
+                    async with listened(port, token, seen[-1] if seen else 0, path) as numbers:
+                        taken = await at_most(AT_ONCE, numbers)
+                    seen.extend(taken)
+                    over = not taken
+                    if killed and taken:
+                        kill = killed.pop(0)
+                        if kill is None:
+                            break
+                        await asyncio.to_thread(kill)
+            finally:
+                _kill(server)
+
+
+def kill_part(shell: Shell, part: Literal["workers", "server"]) -> None:
+    """Kill it, and start the platform anew."""
+    run = read_run_file(shell.home / "run.json")
+    assert run is not None
+    os.kill(getattr(run, part).pid, signal.SIGKILL)
+    until(lambda: shell.run("up").returncode == 0, 180, "the platform")
+
+
+async def at_most(count: int, numbers: AsyncGenerator[int]) -> list[int]:
+    """The next ones, fewer where they end."""
+    taken: list[int] = []
+    async for number in numbers:
+        taken.append(number)
+        if len(taken) == count:
+            break
+    return taken
+
+
 def _kill(server: subprocess.Popen[str]) -> None:
     server.kill()
     server.communicate()
@@ -88,3 +138,26 @@ async def test_a_client_that_is_cut_off_at_every_tenth_event_has_each_once_in_or
         await follow(tmp_path, seen)
         await writing
     assert seen == list(range(1, ENOUGH + 1))
+
+
+@pytest.mark.timeout(600)
+def test_whoever_follows_a_task_has_each_event_once_in_order_while_worker_server_and_serve_are_killed_in_turn(
+    tmp_path: Path,
+) -> None:
+    survey = write_survey(tmp_path / "survey")
+    seen: list[int] = []
+    with serving(MessagesServer(delay=0.3)) as model, platform(tmp_path / "home", model) as shell:
+        asked = ("submit", QUESTION, "--docs", str(survey), "--budget", "300k", "--window", "6k", "--detach")
+        task_id = str(shell.json(*asked)["task_id"])
+        asyncio.run(follow_task(shell, task_id, seen))
+        there = asyncio.run(told(shell.home, task_id))
+        assert shell.json("show", task_id)["phase"] in {"done", "partial"}
+    assert len(there) > 4 * AT_ONCE
+    assert seen == there
+
+
+async def told(home: Path, task_id: str) -> list[int]:
+    """Numbers of all events of a task, as the store has them."""
+    async with aclosing(await opened_store(Settings(home=home, offline=True))) as store:
+        page = await store.events(reader_of("local"), 0, 1_000, task_id)
+    return [one.number for one in page.events]

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,11 +21,19 @@ CURL = re.compile(r"^curl (?:.*\\\n)*.*$", re.MULTILINE)
 DOCUMENTED_PORT = "8520"
 
 
-def serve(home: Path, listen: str) -> subprocess.Popen[str]:
-    settings = {"WAYSTATION_HOME": str(home), "WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": "127.0.0.1:9"}
+AWAY = {"WAYSTATION_OFFLINE": "true", "TEMPORAL_ADDRESS": "127.0.0.1:9"}
+
+
+def serve(home: Path, listen: str, settings: Mapping[str, str] = AWAY) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "waystation.cli.main", "serve", "--listen", listen],
-        env={"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), **settings},
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+            "WAYSTATION_HOME": str(home),
+            **settings,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -33,9 +41,9 @@ def serve(home: Path, listen: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def begun(home: Path, port: int) -> Generator[tuple[subprocess.Popen[str], str]]:
+def begun(home: Path, port: int, settings: Mapping[str, str] = AWAY) -> Generator[tuple[subprocess.Popen[str], str]]:
     """The process, and its token. Whoever begins it ends it."""
-    with serve(home, f"127.0.0.1:{port}") as running:
+    with serve(home, f"127.0.0.1:{port}", settings) as running:
         assert running.stdout is not None
         address = running.stdout.readline().strip()
         assert address.startswith(f"http://127.0.0.1:{port}/?token=")
