@@ -45,6 +45,9 @@ SEARCH_HITS = 5
 class AccessSettings(BaseSettings):
     """Read together with all others: see `waystation.settings.Settings`. Who may ask `waystation serve`."""
 
+    pages: bool = Field(
+        default=True, description="Whether `dev` and `up` start `waystation serve`, for this machine alone, too."
+    )
     oidc_issuer: str | None = Field(
         default=None,
         description="Issuer of the OpenID tokens that `waystation serve` takes; with WAYSTATION_OIDC_AUDIENCE and "

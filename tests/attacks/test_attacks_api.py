@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from socket import create_server
 from typing import Any, NamedTuple
 
 import httpx2
@@ -20,7 +21,7 @@ from waystation.adapters.store import SqlStore
 from waystation.client import Client
 from waystation.domain.task import TaskPhase, TaskRequest
 from waystation.serve.api import v1
-from waystation.serve.app import LetIn, application
+from waystation.serve.app import LetIn, SiteServer, application
 from waystation.settings import Settings
 from waystation.task_view import as_stored
 
@@ -178,3 +179,26 @@ async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(
             for path in ("/v1/tasks", "/v1/tasks?phase=partial", "/v1/tasks?phase=done")
         ]
     assert (len(newest), task in newest, partial, len(done)) == (50, False, [task], 51)
+
+
+async def test_who_comes_when_all_connections_are_held_is_sent_away_and_let_in_again(
+    ended: tuple[Settings, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, _ = ended
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    listener = create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    access = ACCESS.model_copy(update={"port": port})
+    async with await Client.connect(settings) as client, httpx2.AsyncClient(headers=BEARER) as asking:
+        server = SiteServer(application(SITE, client, settings.tenant, LetIn(access)), at_once=3)
+        running = asyncio.create_task(server.until_cancelled(listener))
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        one_too_many = await asking.get(f"http://127.0.0.1:{port}/v1/tasks")
+        for _, writer in held:
+            writer.close()
+        async with asyncio.timeout(30):
+            while (again := await asking.get(f"http://127.0.0.1:{port}/v1/tasks")).status_code == 503:
+                await asyncio.sleep(0.05)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert (one_too_many.status_code, again.status_code, len(again.json())) == (503, 200, 1)

@@ -118,7 +118,8 @@ class Shell:
 
     @property
     def _own_env(self) -> dict[str, str]:
-        return {"WAYSTATION_HOME": str(self.home), **self.settings}
+        # A process more, which takes as long to load as the workers do.
+        return {"WAYSTATION_HOME": str(self.home), "WAYSTATION_PAGES": "false", **self.settings}
 
     def charged(self) -> int:
         """Millionths of a dollar of all charges in the store."""

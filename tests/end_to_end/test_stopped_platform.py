@@ -1,11 +1,42 @@
-"""The platform is stopped while somebody follows a task: one line says that it is safe, and how it goes on."""
+"""The platform is stopped while somebody follows a task, or looks at its pages: what ends with it, and what is said."""
 
+import os
+import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx2
 import pytest
 
 from tests.end_to_end.shell import Shell, ended, until
 from tests.end_to_end.survey import QUESTION, write_survey
+from waystation.adapters.temporal.connect import read_run_file
+
+
+def answers(address: str) -> bool:
+    """Whether pages are there, and let whoever has the address in."""
+    try:
+        return httpx2.get(address, follow_redirects=True).is_success
+    except httpx2.TransportError:
+        return False
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.timeout(300)
+def test_pages_are_served_as_long_as_the_platform_runs(ending: signal.Signals, tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "home", {"WAYSTATION_OFFLINE": "true", "WAYSTATION_PAGES": "true"})
+    try:
+        up = shell.run("up")
+        address = str(shell.json("status")["pages"])
+        assert f"Pages {address} (for this run; tell nobody)" in up.stderr
+        assert answers(address)
+        assert shell.run("doctor").stdout.count(urlsplit(address).query) == 0
+        run = read_run_file(shell.home / "run.json")
+        assert run is not None
+        os.kill(run.workers.pid, ending)
+        until(lambda: not answers(address), 60, "the end of the pages")
+    finally:
+        shell.run("down")
 
 
 @pytest.mark.timeout(600)

@@ -106,10 +106,10 @@ def _ports(settings: Settings) -> tuple[str, ...]:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
             found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which asks for its secret path")
-    for what, address in (("health", settings.health_address), ("metrics", settings.metrics_address)):
-        if address is not None:
-            found.append(f"{what} at {address}")
-    return tuple(found)
+        if run.pages:
+            found.append(f"pages at {urlsplit(run.pages).netloc}, which ask for the token of this run")
+    more = (("health", settings.health_address), ("metrics", settings.metrics_address))
+    return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
 
 def _enterable(folder: Path) -> bool:

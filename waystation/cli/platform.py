@@ -42,6 +42,7 @@ from waystation.adapters.temporal.tasks import TemporalTasks
 from waystation.children import python, search_path
 from waystation.cli.console import OK, UNREACHABLE, print_json, print_text, say
 from waystation.cli.options import JsonOption
+from waystation.cli.serve import pages_beside, say_pages, with_pages
 from waystation.domain.errors import BadInput, Unreachable, WaystationError
 from waystation.domain.value import Value
 from waystation.files import opened_private, own_folder, private_folder
@@ -234,7 +235,11 @@ async def _dev(settings: Settings) -> None:
             say_where(run)
             say(f"home {settings.home}")
             say("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
-            await while_alive(run)
+            async with pages_beside(settings) as address:
+                served = run.model_copy(update={"pages": address})
+                write_run_file(settings.run_file, served)
+                say_pages(served)
+                await while_alive(run)
     except asyncio.CancelledError:
         say("stopped; tasks go on when it runs again")
 
@@ -279,6 +284,8 @@ class StatusJson(Value):
     address: str
     namespace: str
     ui_url: str | None
+    pages: str | None
+    """Where pages are served, with the token of this run; None where `dev` serves none."""
     codec_endpoint: str | None
     """Where the UI has payloads decrypted, its secret path included; None where `dev` serves none."""
     started_here: bool
@@ -314,6 +321,7 @@ async def _status(settings: Settings) -> StatusJson:
         address=target.address,
         namespace=target.namespace,
         ui_url=target.ui_url,
+        pages=(run.pages or None) if run is not None and run.alive else None,
         codec_endpoint=run.codec_endpoint if run is not None and run.alive else None,
         started_here=run is not None and run.alive and run.address == target.address,
         server_answers=False,
@@ -342,6 +350,8 @@ def _text(found: StatusJson) -> str:
     else:
         server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
     lines = [server, f"home {found.home}"]
+    if found.pages:
+        lines.append(f"pages {found.pages} (tell nobody)")
     if found.codec_endpoint:
         lines.append(
             f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
@@ -365,6 +375,7 @@ def up() -> None:
         say(sentence)
     run = asyncio.run(_up(Settings()))
     say_where(run)
+    say_pages(run)
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -379,7 +390,7 @@ async def _up(settings: Settings) -> RunFile:
                 if run is not None and run.workers.find() is not None and await _workers_poll(settings):
                     if process is None or run.workers.pid != process.pid:
                         say("it runs already")
-                    return run
+                    return await with_pages(settings.run_file, run)
                 await asyncio.sleep(READY_POLL_SECONDS)
     except TimeoutError as error:
         if process is not None:

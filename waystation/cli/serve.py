@@ -5,8 +5,9 @@ standard streams; and `waystation keys`, who may ask it from elsewhere.
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing
+import subprocess
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from socket import create_server, socket
@@ -15,10 +16,14 @@ from typing import Annotated
 import typer
 
 from waystation.adapters.clock import utc_now
+from waystation.adapters.temporal.connect import RunFile, read_run_file
+from waystation.adapters.temporal.die_with_parent import ending_with_us
+from waystation.children import python, search_path
 from waystation.cli.console import print_json, print_text, say
 from waystation.cli.options import JsonOption
 from waystation.domain.errors import BadInput
 from waystation.domain.value import Value
+from waystation.files import opened_private, own_folder
 from waystation.imports import loading
 from waystation.serve.principals import ApiKey, ApiKeys, Identities, OpenId, OpenIdTokens, Permit
 from waystation.settings import Settings
@@ -61,6 +66,73 @@ def serve(
     # Taken before anything is loaded or told: an address is printed by the server that listens there.
     with _listening(listener.host, listener.port) as taken:
         asyncio.run(_serve(settings, identities, taken, names))
+
+
+PAGES_SECONDS, PAGES_LOOK_SECONDS = 60, 0.2
+"""Until it has printed its address, and between two looks."""
+
+
+@asynccontextmanager
+async def pages_beside(settings: Settings) -> AsyncGenerator[str]:
+    """`serve` as a child until the block ends, and the address that it has printed; empty where there is none.
+
+    It ends when this process does, however that ends. Another process may have its usual port: then it has any.
+    """
+    if not settings.pages:
+        yield ""
+        return
+    own_folder(settings.logs_folder)
+    with opened_private(settings.logs_folder / "serve.log") as log:
+        child = await asyncio.create_subprocess_exec(
+            *ending_with_us(python("waystation.cli.main", "serve", "--listen", _free_address())),
+            # It reads settings and keys from it, as workers do.
+            env={**os.environ, "PYTHONPATH": "", **search_path()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            process_group=0,
+        )
+    try:
+        yield await _first_line(child)
+    finally:
+        with suppress(ProcessLookupError):
+            child.terminate()
+        await child.wait()
+
+
+async def with_pages(path: Path, run: RunFile) -> RunFile:
+    """What the run file says once it is known where pages are, unless that takes long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PAGES_SECONDS):
+            while run.pages is None:
+                await asyncio.sleep(PAGES_LOOK_SECONDS)
+                run = read_run_file(path) or run
+    return run
+
+
+def say_pages(run: RunFile) -> None:
+    """Tell a person where pages are, if they are served."""
+    if run.pages:
+        say(f"Pages {run.pages} (for this run; tell nobody)")
+
+
+def _free_address() -> str:
+    host, _, port = LISTEN.partition(":")
+    try:
+        taken = create_server((host, int(port)))
+    except OSError:
+        taken = create_server((host, 0))
+    with taken:
+        return f"{host}:{taken.getsockname()[1]}"
+
+
+async def _first_line(child: asyncio.subprocess.Process) -> str:
+    if child.stdout is None:
+        return ""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PAGES_SECONDS):
+            return (await child.stdout.readline()).decode().strip()
+    return ""
 
 
 def known_to(settings: Settings) -> Identities:

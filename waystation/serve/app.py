@@ -39,6 +39,8 @@ from waystation.serve.principals import Identities
 TOKEN_BYTES = 32
 SECONDS_TO_END = 2
 """Listeners to events are let go after so long."""
+CONNECTIONS_AT_ONCE = 900
+"""Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
@@ -179,7 +181,7 @@ def _line(error: Exception) -> str:
 class SiteServer(uvicorn.Server):
     """A server whose signals are those of its process: it ends when its task is cancelled."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, at_once: int = CONNECTIONS_AT_ONCE) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -191,6 +193,7 @@ class SiteServer(uvicorn.Server):
                 proxy_headers=False,
                 ws="none",
                 timeout_graceful_shutdown=SECONDS_TO_END,
+                limit_concurrency=at_once,
             )
         )
 

@@ -86,6 +86,8 @@ class RunFile(Value):
     started: datetime
     codec_endpoint: str | None = None
     """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
+    pages: str | None = None
+    """Where pages are served, with the token; empty where they are not, None as long as that is not known."""
 
     @property
     def alive(self) -> bool:
@@ -109,7 +111,8 @@ def write_run_file(path: Path, run: RunFile) -> None:
 
 def remove_run_file(path: Path, run: RunFile) -> None:
     """Remove the run file, unless another run has written its own meanwhile."""
-    if read_run_file(path) == run:
+    found = read_run_file(path)
+    if found is not None and found.model_copy(update={"pages": run.pages}) == run:
         path.unlink(missing_ok=True)
 
 

@@ -17,8 +17,8 @@ from temporalio.client import Client
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.service import RPCError
 
-from waystation.adapters.temporal import die_with_parent
 from waystation.adapters.temporal.connect import DEFAULT_NAMESPACE, Target, connect, quiet_runtime
+from waystation.adapters.temporal.die_with_parent import ending_with_us
 from waystation.children import environment
 from waystation.domain.errors import Unreachable
 from waystation.files import FOLDER_MODE, close_to_others, is_own, opened_private, own_folder, private_folder
@@ -145,13 +145,12 @@ def _start(database: Path, log: Path, port: int, ui_port: int) -> subprocess.Pop
     own_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
         close_to_others(database.with_name(database.name + beside))
-    wrapper = [sys.executable, "-I", "-S", die_with_parent.__file__, str(os.getpid())]
     server = [find_temporal(), "server", "start-dev", "--ip", HOST, "--port", str(port), "--ui-port", str(ui_port)]
     options = ["--db-filename", str(database), "--ui-disable-news-fetch", "--log-level", "error"]
     with opened_private(log) as output:
         # A process group of its own: Ctrl-C reaches us alone, and the server outlives the workers that still need it.
         return subprocess.Popen(
-            [*wrapper, *server, *options],
+            ending_with_us([*server, *options]),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

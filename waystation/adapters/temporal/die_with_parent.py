@@ -8,8 +8,15 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 PR_SET_PDEATHSIG = 1
+
+
+def ending_with_us(command: Sequence[str]) -> list[str]:
+    """The command that runs this one, whose first word is a path, until this process ends."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
+
 
 if __name__ == "__main__":
     parent, command = int(sys.argv[1]), sys.argv[2:]
