@@ -8,7 +8,7 @@ import fcntl
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
-from typing import Self
+from typing import NamedTuple
 
 from waystation.adapters.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.adapters.store.sql_store import SqlStore
@@ -132,48 +132,48 @@ async def memory_to_search(settings: Settings, store: SqlStore, embedder: Embedd
         yield memory
 
 
+class _Opened(NamedTuple):
+    store: SqlStore
+    embedder: Embedder
+    redactor: Redactor
+
+
 class MemoryReader:
     """Looks into memory as agents do, again and again: what takes seconds to load is loaded at the first look alone.
 
     Memory itself is opened for each look, since workers may want to open it meanwhile.
     """
 
-    def __init__(self, settings: Settings, store: SqlStore) -> None:
-        self.store = store
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._loaded: tuple[Embedder, Redactor] | None = None
-        self._loading = asyncio.Lock()
+        self._opened: _Opened | None = None
+        self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
 
-    @classmethod
-    async def open(cls, settings: Settings) -> Self:
-        """Open the store. Raises BadInput, StoreError."""
-        return cls(settings, await opened_store(settings))
-
     async def aclose(self) -> None:
-        """Close the store, and what was loaded."""
+        """Close what was opened."""
         await self._stack.aclose()
-        await self.store.aclose()
 
     async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
         """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
 
-        Raises as `memory_to_search` does.
+        Raises as `memory_to_search` does, RedactionFailed, StoreError.
         """
         if not await memory_is_there(self._settings):
             return ()
-        embedder, redactor = await self._tools()
-        async with memory_to_search(self._settings, self.store, embedder) as memory:
+        store, embedder, redactor = await self._tools()
+        async with memory_to_search(self._settings, store, embedder) as memory:
             return await Recollection(memory, embedder, redactor).search(wanted, tokens)
 
-    async def _tools(self) -> tuple[Embedder, Redactor]:
+    async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.
         from waystation.knowledge import opened_embedder, redactor_of  # noqa: PLC0415
 
-        async with self._loading:
-            if self._loaded is None:
+        async with self._opening:
+            if self._opened is None:
+                store = await self._stack.enter_async_context(aclosing(await opened_store(self._settings)))
                 embedder = await self._stack.enter_async_context(opened_embedder(self._settings))
-                redactor = redactor_of(self._settings, await key_of(self.store, self._settings))
+                redactor = redactor_of(self._settings, await key_of(store, self._settings))
                 self._stack.callback(redactor.close)
-                self._loaded = (embedder, redactor)
-            return self._loaded
+                self._opened = _Opened(store, embedder, redactor)
+            return self._opened

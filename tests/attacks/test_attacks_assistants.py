@@ -25,6 +25,7 @@ from waystation.serve.assistants import Assistant, AssistantRights
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
 from waystation.task_view import as_stored
+from workers.memory import MemoryReader
 
 OWN, OTHER = "mcp-assistant", "private"
 SECRET = "the bridge is closed"
@@ -56,7 +57,9 @@ async def keep_task(settings: Settings, session: str, *, spent: int | None = Non
 @asynccontextmanager
 async def assisted(settings: Settings, *roots: Path) -> AsyncGenerator[AssistantClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings, roots)))
+        server = AssistantServer(
+            Assistant(client, settings, AssistantRights.of(settings, roots), MemoryReader(settings))
+        )
         async with AssistantClient(server) as asking:
             yield asking
 
@@ -203,7 +206,7 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
 @asynccontextmanager
 async def over_http(settings: Settings) -> AsyncGenerator[httpx2.AsyncClient]:
     async with await Client.connect(settings) as client:
-        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings)))
+        server = AssistantServer(Assistant(client, settings, AssistantRights.of(settings), MemoryReader(settings)))
         app = application(SITE._replace(assistants=server), client, settings.tenant, LetIn(ACCESS))
         async with (
             server.session_manager.run(),

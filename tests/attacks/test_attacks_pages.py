@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from waystation.serve.pictures import bar, picture
 from waystation.serve.task_page import FOLDER
 from waystation.settings import Settings
 from waystation.task_view import as_stored
+from workers.memory import MemoryReader
 
 ACCESS = SignIn(token="t" * 43, port=8520)
 SITE = Site(api=v1, pages=pages, files=FOLDER / "static", failed=error_page)
@@ -51,8 +52,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 @asynccontextmanager
 async def served(settings: Settings, tenant: str | None = None) -> AsyncGenerator[httpx2.AsyncClient]:
     settings = settings if tenant is None else settings.model_copy(update={"tenant": tenant})
-    async with await Client.connect(settings) as client:
-        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, LetIn(ACCESS)))
+    async with await Client.connect(settings) as client, aclosing(MemoryReader(settings)) as memory:
+        asked = LetIn(ACCESS, memory=memory)
+        transport = httpx2.ASGITransport(app=application(SITE, client, settings.tenant, asked))
         async with httpx2.AsyncClient(transport=transport, base_url=HERE) as asking:
             yield asking
 

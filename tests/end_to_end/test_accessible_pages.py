@@ -50,6 +50,7 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     )
     paths = [
         "/",
+        "/memory?query=harbour",
         *(f"/tasks/{task}" for task in (ended, hostile, running)),
         f"/tasks/{hostile}/report",
         f"/tasks/{running}/agents/research",
@@ -70,6 +71,8 @@ def by_keys(page: Page) -> None:
     """From the list to a task and to the end of what may be done there, without a mouse."""
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Waystation")).to_be_focused()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Memory")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/tasks/task-*")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ from waystation.domain.errors import BadInput, Unreachable
 from waystation.serve.assistants import Answers, Assistant, AssistantRights, GivenDocument, Handing
 from waystation.serve.mcp import AssistantServer
 from waystation.settings import Settings
+from workers.memory import MemoryReader
 
 PLENTY = Limit(tokens=10_000_000)
 NOTE = "go on"
@@ -64,16 +65,13 @@ class Room:
     def assistant(self, answers: Answers = "person", budget: Limit = PLENTY) -> Assistant:
         known = AssistantRights.of(self.settings).model_dump()
         rights = OfPilots.model_validate({**known, "answers": answers, "budget": budget})
-        return Assistant(self.client, self.settings, rights)
+        return Assistant(self.client, self.settings, rights, MemoryReader(self.settings))
 
     @asynccontextmanager
     async def asking(
         self, assistant: Assistant, person: Person | None, mode: str = "auto"
     ) -> AsyncGenerator[AssistantClient]:
-        async with (
-            aclosing(assistant),
-            AssistantClient(AssistantServer(assistant), mode=mode, elicitation_callback=person) as asking,
-        ):
+        async with AssistantClient(AssistantServer(assistant), mode=mode, elicitation_callback=person) as asking:
             yield asking
 
 

@@ -10,6 +10,7 @@ from temporalio.api.workflowservice.v1 import DescribeActivityExecutionRequest, 
 from temporalio.client import Client as TemporalClient
 from temporalio.service import RPCError, RPCStatusCode
 
+from tests.attacks.test_attacks_pages import BEARER, served
 from tests.running import printed, until
 from tests.store_contract.values import passage, summary
 from waystation.domain.leg import RunRef
@@ -78,6 +79,18 @@ async def test_a_search_finds_what_the_workers_have_and_leaves_nothing_on_the_se
         return not [one for one in listed.executions if await kept_by(server, one.activity_id)]
 
     await until(none_kept)
+
+
+@pytest.mark.usefixtures("workers")
+@pytest.mark.parametrize(("tenant", "times"), [("local", 1), ("other", 0)])
+async def test_programs_and_pages_find_the_same_and_other_tenants_nothing(tenant: str, times: int) -> None:
+    async with served(Settings(), tenant) as asking:
+        asked = {"query": "what does the bar carry?"}
+        found = (await asking.get("/v1/memory", params=asked, headers=BEARER)).json()
+        page = (await asking.get("/memory", params=asked, headers=BEARER)).text
+    assert [one["text"] for one in found] == [SAID] * times
+    assert page.count("<mark>bar</mark>") == times
+    assert page.count("Nothing like that is remembered.") == 1 - times
 
 
 @pytest.mark.usefixtures("workers")

@@ -29,11 +29,11 @@ from waystation.cli.follow import require_workers
 from waystation.cli.memory_eval import evaluate
 from waystation.cli.options import JsonOption, moment, past_moment
 from waystation.client import Client
-from waystation.client.context import FoundJson
+from waystation.client.context import FoundJson, where
 from waystation.client.lookups import resolved
 from waystation.client.removal import Gone, Selection, forget, selected
 from waystation.domain.errors import BadInput, MemoryUnavailable, Unreachable
-from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind
+from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind
 from waystation.domain.task import session_hash, tenant_hash
 from waystation.domain.value import Value
 from waystation.files import private_folder
@@ -153,7 +153,7 @@ def _print_found(query: str, found: Sequence[Excerpt]) -> None:
         passage = excerpt.best.passage
         ids = " ".join(excerpt.ids)
         print_text(
-            f"{number}. {_where(passage)}, {passage.created:%Y-%m-%d %H:%M}, score {excerpt.best.score:.2f}, {ids}"
+            f"{number}. {where(passage)}, {passage.created:%Y-%m-%d %H:%M}, score {excerpt.best.score:.2f}, {ids}"
         )
         text = Text(excerpt.text)
         for start, end in matches(query, excerpt.text):
@@ -161,25 +161,14 @@ def _print_found(query: str, found: Sequence[Excerpt]) -> None:
         result.print(Padding(text, (0, 0, 1, FOUND_INDENT)))
 
 
-def _where(passage: Passage) -> str:
-    match passage.kind:
-        case "conversation":
-            return f"{passage.step_id} of {passage.task_id}"
-        case "document":
-            return f"{passage.document} of {passage.task_id}"
-        case "report":
-            return f"report of {passage.task_id}"
-        case "finding":
-            return f"finding of {passage.step_id} of {passage.task_id}"
-
-
 async def _found(settings: Settings, wanted: MemoryQuery, task: str | None, tokens: int) -> tuple[Excerpt, ...]:
     # Qdrant takes a second to load.
     from workers.memory import MemoryReader  # noqa: PLC0415
 
-    async with aclosing(await MemoryReader.open(settings)) as memory:
-        if task is not None:
-            wanted = wanted.model_copy(update={"tasks": (await resolved(memory.store, wanted.reader, task),)})
+    if task is not None:
+        async with aclosing(await opened_store(settings)) as store:
+            wanted = wanted.model_copy(update={"tasks": (await resolved(store, wanted.reader, task),)})
+    async with aclosing(MemoryReader(settings)) as memory:
         return await memory.search(wanted, tokens)
 
 

@@ -188,6 +188,7 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
         from waystation.serve.pages import error_page, pages  # noqa: PLC0415
         from waystation.serve.task_page import FOLDER  # noqa: PLC0415
+        from workers.memory import MemoryReader  # noqa: PLC0415
 
     opener: Callable[[str], Awaitable[Client]] = lambda tenant: Client.connect(  # noqa: E731
         settings.model_copy(update={"tenant": tenant})
@@ -196,10 +197,10 @@ async def _serve(settings: Settings, identities: Identities, listener: socket, n
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(await Client.connect(settings))
         page = f"http://127.0.0.1:{access.port}/tasks/"
-        assistant = Assistant(client, settings, AssistantRights.of(settings), page)
-        stack.push_async_callback(assistant.aclose)
+        memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
+        assistant = Assistant(client, settings, AssistantRights.of(settings), memory, page)
         site = Site(v1, pages, FOLDER / "static", error_page, AssistantServer(assistant))
-        server = SiteServer(application(site, client, settings.tenant, LetIn(access, identities, opener)))
+        server = SiteServer(application(site, client, settings.tenant, LetIn(access, identities, opener, memory)))
         stop_on_signals()
         print_text(printed_address(access))
         if names:
@@ -234,12 +235,13 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
         from waystation.client import Client  # noqa: PLC0415
         from waystation.serve.assistants import Assistant, AssistantRights  # noqa: PLC0415
         from waystation.serve.mcp import AssistantServer  # noqa: PLC0415
+        from workers.memory import MemoryReader  # noqa: PLC0415
 
     rights = AssistantRights.of(settings, roots)
     # A thread waits for input and could not be cancelled; nothing that is kept suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
-    async with await Client.connect(settings) as known, aclosing(Assistant(known, settings, rights)) as assistant:
-        await AssistantServer(assistant).run_stdio_async()
+    async with await Client.connect(settings) as known, aclosing(MemoryReader(settings)) as memory:
+        await AssistantServer(Assistant(known, settings, rights, memory)).run_stdio_async()
 
 
 class ListedKeyJson(Value):

@@ -38,7 +38,7 @@ from waystation.domain.delegation import team_of
 from waystation.domain.errors import BadInput, MemoryUnavailable, RedactionFailed
 from waystation.domain.layers import Allocation, Layer, Part, Reminder, allocate, demands_of, recent_failures
 from waystation.domain.leg import RunRef, Standing
-from waystation.domain.memory import Excerpt, MemoryQuery, PassageKind, Recalled
+from waystation.domain.memory import Excerpt, MemoryQuery, Passage, PassageKind, Recalled
 from waystation.domain.privacy import Place, Redacted
 from waystation.domain.projection import ToolPolicy
 from waystation.domain.session import SessionStart
@@ -317,3 +317,16 @@ class FoundJson(Value):
             text=excerpt.text,
             **first.passage.model_dump(include={"kind", "task_id", "document", "first_line"}),
         )
+
+
+def where(passage: Passage) -> str:
+    """Of whom, or of which document, for people."""
+    match passage.kind:
+        case "conversation":
+            return f"{passage.step_id} of {passage.task_id}"
+        case "document":
+            return f"{passage.document} of {passage.task_id}"
+        case "report":
+            return f"report of {passage.task_id}"
+        case "finding":
+            return f"finding of {passage.step_id} of {passage.task_id}"

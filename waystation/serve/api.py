@@ -10,8 +10,9 @@ from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
+from waystation.agents.archive import RECALLED_TOKENS
 from waystation.client import Client
-from waystation.client.context import AgentAudits
+from waystation.client.context import AgentAudits, FoundJson
 from waystation.client.lookups import version_of
 from waystation.client.sessions import ForkWish
 from waystation.client.task_json import CancelJson, ReportJson, SessionJson, TaskJson, ViewJson, report_json, task_json
@@ -22,9 +23,10 @@ from waystation.domain.compaction.history import view
 from waystation.domain.documents import Document
 from waystation.domain.errors import BadInput
 from waystation.domain.foreign import plain
+from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.domain.progress import Bill
 from waystation.domain.signals import Action, Answer, EditInput
-from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session
+from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session, session_hash, tenant_hash
 from waystation.domain.value import Input
 from waystation.markdown import inert
 from waystation.serve.access import PROBLEM, Problem
@@ -35,6 +37,8 @@ from waystation.task_view import PendingApproval, Submitted
 MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
 LAST_NUMBER = 10**15 - 1
+MOST_QUERY, MOST_RECALLED = 2_000, 20_000
+"""Characters, tokens."""
 
 
 class ByTenant(Protocol):
@@ -46,6 +50,10 @@ class ByTenant(Protocol):
 
     async def feed(self, tenant: str) -> Feed:
         """What its listeners hear of."""
+        ...
+
+    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall."""
         ...
 
 
@@ -178,6 +186,18 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
         {**told, "tenant": tenant, "session": session, "request_id": request_id, "budget": written_limit(new.budget)}
     )
     return await client.submit(request, documents)
+
+
+async def recall_for(
+    request: Request, who: Principal, query: str, session: str | None, tokens: int = RECALLED_TOKENS
+) -> tuple[Excerpt, ...]:
+    """What agents of that tenant would recall. Raises BadInput, MemoryUnavailable, Unreachable."""
+    if not query.strip():
+        raise BadInput("there is nothing to look for: give a few words")
+    tenants: ByTenant = request.app.state.tenants
+    of = None if session is None else session_hash(who.tenant, session)
+    wanted = MemoryQuery(tenant=tenant_hash(who.tenant), session=of, text=query, dense=None)
+    return await tenants.recall(wanted, tokens)
 
 
 async def stop(client: Client, task: str) -> CancelJson:
@@ -397,6 +417,18 @@ async def get_events(client: Asking, feed: Feeding, begin: From) -> Response:
 async def get_approvals(client: Asking) -> tuple[PendingApproval, ...]:
     """What waits for an answer, the most urgent first."""
     return await client.approvals()
+
+
+@v1.get("/memory")
+async def get_search_memory(
+    request: Request,
+    who: Who,
+    query: Annotated[str, Query(min_length=1, max_length=MOST_QUERY, description="Redacted before it is searched.")],
+    session: Annotated[str | None, Query(min_length=1, max_length=200, description="Of this session alone.")] = None,
+    tokens: Annotated[int, Query(ge=1, le=MOST_RECALLED)] = RECALLED_TOKENS,
+) -> tuple[FoundJson, ...]:
+    """What agents would recall, the best first; names stay replaced."""
+    return tuple(map(FoundJson.of, await recall_for(request, who, query, session, tokens)))
 
 
 @v1.put("/sessions/{session}/limit")

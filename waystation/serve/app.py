@@ -24,6 +24,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.domain.errors import (
     BadInput,
+    MemoryUnavailable,
     RequestConflict,
     StoreUnavailable,
     TextMissing,
@@ -32,9 +33,11 @@ from waystation.domain.errors import (
     WaystationError,
 )
 from waystation.domain.foreign import plain
+from waystation.domain.memory import Excerpt, MemoryQuery
 from waystation.serve.access import ASSISTANTS, MOST_BODY_BYTES, Guard, SignIn, problem_response
 from waystation.serve.listeners import Feed
 from waystation.serve.principals import Identities
+from workers.memory import MemoryReader
 
 TOKEN_BYTES = 32
 SECONDS_TO_END = 2
@@ -58,10 +61,11 @@ class Site(NamedTuple):
 class Tenants:
     """Clients by tenant, opened when somebody of one first asks, and what listeners of each hear of."""
 
-    def __init__(self, client: Client, tenant: str, opener: Callable[[str], Awaitable[Client]] | None = None) -> None:
+    def __init__(self, client: Client, tenant: str, asked: "LetIn") -> None:
         self._clients = {tenant: client}
         self._feeds = {tenant: Feed(client)}
-        self._opener = opener
+        self._opener = asked.opener
+        self._memory = asked.memory
         self._own = tenant
         self._opening = asyncio.Lock()
 
@@ -80,6 +84,10 @@ class Tenants:
         await self.client(tenant)
         return self._feeds[tenant]
 
+    async def recall(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+        """What agents would recall. Raises as `MemoryReader.search` does."""
+        return () if self._memory is None else await self._memory.search(wanted, tokens)
+
     async def aclose(self) -> None:
         """Close those that were opened here."""
         for tenant, client in self._clients.items():
@@ -93,11 +101,13 @@ class LetIn(NamedTuple):
     access: SignIn
     identities: Identities | None = None
     opener: Callable[[str], Awaitable[Client]] | None = None
+    memory: MemoryReader | None = None
+    """None: nothing is remembered here."""
 
 
 def application(site: Site, client: Client, tenant: str, asked: LetIn) -> ASGIApp:
     """Everything that is served, behind its guard."""
-    tenants = Tenants(client, tenant, asked.opener)
+    tenants = Tenants(client, tenant, asked)
 
     @asynccontextmanager
     async def lasting(_: FastAPI) -> AsyncGenerator[None]:
@@ -157,7 +167,7 @@ def _problem(error: Exception) -> tuple[int, str, str]:
             return 409, "Conflict", _line(error)
         case BadInput():
             return 400, "Cannot be used", _line(error)
-        case Unreachable() | StoreUnavailable():
+        case Unreachable() | StoreUnavailable() | MemoryUnavailable():
             return 503, "Not reachable", _line(error)
         case WaystationError():
             return 500, "Failed", _line(error)

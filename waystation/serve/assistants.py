@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 from urllib.parse import unquote, urlsplit
 
 from markdown_it import MarkdownIt
@@ -33,9 +33,7 @@ from waystation.files import opened_private, private_folder
 from waystation.markdown import exported_report
 from waystation.settings import Settings
 from waystation.task_view import PendingApproval, TaskView, pending
-
-if TYPE_CHECKING:
-    from workers.memory import MemoryReader
+from workers.memory import MemoryReader
 
 MOST_HANDED_IN = 10_000
 """Of one assistant: with more, its budget cannot be counted."""
@@ -185,14 +183,20 @@ class Assistant:
     were.
     """
 
-    def __init__(self, client: Client, settings: Settings, rights: AssistantRights, page: str | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        rights: AssistantRights,
+        memory: MemoryReader,
+        page: str | None = None,
+    ) -> None:
         self.client = client
         self.rights = rights
+        self._memory = memory
         self._settings = settings
         self._page = page
         """Before the id of a task."""
-        self._memory: MemoryReader | None = None
-        self._opening = asyncio.Lock()
 
     async def tasks(self) -> tuple[TaskView, ...]:
         """Its newest."""
@@ -384,21 +388,11 @@ class Assistant:
 
     async def recall(self, query: str, tokens: int) -> tuple[FoundJson, ...]:
         """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
-        # Assistants wait for their server to start, and memory takes what workers load.
-        from workers.memory import MemoryReader  # noqa: PLC0415
-
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
         tenant, session = self.rights.tenant, self.rights.session
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
-        async with self._opening:
-            self._memory = self._memory or await MemoryReader.open(self._settings)
         return tuple(map(FoundJson.of, await self._memory.search(wanted, tokens)))
-
-    async def aclose(self) -> None:
-        """Close what it has opened; the client stays open."""
-        if self._memory is not None:
-            await self._memory.aclose()
 
 
 def _written(text: str) -> Limit:

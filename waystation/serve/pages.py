@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
 from tempfile import TemporaryDirectory
@@ -16,13 +17,16 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.adapters.documents.sources import Named, load_documents, unique_names
 from waystation.client import Client
+from waystation.client.context import where
 from waystation.domain.errors import BadInput, Unreachable
 from waystation.domain.exports import NumberedSource
 from waystation.domain.foreign import plain
+from waystation.domain.memory import Excerpt
 from waystation.domain.task import SourceDocument
 from waystation.serve.access import SignIn
 from waystation.serve.api import (
     LAST_NUMBER,
+    MOST_QUERY,
     AgentPath,
     Asking,
     Denial,
@@ -35,6 +39,7 @@ from waystation.serve.api import (
     change,
     fork_off,
     grant,
+    recall_for,
     refuse,
     shown,
     stop,
@@ -96,6 +101,45 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
     except Unreachable as away:
         waiting, remark = (), str(away)
     return _page(request, "tasks.html", tasks=views, waiting=waiting, remark=remark, request_id=token_hex(8))
+
+
+class Hit(NamedTuple):
+    """What memory found, for people."""
+
+    where: str
+    created: datetime
+    score: float
+    task_id: str
+    parts: tuple[tuple[str, bool], ...]
+    """Its text in pieces, and whether each is a word that was looked for."""
+
+
+@pages.get("/memory")
+async def memory_page(
+    request: Request,
+    who: Who,
+    query: Annotated[str, Query(max_length=MOST_QUERY)] = "",
+    session: Annotated[str, Query(max_length=200)] = "",
+) -> HTMLResponse:
+    """What agents would recall."""
+    asked = query.strip()
+    found = await recall_for(request, who, asked, session.strip() or None) if asked else ()
+    hits = await run_in_threadpool(lambda: [hit(asked, one) for one in found])
+    return _page(request, "memory.html", query=query, session=session, asked=bool(asked), hits=hits)
+
+
+def hit(query: str, found: Excerpt) -> Hit:
+    """One stretch, with the words that match apart."""
+    # The libraries that tell words apart take a while to load.
+    from waystation.words import matches  # noqa: PLC0415
+
+    parts: list[tuple[str, bool]] = []
+    read = 0
+    for start, end in matches(query, found.text):
+        parts += [(found.text[read:start], False), (found.text[start:end], True)]
+        read = end
+    best = found.best.passage
+    return Hit(where(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False)))
 
 
 @pages.get("/tasks/{task}")
