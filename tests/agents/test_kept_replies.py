@@ -36,8 +36,14 @@ async def test_strings_at_any_depth_are_replaced_and_everything_else_stays_in_it
     kept, redacted = await redacted_reply(blocks, redactor, "t")
     assert kept[:3] == blocks[:3]
     assert kept[3] == blocks[3].model_copy(
-        update={"input": {"a": [1, {"b": SECRET_PLACEHOLDER, SECRET: None}], "c": f"x{SECRET_PLACEHOLDER}", "d": True}}
+        update={
+            "input": {
+                "a": [1, {"b": SECRET_PLACEHOLDER, SECRET_PLACEHOLDER: None}],
+                "c": f"x{SECRET_PLACEHOLDER}",
+                "d": True,
+            }
+        }
     )
     assert kept[4] == Text(text=f"two {SECRET_PLACEHOLDER}")
-    assert sum(len(one.spans) for one in redacted) == 3
+    assert sum(len(one.spans) for one in redacted) == 4
     assert Message(id="m1", role="assistant", blocks=kept).text == f"one\ntwo {SECRET_PLACEHOLDER}"

@@ -69,9 +69,9 @@ def test_in_json_words_change_and_what_things_are_found_by_stays() -> None:
 
 def test_what_a_tool_is_called_with_is_words_whatever_its_fields_are_named() -> None:
     sought = Sought("Ada")
-    body: JsonValue = {"id": "Ada", "input": {"id": "Ada", "people": [{"session": "Ada"}]}}
-    assert (sought.in_names(body), sought.in_words(body)) == (1, 2)
-    assert sought.erased(body) == {"id": "Ada", "input": {"id": ERASED, "people": [{"session": ERASED}]}}
+    body: JsonValue = {"id": "Ada", "input": {"id": "Ada", "people": [{"session": "Ada"}, {"Ada": 36}]}}
+    assert (sought.in_names(body), sought.in_words(body)) == (1, 3)
+    assert sought.erased(body) == {"id": "Ada", "input": {"id": ERASED, "people": [{"session": ERASED}, {ERASED: 36}]}}
 
 
 def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:

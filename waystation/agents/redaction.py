@@ -43,7 +43,7 @@ from waystation.domain.privacy import (
     with_placeholders,
 )
 from waystation.domain.transcript import Block, Text, ToolUse
-from waystation.domain.value import mapped, strings
+from waystation.domain.value import ARGUMENTS, mapped, strings, unusual_name
 from waystation.patterns import proven
 from waystation.ports import Clock, Meter, Redactor, SlowTexts, Store, Vault
 
@@ -404,7 +404,8 @@ async def redacted_reply(
     Signed reasoning stays as it is: the provider takes it back unchanged or not at all. Raises RedactionFailed.
     """
     words = [block.text for block in blocks if isinstance(block, Text)]
-    arguments = [text for block in blocks if isinstance(block, ToolUse) for _, text in strings(block.input)]
+    calls = [block.input for block in blocks if isinstance(block, ToolUse)]
+    arguments = [text for call in calls for _, text in strings(call, ARGUMENTS, unusual_name)]
     said = await redactor.redact(words, Place.MODEL_OUTPUT, tenant)
     given = await redactor.redact(arguments, Place.TOOL_ARGUMENT, tenant)
     said_texts, given_texts = iter([one.text for one in said]), iter([one.text for one in given])
@@ -416,7 +417,7 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
         return block.model_copy(update={"text": next(said)})
     if isinstance(block, ToolUse):
         # `mapped` meets the texts in the order in which `strings` gave them.
-        return block.model_copy(update={"input": mapped(block.input, lambda _: next(given))})
+        return block.model_copy(update={"input": mapped(block.input, lambda _: next(given), unusual_name)})
     return block
 
 

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from waystation.domain.task import TaskProgress, TaskRef, TaskRequest, TaskRow, short_hash
 from waystation.domain.transcript import Text
-from waystation.domain.value import ARGUMENTS, Value, mapped, strings
+from waystation.domain.value import ARGUMENTS, Value, every_name, mapped, strings
 from waystation.patterns import proven, transient
 
 ERASED = "<ERASED>"
@@ -215,7 +215,7 @@ class Sought:
 
     def _erased_in(self, key: str, part: JsonValue) -> JsonValue:
         if key == ARGUMENTS:
-            return mapped(part, self.without)
+            return mapped(part, self.without, every_name)
         return part if key in IDENTIFYING else self.erased(part)
 
     @cached_property

@@ -26,33 +26,58 @@ class Input(BaseModel):
 
 
 ARGUMENTS = "input"
-"""Of a call of a tool. The tool's author named the fields in there, whose values are a model's words."""
+"""Of a call of a tool. The tool's author named the fields in there, whose values are a model's words; where it takes
+any field, their names are a model's words, too.
+"""
+_LONGEST_NAME, _MOST_DIGITS = 40, 3
+FieldNames = Callable[[str], bool]
+"""Which names of fields are words, too."""
 
 
-def strings(body: JsonValue, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in the value, with the field that has it; of all that a tool is called with, `input`."""
+def every_name(field: str) -> bool:  # noqa: ARG001
+    """All of them."""
+    return True
+
+
+def no_name(field: str) -> bool:  # noqa: ARG001
+    """None of them."""
+    return False
+
+
+def unusual_name(field: str) -> bool:
+    """Those that no author gives a field."""
+    usual = len(field) <= _LONGEST_NAME and field.replace("-", "_").isidentifier()
+    return not usual or sum(sign.isdigit() for sign in field) > _MOST_DIGITS
+
+
+def strings(body: JsonValue, key: str = "", names: FieldNames = every_name) -> Iterator[tuple[str, str]]:
+    """Every text in the value, with the field that has it; of all that a tool is called with, names of fields among
+    it, `input`.
+    """
     match body:
         case str():
             yield key, body
         case dict():
             for field, part in body.items():
-                yield from strings(part, key if key == ARGUMENTS else field)
+                if key == ARGUMENTS and names(field):
+                    yield key, field
+                yield from strings(part, key if key == ARGUMENTS else field, names)
         case list():
             for part in body:
-                yield from strings(part, key)
+                yield from strings(part, key, names)
         case _:
             pass
 
 
-def mapped(body: JsonValue, change: Callable[[str], str]) -> JsonValue:
-    """The value with every text changed."""
+def mapped(body: JsonValue, change: Callable[[str], str], names: FieldNames = no_name) -> JsonValue:
+    """The value with every text changed, in the order of `strings`, and such names of fields."""
     match body:
         case str():
             return change(body)
         case dict():
-            return {key: mapped(part, change) for key, part in body.items()}
+            return {change(key) if names(key) else key: mapped(part, change, names) for key, part in body.items()}
         case list():
-            return [mapped(part, change) for part in body]
+            return [mapped(part, change, names) for part in body]
         case _:
             return body
 
