@@ -188,7 +188,7 @@ async def take_in(client: Client, tenant: str, new: NewTask, request_id: str) ->
     return await client.submit(request, documents)
 
 
-async def recall_for(
+async def recalled_for(
     request: Request, who: Principal, query: str, session: str | None, tokens: int = RECALLED_TOKENS
 ) -> tuple[Excerpt, ...]:
     """What agents of that tenant would recall. Raises BadInput, MemoryUnavailable, Unreachable."""
@@ -428,7 +428,7 @@ async def get_search_memory(
     tokens: Annotated[int, Query(ge=1, le=MOST_RECALLED)] = RECALLED_TOKENS,
 ) -> tuple[FoundJson, ...]:
     """What agents would recall, the best first; names stay replaced."""
-    return tuple(map(FoundJson.of, await recall_for(request, who, query, session, tokens)))
+    return tuple(map(FoundJson.of, await recalled_for(request, who, query, session, tokens)))
 
 
 @v1.put("/sessions/{session}/limit")

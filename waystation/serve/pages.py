@@ -39,7 +39,7 @@ from waystation.serve.api import (
     change,
     fork_off,
     grant,
-    recall_for,
+    recalled_for,
     refuse,
     shown,
     stop,
@@ -103,7 +103,7 @@ async def front(request: Request, client: Asking) -> HTMLResponse:
     return _page(request, "tasks.html", tasks=views, waiting=waiting, remark=remark, request_id=token_hex(8))
 
 
-class Hit(NamedTuple):
+class FoundStretch(NamedTuple):
     """What memory found, for people."""
 
     where: str
@@ -123,12 +123,12 @@ async def memory_page(
 ) -> HTMLResponse:
     """What agents would recall."""
     asked = query.strip()
-    found = await recall_for(request, who, asked, session.strip() or None) if asked else ()
-    hits = await run_in_threadpool(lambda: [hit(asked, one) for one in found])
+    found = await recalled_for(request, who, asked, session.strip() or None) if asked else ()
+    hits = await run_in_threadpool(lambda: [stretch(asked, one) for one in found])
     return _page(request, "memory.html", query=query, session=session, asked=bool(asked), hits=hits)
 
 
-def hit(query: str, found: Excerpt) -> Hit:
+def stretch(query: str, found: Excerpt) -> FoundStretch:
     """One stretch, with the words that match apart."""
     # The libraries that tell words apart take a while to load.
     from waystation.words import matches  # noqa: PLC0415
@@ -139,7 +139,7 @@ def hit(query: str, found: Excerpt) -> Hit:
         parts += [(found.text[read:start], False), (found.text[start:end], True)]
         read = end
     best = found.best.passage
-    return Hit(where(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False)))
+    return FoundStretch(where(best), best.created, found.best.score, best.task_id, (*parts, (found.text[read:], False)))
 
 
 @pages.get("/tasks/{task}")
