@@ -124,11 +124,11 @@ async def memory_page(
     """What agents would recall."""
     asked = query.strip()
     found = await recalled_for(request, who, asked, session.strip() or None) if asked else ()
-    hits = await run_in_threadpool(lambda: [stretch(asked, one) for one in found])
+    hits = await run_in_threadpool(lambda: [with_matches(asked, one) for one in found])
     return _page(request, "memory.html", query=query, session=session, asked=bool(asked), hits=hits)
 
 
-def stretch(query: str, found: Excerpt) -> FoundStretch:
+def with_matches(query: str, found: Excerpt) -> FoundStretch:
     """One stretch, with the words that match apart."""
     # The libraries that tell words apart take a while to load.
     from waystation.words import matches  # noqa: PLC0415
