@@ -189,8 +189,10 @@ _QUOTED = (
 )
 _BEGUN = r"(?=[\"“„«「『‘'\n])"
 """One look instead of one for each kind of quotation."""
+_NEAR = rf"(?=[^\n\"'“”„«»「」『』‘….!?]{{0,96}}+{_BEGUN})"
+"""Further off nothing is ascribed to a speaker: one look instead of one for each word that might say so."""
 _ASCRIBED = proven(
-    rf"{_SPEAKER}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
+    rf"{_SPEAKER}{_NEAR}{_GAP}{{0,40}}?(?:(?:{_SAYS}|[:：]){_GAP}{{0,24}}?|(?:{_WIDE}){_GAP}{{0,36}}?){_BEGUN}({_QUOTED})"
     rf"|(?:{_WIDE}){_GAP}{{0,12}}?{_BEGUN}({_QUOTED})"
     rf"|((?<!\w)(?:\"[^\"\n]{{1,500}}\"|“[^“”\n]{{1,500}}”)),? (?:{_SAYS} (?:by )?{_SPEAKER}"
     rf"|{_SPEAKER} {_SAYS}(?!{_GAP}{{0,24}}[\"“]))",
