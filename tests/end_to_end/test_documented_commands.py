@@ -30,6 +30,7 @@ WITHOUT_A_PLATFORM = (
 ON_A_PLATFORM = (
     'waystation submit "What did we promise customers about retention?" --docs contracts/ --docs faq.html',
     "waystation list",
+    "waystation list --state done --since 2d --text retention",
     "waystation report TASK",
     "waystation report TASK --restore",
     "waystation report TASK --output report.pdf",

@@ -34,7 +34,7 @@ COMMANDS = {
     "status": Command("platform", "Tell what runs on this machine."),
     "demo": Command("demo", "Work on real documents: from question to report, with a compaction and a pause."),
     "submit": Command("submit", "Hand in a question with documents."),
-    "list": Command("show", "List the newest tasks."),
+    "list": Command("tasks", "List the newest tasks."),
     "show": Command("show", "Show a task."),
     "watch": Command("show", "Follow a task until it is over."),
     "report": Command("show", "Print a task's report."),

@@ -37,11 +37,9 @@ OVER = frozenset({"done", "partial", "skipped"})
 SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
 """The newest ones: a screen that is redrawn in place must not grow over the terminal's height."""
 SHORT_ID = 8
-"""Characters of a compaction's id: its beginning is enough to name it."""
+"""Characters of the id of a task or compaction: its beginning is enough to name it."""
 TOLD_CHARACTERS = 120
 """Of what was told to a task."""
-TITLE_CHARACTERS = 60
-"""Of a question, in a list of tasks."""
 T = TypeVar("T")
 
 
@@ -251,22 +249,6 @@ def _steps(then: TaskProgress | None, now: TaskProgress) -> list[str]:
 
 def _new(before: Sequence[T], now: Iterable[T]) -> list[T]:
     return [thing for thing in now if thing not in before]
-
-
-def tasks_table(views: Sequence[TaskView]) -> Table:
-    """One row a task."""
-    rows = [
-        (
-            progress.task_id,
-            Text(progress.phase, style=PHASE_STYLES.get(progress.phase, "cyan")),
-            short_spent(progress.budget.spent, progress.budget.limit),
-            short_limit(progress.budget.limit),
-            cost_text(progress),
-            shorten(progress.title, TITLE_CHARACTERS, placeholder=" …") or NOTHING,
-        )
-        for progress in (view.progress for view in views)
-    ]
-    return _table(("task", "phase", "spent", "budget", "cost", "question"), rows)
 
 
 def message_text(message: Message, remarks: Sequence[str] = ()) -> str:

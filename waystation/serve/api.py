@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -25,12 +26,12 @@ from waystation.domain.foreign import plain
 from waystation.domain.progress import Bill
 from waystation.domain.signals import Action, Answer, EditInput
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session
-from waystation.domain.value import Input
+from waystation.domain.value import Input, Value
 from waystation.markdown import inert
 from waystation.serve.access import PROBLEM, Problem
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
-from waystation.task_view import PendingApproval, Submitted
+from waystation.task_view import PendingApproval, Submitted, TaskFilter
 
 MOST_DOCUMENTS = 1_000
 MOST_ON_A_PAGE = 100
@@ -253,17 +254,28 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
+class TaskQuery(Value):
+    """Which tasks are asked for, and which of those are answered: `count` of them from the `first` on."""
+
+    session: Annotated[str | None, Field(max_length=200)] = None
+    phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
+    since: Annotated[datetime | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
+    text: Annotated[str, Field(max_length=200, description="Stands in their titles, in whatever case.")] = ""
+    first: Annotated[int, Field(ge=0, le=10_000)] = 0
+    count: Annotated[int, Field(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE
+
+    @property
+    def wanted(self) -> TaskFilter:
+        """The same for the client."""
+        since = self.since if self.since is None or self.since.tzinfo else self.since.replace(tzinfo=UTC)
+        return TaskFilter(session=self.session, phases=frozenset(self.phase), since=since, text=self.text)
+
+
 @v1.get("/tasks")
-async def get_tasks(
-    client: Asking,
-    session: Annotated[str | None, Query(max_length=200)] = None,
-    phase: Annotated[TaskPhase | None, Query(description="Only tasks in this phase.")] = None,
-    first: Annotated[int, Query(ge=0, le=10_000)] = 0,
-    count: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = MOST_ON_A_PAGE,
-) -> tuple[TaskJson, ...]:
-    """The newest tasks; or all that are in a phase, the newest first."""
-    found = await client.tasks(session, phase)
-    return tuple(task_json(one, None) for one in found[first : first + count])
+async def get_tasks(client: Asking, query: Annotated[TaskQuery, Query()]) -> tuple[TaskJson, ...]:
+    """The newest tasks; or all that are in a phase, submitted since a moment, or have a text in their title."""
+    found = await client.tasks(query.wanted)
+    return tuple(task_json(one, None) for one in found[query.first : query.first + query.count])
 
 
 @v1.post("/tasks", status_code=201)
