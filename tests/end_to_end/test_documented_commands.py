@@ -81,6 +81,7 @@ ON_A_PLATFORM = (
 """In an order in which each finds what it is about; TASK is over."""
 WHILE_IT_WAITS = (
     "waystation approvals",
+    "waystation approvals TASK",
     'waystation tell TASK "Leave out everything before 2020"',
     "waystation documents TASK --docs contracts/",
     "waystation documents TASK --docs notes",

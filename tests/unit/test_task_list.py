@@ -13,8 +13,8 @@ from tests.unit.render_values import DEAR, PAUSED
 from waystation.adapters.clock import utc_now
 from waystation.adapters.store import SqlStore
 from waystation.cli.main import run
-from waystation.cli.options import past_moment
-from waystation.cli.tasks import PHASE_MARKS, day_text, marks_text, span_text, task_lines, used_at_a_glance
+from waystation.cli.options import day_text, past_moment
+from waystation.cli.tasks import PHASE_MARKS, marks_text, span_text, task_lines, used_at_a_glance
 from waystation.domain.amount import Amount, Limit
 from waystation.domain.errors import BadInput
 from waystation.domain.task import TaskPhase, TaskRequest
@@ -49,20 +49,20 @@ def lines(width: int) -> list[str]:
 
 def test_a_task_is_one_line_however_narrow_the_terminal_is() -> None:
     assert "\n".join(lines(80)) == snapshot("""\
-‖ 01234567  12:00         30m    41.2k/200k   Which licences [red]do[/red] they…
-✓ 01234567  20 Nov 10:00  1d 1h  41.2k/200k   どのライセンスがあり、それぞれ何 …
-✗ 01234567  11 Nov 2025   -      41.2k/200k   two lines [2J
-‖ 01234567  -             -      $0.70/$2.00  -\
+‖  01234567  12:00         30m    41.2k/200k   Which licences [red]do[/red] the…
+✓  01234567  20 Nov 10:00  1d 1h  41.2k/200k   どのライセンスがあり、それぞれ何…
+✗  01234567  11 Nov 2025   -      41.2k/200k   two lines [2J
+‖  01234567  -             -      $0.70/$2.00  -\
 """)
     assert [cell_len(line) for line in lines(80)][:2] == [80, 80]
 
 
 def test_a_wide_terminal_has_states_in_words_and_costs() -> None:
     assert "\n".join(lines(120)) == snapshot("""\
-‖ paused 01234567  12:00         30m    41.2k/200k   $0.123456  Which licences [red]do[/red] they carry, and which of t…
-✓ done   01234567  20 Nov 10:00  1d 1h  41.2k/200k   $0.123456  どのライセンスがあり、それぞれ何を求めていますか。すべ …
-✗ failed 01234567  11 Nov 2025   -      41.2k/200k   $0.123456  two lines [2J
-‖ paused 01234567  -             -      $0.70/$2.00  $0.123456  -\
+‖ paused  01234567  12:00         30m    41.2k/200k   $0.123456  Which licences [red]do[/red] they carry, and which of …
+✓ done    01234567  20 Nov 10:00  1d 1h  41.2k/200k   $0.123456  どのライセンスがあり、それぞれ何を求めていますか。すべ…
+✗ failed  01234567  11 Nov 2025   -      41.2k/200k   $0.123456  two lines [2J
+‖ paused  01234567  -             -      $0.70/$2.00  $0.123456  -\
 """)
 
 

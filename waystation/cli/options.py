@@ -112,6 +112,14 @@ def short_spent(spent: Amount, limit: Limit) -> str:
     )
 
 
+def day_text(moment: datetime, now: datetime) -> str:
+    """When something was, by the clock of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
+    there = moment.astimezone(now.tzinfo)
+    if there.date() == now.date():
+        return f"{there:%H:%M}"
+    return f"{there:%d %b %H:%M}" if there.year == now.year else f"{there:%d %b %Y}"
+
+
 DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
 
 

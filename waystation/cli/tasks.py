@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from waystation.adapters.clock import utc_now
@@ -33,11 +32,12 @@ from waystation.cli.options import (
     ByOption,
     JsonOption,
     TaskArgument,
+    day_text,
     parse_budget,
     past_moment,
     short_tokens,
 )
-from waystation.cli.render import NOTHING, PHASE_STYLES, SHORT_ID, counted
+from waystation.cli.render import NOTHING, PHASE_STYLES, counted, cut_lines, short_id
 from waystation.cli.submit import text_of
 from waystation.client import Client
 from waystation.client.sessions import DocumentsAnswer, ForkWish
@@ -68,39 +68,28 @@ PHASE_MARKS = {
 }
 WIDE = 100
 """Columns: from here on a list has the states in words, and costs."""
-LEAST_QUESTION = 10
-"""Columns."""
 
 
 def task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Text]:
     """A line a task, the question cut to fit: state, the beginning of its id, when it was submitted (as clocks are in
     the zone of `now`), for how long it was or has been at work, what it spent of its budget.
     """
-    rows = [_listed(view, now, wide=width >= WIDE) for view in views]
-    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
-    lines: list[Text] = []
-    for row, view in zip(rows, views, strict=True):
-        progress = view.progress
-        style = PHASE_STYLES.get(progress.phase, "cyan")
-        cells = [set_cell_size(cell, wide) for cell, wide in zip(row, widths, strict=True)]
-        line = Text.assemble((cells[0], style), " ", "  ".join(cells[1:]), "  ")
-        question = Text(one_line(progress.title) or NOTHING)
-        question.truncate(max(width - line.cell_len, LEAST_QUESTION), overflow="ellipsis")
-        lines.append(line.append_text(question))
-    return lines
+    return cut_lines([_listed(view, now, wide=width >= WIDE) for view in views], width)
 
 
-def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str, ...]:
+def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, ...]:
     progress = view.progress
+    style = PHASE_STYLES.get(progress.phase, "cyan")
     begun, end = view.submitted_at, view.ended_at or (None if progress.phase.over else now)
-    words = f"{PHASE_MARKS[progress.phase]} {progress.phase}"
+    mark = PHASE_MARKS[progress.phase]
     return (
-        words if wide else PHASE_MARKS[progress.phase],
-        progress.task_id.removeprefix("task-")[:SHORT_ID],
+        Text(f"{mark} {progress.phase}" if wide else mark, style=style),
+        short_id(progress.task_id),
         NOTHING if begun is None else day_text(begun, now),
         NOTHING if begun is None or end is None else span_text(end - begun),
         used_at_a_glance(progress.budget.spent, progress.budget.limit),
         *((cost_text(progress),) if wide else ()),
+        one_line(progress.title) or NOTHING,
     )
 
 
@@ -128,14 +117,6 @@ def span_text(span: timedelta) -> str:
     if hours:
         return f"{hours}h {minutes % 60}m"
     return f"{minutes}m" if minutes else f"{seconds}s"
-
-
-def day_text(moment: datetime, now: datetime) -> str:
-    """When something was, by the clock of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
-    there = moment.astimezone(now.tzinfo)
-    if there.date() == now.date():
-        return f"{there:%H:%M}"
-    return f"{there:%d %b %H:%M}" if there.year == now.year else f"{there:%d %b %Y}"
 
 
 def marks_text(views: Iterable[TaskView]) -> str:
