@@ -62,6 +62,11 @@ def inert(markdown: str) -> str:
     return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
 
 
+def inert_parser() -> MarkdownIt:
+    """For text that is inert already: no HTML of its own and no images, whatever was put into it since."""
+    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+
+
 class _Stretch(NamedTuple):
     """Lines from `first` to before `end` that are read as one: a paragraph, or a block of code."""
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import ValidationError
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.theme import Theme
 
 from waystation.domain.errors import BadInput, RequestConflict, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.domain.foreign import plain, plain_json
@@ -47,6 +48,27 @@ def print_text(text: str) -> None:
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
     """Print a result for programs: one JSON value, which says everything as it is."""
     print_text(plain_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
+
+
+ON_ANY_BACKGROUND = Theme({"markdown.code": "bold cyan"})
+LINE = 100
+"""Columns of a report at a terminal, at most: longer lines are hard to read."""
+
+
+def print_markdown(text: str) -> None:
+    """Print a report: set for reading at a terminal, else as it is. What it says is no markup of ours or of HTML."""
+    if not sys.stdout.isatty():
+        print_text(text)
+        return
+    # Only reports are read so, and every command waits for what is imported above.
+    from rich.markdown import Markdown  # noqa: PLC0415
+
+    from waystation.markdown import inert, inert_parser  # noqa: PLC0415
+
+    page = Markdown("", code_theme="ansi_dark", hyperlinks=False)
+    page.parsed = inert_parser().parse(inert(text))
+    with result.use_theme(ON_ANY_BACKGROUND):
+        result.print(page, width=min(result.width, LINE))
 
 
 def print_exactly(text: str) -> None:

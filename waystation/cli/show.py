@@ -26,7 +26,7 @@ from waystation.adapters.prices import litellm_prices, load_prices, price_file
 from waystation.adapters.reports.docx import report_docx
 from waystation.adapters.reports.page import report_page
 from waystation.adapters.reports.pdf import report_pdf
-from waystation.cli.console import print_exactly, print_json, print_text, result, say
+from waystation.cli.console import print_exactly, print_json, print_markdown, print_text, result, say
 from waystation.cli.follow import keep_report, remark_on, see_through
 from waystation.cli.options import JsonOption, TaskArgument
 from waystation.cli.render import bill_text, counted, message_text, prices_text, task_screen
@@ -235,7 +235,7 @@ def report(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report as Markdown, as it is stored; or write it as HTML, PDF or DOCX, to be sent."""
+    """Print a task's report: set for reading at a terminal, else the Markdown that is stored. Or export it."""
     if as_json and (form or output):
         raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
     if draft and version is not None:
@@ -249,7 +249,7 @@ def report(
     if as_json:
         print_json(found.report)
     elif form is None:
-        print_text(found.report.report)
+        print_markdown(found.report.report)
     else:
         _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from markdown_it import MarkdownIt
 from pydantic import Field, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
@@ -27,7 +26,7 @@ from waystation.domain.progress import Bill
 from waystation.domain.signals import Action, Answer, EditInput
 from waystation.domain.task import SourceDocument, TaskPhase, TaskRequest, own_session
 from waystation.domain.value import Input, Value
-from waystation.markdown import inert
+from waystation.markdown import inert, inert_parser
 from waystation.serve.access import PROBLEM, Problem
 from waystation.serve.listeners import EVENT_STREAM, Feed
 from waystation.serve.principals import Principal
@@ -232,7 +231,7 @@ def as_html(markdown: str) -> str:
 
     It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
     """
-    return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(inert(markdown))
+    return inert_parser().render(inert(markdown))
 
 
 _REASONS = {
