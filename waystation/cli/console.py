@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import ValidationError
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.theme import Theme
@@ -36,8 +37,36 @@ progress = PlainConsole(stderr=True, highlight=False, emoji=False)
 
 
 def say(text: str) -> None:
-    """Tell the person something that is no result."""
-    progress.print(text, markup=False, soft_wrap=True)
+    """Tell the person something that is no result. At a terminal its lines end between words."""
+    progress.print(wrapped(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text with lines that end between words, and never in a command between backticks, which would be no command
+    then. What is indented is set already.
+    """
+    return "\n".join(line if line[:1].isspace() else "\n".join(_in_lines(line, width)) for line in text.split("\n"))
+
+
+def _in_lines(line: str, width: int) -> Iterable[str]:
+    begun = ""
+    for word in _words(line):
+        if begun and cell_len(begun) + 1 + cell_len(word) > width:
+            yield begun
+            begun = word
+        else:
+            begun = f"{begun} {word}" if begun else word
+    yield begun
+
+
+_HELD = "\0"
+
+
+def _words(line: str) -> list[str]:
+    parts = line.split("`")
+    for command in range(1, len(parts) - 1, 2):
+        parts[command] = parts[command].replace(" ", _HELD)
+    return [word.replace(_HELD, " ") for word in "`".join(parts).split(" ")]
 
 
 def print_text(text: str) -> None:

@@ -76,8 +76,12 @@ def task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
 
 def doing_text(view: TaskView, now: datetime) -> list[str]:
     """What each agent at work does at this moment, and what it has spent so far."""
-    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in view.progress.steps}
-    return [f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing]
+    steps, heard = view.progress.steps, {one.agent for one in view.doing}
+    spent = {step.id: f"; {used_text(step.spent, step.limit)} so far" for step in steps}
+    quiet = [
+        f"{step.id}: compacting its context" for step in steps if step.state == "compacting" and step.id not in heard
+    ]
+    return [*(f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing), *quiet]
 
 
 def _told(view: TaskView) -> list[str]:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from types import TracebackType
@@ -247,14 +248,14 @@ class Client:
         progress = await with_spending(self._store, as_stored(row, phase))
         return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
 
-    async def watch(self, task_id: str) -> AsyncGenerator[TaskView]:
-        """The task again and again, whenever it has changed, until it is over."""
-        shown: TaskView | None = None
+    async def watch(self, task_id: str, again: float = inf) -> AsyncGenerator[TaskView]:
+        """The task whenever it has changed, or after so many seconds in which it has not, until it is over."""
+        clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
         while shown is None or not shown.progress.phase.over:
-            if (seen := await self.progress(task_id)) == shown:
+            if (seen := await self.progress(task_id)) == shown and clock() - yielded < again:
                 await asyncio.sleep(WATCH_SECONDS)
                 continue
-            shown = seen
+            shown, yielded = seen, clock()
             yield seen
 
     async def tasks(self, wanted: TaskFilter = EVERY_TASK, most: int = NEWEST) -> tuple[TaskView, ...]:
