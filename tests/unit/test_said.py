@@ -24,6 +24,14 @@ def test_what_is_indented_or_fits_stays_as_it_is() -> None:
         assert wrapped(said, 40) == said
 
 
+def test_an_item_of_a_list_goes_on_under_its_words() -> None:
+    said = "--   notices: nobody is told of requests and ended tasks"
+    assert wrapped(said, 40, hang=5).splitlines() == [
+        "--   notices: nobody is told of",
+        "     requests and ended tasks",
+    ]
+
+
 def test_one_backtick_holds_nothing_together() -> None:
     assert wrapped("it said ` and went on to say more of it", 20).splitlines() == [
         "it said ` and went",

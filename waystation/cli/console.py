@@ -41,11 +41,20 @@ def say(text: str) -> None:
     progress.print(wrapped(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
 
 
-def wrapped(text: str, width: int) -> str:
+def wrapped(text: str, width: int, hang: int = 0) -> str:
     """The text with lines that end between words, and never in a command between backticks, which would be no command
-    then. What is indented is set already.
+    then. What is indented is set already. `hang`: columns by which all but the first line of each are indented.
     """
-    return "\n".join(line if line[:1].isspace() else "\n".join(_in_lines(line, width)) for line in text.split("\n"))
+    begin = f"\n{' ' * hang}"
+    return "\n".join(
+        line if line[:1].isspace() or cell_len(line) <= width else begin.join(_in_lines(line, width - hang))
+        for line in text.split("\n")
+    )
+
+
+def print_item(text: str, hang: int) -> None:
+    """Print a line of a list; at a terminal what does not fit goes on below, indented."""
+    print_text(wrapped(text, result.width, hang) if result.is_terminal else text)
 
 
 def _in_lines(line: str, width: int) -> Iterable[str]:

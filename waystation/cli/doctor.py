@@ -39,9 +39,9 @@ from waystation.cli.console import (
     WORK_FAILED,
     can_ask,
     confirmed,
+    print_item,
     print_json,
     print_text,
-    result,
     say,
 )
 from waystation.cli.options import JsonOption
@@ -168,7 +168,7 @@ def doctor(
     else:
         for check in checks:
             mark = "ok  " if check.ok else ("FAIL" if check.needed else "--  ")
-            result.print(f"{mark} {check.name}: {check.finding}", markup=False, soft_wrap=True)
+            print_item(f"{mark} {check.name}: {check.finding}", hang=len(mark) + 1)
     failed = [check for check in checks if check.needed and not check.ok]
     if any(check.reachable for check in failed):
         raise typer.Exit(WORK_FAILED)

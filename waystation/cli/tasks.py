@@ -132,7 +132,10 @@ def marks_text(views: Iterable[TaskView]) -> str:
 @app.command("list")
 def list_tasks(
     session: Annotated[str | None, typer.Option(help="Only the tasks of this session.")] = None,
-    state: Annotated[list[TaskPhase] | None, typer.Option(help="Only those in this state; repeatable.")] = None,
+    state: Annotated[
+        list[TaskPhase] | None,
+        typer.Option(metavar="STATE", help="Only those in this state, like paused or failed; repeatable."),
+    ] = None,
     since: Annotated[
         str | None, typer.Option(help="Only those submitted since then: 2d (days ago; also h and m), or 2026-11-01.")
     ] = None,
